@@ -11,9 +11,14 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from console.common.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, Exit, UsageError
 
-BARE: tuple[list[str], ...] = ([], ["--readonly"])
+BARE: dict[tuple[str, ...], str] = {
+    (): "console:open_console",
+    ("--readonly",): "console:open_console",
+    ("bridge",): "fleet.bridge:bridge",
+}
+"""Handlers of what is called often, by all arguments: no table of commands is made for them."""
 FOLLOWING = (
     "run:run",
     "search.bisect:bisect",
@@ -34,11 +39,13 @@ def main(argv: list[str] | None = None) -> int:
         _use_utf8()
     _harden_output()
     given = sys.argv[1:] if argv is None else argv
-    args = _without_words(given) if given in BARE else _parsed(given)
+    bare = BARE.get(tuple(given))
+    args = _without_table(bare, given) if bare else _parsed(given)
     if getattr(args, "site", None) is None:
         args.site = args.console_site
     module, function = args.handler.split(":")
     try:
+        _refuse_readonly(args)
         handler: Callable[[Any], int] = getattr(
             import_module(f"console.frontends.cli.{module}"), function
         )
@@ -76,10 +83,18 @@ def program() -> None:
     os._exit(code)
 
 
-def _without_words(given: list[str]) -> SimpleNamespace:
-    """The console itself, which is opened often: no table of commands is made for that."""
+def _refuse_readonly(args: Any) -> None:
+    """`--readonly` in front of a command would promise what the command does not keep."""
+    if not getattr(args, "console_readonly", False):
+        return
+    if args.handler != "console:open_console":
+        raise UsageError("--readonly", "it opens the screens, and no command stands behind it")
+    args.readonly = True
+
+
+def _without_table(handler: str, given: list[str]) -> SimpleNamespace:
     return SimpleNamespace(
-        handler="console:open_console", console_site=None, readonly=bool(given), json=False
+        handler=handler, console_site=None, readonly="--readonly" in given, json=False
     )
 
 

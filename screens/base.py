@@ -21,11 +21,13 @@ from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 
 from console.common.text import clean
+from console.frontends.tui.watch.baseline import NONE
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import LOOKING, NOBODY, GuardView
 from console.render.guard import lease_words
 from widgets.bars import BaselineBadge, KeyLine, StatusLine, badge, emergency, status
-from widgets.rows import Row, Rows, RowsView, TextView
+from widgets.machine import logged_in_to
+from widgets.rows import Row, Rows, RowsView, TextView, width_of
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
@@ -188,11 +190,20 @@ class Base(Screen[T]):
         restore_s = shot.restore_s if shot.live else None
         readonly = app.watchers.readonly
         since = shot.view.down_since if shot.live and shot.view.outage else 0.0
+        here = logged_in_to()
         line.draw(
-            lambda room: badge(app.baseline, time.time(), room, since),
-            lambda room: emergency(shot.live, shot.rollback, restore_s, readonly, room),
+            lambda room: (*here, *badge(app.baseline, time.time(), room - width_of(here), since)),
+            lambda room: emergency(
+                shot.live, shot.rollback, restore_s, readonly, room, possible=self.baseline_known
+            ),
             line.size.width or app.size.width,
         )
+
+    @property
+    def baseline_known(self) -> bool:
+        """Whether there is a baseline to restore; True as long as nobody has looked."""
+        found = self.console.baseline
+        return found is None or found.word != NONE
 
     def draw_status(self) -> None:
         """Draw the run on show in its row."""

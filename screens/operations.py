@@ -61,7 +61,7 @@ class OperationsScreen(RunPanels):
         self._shape(self.app.size)  # before the first layout: it is the only one then
         if app.sample is not None:
             self.sampled(app.sample)
-        self._ask_earlier()
+        self._ask_more()
         self.draw()
 
     def _call(self, function: Callable[..., object], *args: object) -> None:

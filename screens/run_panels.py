@@ -28,7 +28,7 @@ from widgets.bars import (
 from widgets.detail import detail_rows, more_rows, result_row, summary_rows
 from widgets.log_pane import LogPane
 from widgets.machine import MachinePanels
-from widgets.rows import Row, Rows, TextView, fit
+from widgets.rows import Row, Rows, TextView, fit, once
 from widgets.steps import StepList, paragraph
 
 BOXED = (100, 30)
@@ -42,6 +42,7 @@ EARLIER_S = 1.0
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
+    from console.runner.prepare.catalog import Entry
 
 FIRST = (
     "No run yet.",
@@ -51,6 +52,7 @@ FIRST = (
     "?         every key",
     "",
 )
+HOSTS = "7         the hosts of your fleet, and the way into each"
 KNOWN = "The baseline above is that of {}. `omni-console demo` in a shell shows a whole run."
 UNKNOWN = (
     "There is no site file ({}), so no baseline is known. In a shell `omni-console init` finds "
@@ -69,6 +71,8 @@ class RunPanels(Guarded):
         self.earlier: list[RunRow] = []
         """The other runs of the playbook on show."""
         self._asked_of = ""
+        self.playbooks: list[Entry] | None = None
+        """What could be run here; None as long as nobody asked."""
 
     # -- what changed ------------------------------------------------------------------------
 
@@ -76,8 +80,27 @@ class RunPanels(Guarded):
         if snapshot.view.over:
             self.drop_questions()
         self.note_question(snapshot)
-        self._ask_earlier()
+        self._ask_more()
         self.draw()
+
+    def _ask_more(self) -> None:
+        self._ask_earlier()
+        self._ask_playbooks()
+
+    def _ask_playbooks(self) -> None:
+        """Read once what could be run here, for a panel with room that has no run to show."""
+        if self.shot.word != "none" or self.playbooks is not None or not self.has_class("boxed"):
+            return
+        self.playbooks = []
+
+        def read() -> None:
+            self.on_loop(take, self.console.watchers.playbooks())
+
+        def take(found: list[Entry]) -> None:
+            self.playbooks = found
+            self.draw_steps()
+
+        once(self, EARLIER_S, lambda: self.in_thread(read))
 
     def _ask_earlier(self) -> None:
         """Read the earlier runs of a playbook once, if there is a panel with room for them."""
@@ -95,7 +118,7 @@ class RunPanels(Guarded):
                 self.earlier = found
                 self.draw_steps()
 
-        self.set_timer(EARLIER_S, lambda: self.in_thread(read))
+        once(self, EARLIER_S, lambda: self.in_thread(read))
 
     def baseline_changed(self) -> None:
         self.draw_badge()
@@ -151,6 +174,7 @@ class RunPanels(Guarded):
     def draw(self) -> None:
         """Draw everything from the latest snapshot; only differences are sent."""
         self.set_class(self.shot.word == "none", "empty")
+        self.query_one(MachinePanels).roomy = self.shot.word == "none"
         self.draw_badge()
         self.draw_guard()
         if self.console.sample is not None:
@@ -205,7 +229,8 @@ class RunPanels(Guarded):
             offered = self.ready and not readonly
             verbs = verbs_now(view, shot.word, self.shot.at) if offered else []
             verbs = ["report"] if view.over else verbs
-            keys.draw("run", verbs, titles_now(view), readonly=readonly)
+            fleet = self.console.fleet
+            keys.draw("run", verbs, titles_now(view), readonly=readonly, fleet=fleet)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
         snapshot = self.console.snapshot
@@ -215,7 +240,7 @@ class RunPanels(Guarded):
             return paragraph(snapshot.trouble, width, "bad")
         step = view.step(step_id)
         if step is None:
-            return [row for line in self._first() for row in paragraph(line, width)]
+            return self._first_rows(width)
         height = self.query_one("#detail", TextView).size.height
         if view.over and not self.query_one(StepList).chosen:
             rows = summary_rows(view, width)
@@ -234,11 +259,25 @@ class RunPanels(Guarded):
         rows = [*before, *detail_rows(view, step, can, width, now, height)]
         return rows + more_rows(view, step, self.earlier, width, height - len(rows))
 
+    def _first_rows(self, width: int) -> list[Row]:
+        """What to do before the first run, and as many playbooks as there is room for."""
+        rows = [row for line in self._first() for row in paragraph(line, width)]
+        room = self.query_one("#detail", TextView).size.height - len(rows) - 2
+        if not self.playbooks or room < 1:
+            return rows
+        rows += [(), (("playbooks", "bold"), ("  2 opens them", "dim"))]
+        wide = max(len(entry.name) for entry in self.playbooks)
+        for entry in self.playbooks[:room]:
+            row: Row = ((f"{entry.name:<{wide}}  ", ""), (entry.title, "dim"))
+            rows.append(fit(row, width, glyphs().ellipsis))
+        return rows
+
     def _first(self) -> tuple[str, ...]:
         """What stands there before the first run: what to do, and what is known."""
         base, usual = self.console.baseline, clean(str(paths.default_site()), 200)
+        keys = (*FIRST[:4], HOSTS, *FIRST[4:]) if self.console.fleet else FIRST
         if base is None:
-            return FIRST
+            return keys
         if base.word == "none":
-            return (*FIRST, UNKNOWN.format(usual))
-        return (*FIRST, KNOWN.format(base.source))
+            return (*keys, UNKNOWN.format(usual))
+        return (*keys, KNOWN.format(base.source))

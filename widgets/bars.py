@@ -21,7 +21,7 @@ from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
-from widgets.rows import Part, Row, Rows, fit, spread, width_of
+from widgets.rows import Part, Row, Rows, fit, once, spread, width_of
 from widgets.steps import paragraph, progress_words
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ ANSWER = (
 CLOSE = Action("close", ("escape",), "Close", "Close it; what it shows goes on.", "view")
 OVER = {"dialog": ANSWER, "view": (CLOSE,)}
 """What the footer offers under a dialog, by its kind."""
-PAGES = ("playbooks", "runs", "focus_log", "breach", "host", "preflight", "lessons",
+PAGES = ("playbooks", "runs", "hosts", "focus_log", "breach", "host", "preflight", "lessons",
          "source_next", "command_palette")  # fmt: skip
 """What the main screen's footer offers besides the verbs, as far as there is room."""
 
@@ -154,17 +154,20 @@ class KeyLine(Rows):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._drawn: tuple[str, tuple[str, ...], dict[str, str], bool] = ("run", (), {}, False)
+        self._drawn: tuple[str, tuple[str, ...], dict[str, str]] = ("run", (), {})
+        self._readonly = self._fleet = False
         self._words = ""
         self._timer: Timer | None = None
 
     def draw(
         self, scope: str, verbs: Iterable[str] = (), titles: Mapping[str, str] = NO_TITLES,
-        *, readonly: bool = False,
+        *, readonly: bool = False, fleet: bool = False,
     ) -> None:  # fmt: skip
         """The emergency key, the verbs possible now, the scope's own keys, help and quit.
-        `titles`: what a verb does now, where that is not what it is called."""
-        self._drawn = (scope, tuple(verbs), dict(titles), readonly)
+        `titles`: what a verb does now, where that is not what it is called; `fleet`: whether there
+        are other hosts to look at."""
+        self._drawn = (scope, tuple(verbs), dict(titles))
+        self._readonly, self._fleet = readonly, fleet
         if self._words:
             return
         first = [] if readonly else [EMERGENCY]
@@ -172,7 +175,8 @@ class KeyLine(Rows):
         wanted = [replace(one, title=titles.get(one.id, one.title)) for one in wanted]
         tail = [action("show_help"), action("leave")]
         if scope == "run":
-            wanted += map(action, PAGES)
+            pages = [one for one in PAGES if one != "hosts" or fleet]
+            wanted += map(action, pages)
         elif scope in OVER:
             wanted, tail = [*OVER[scope]], []
         else:
@@ -180,7 +184,7 @@ class KeyLine(Rows):
             wanted += [a for a in here if a.footer and not (readonly and a.changes)]
             wanted += [action("source_next")] if scope == "log" else []
             tail.insert(0, action("back"))
-            if scope in ("playbooks", "runs", "lessons"):
+            if scope in ("playbooks", "runs", "lessons", "hosts"):
                 wanted.append(OPEN)
         width = self.size.width or 80
         # what is left out first: the scope's keys, then help and quit, the emergency never
@@ -195,13 +199,12 @@ class KeyLine(Rows):
         self.show(paragraph(words, (self.size.width or 80) - 1, tone)[:4])
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(SAY_S, self.untell)
+        self._timer = once(self, SAY_S, self.untell)
 
     def untell(self) -> None:
         """Show the keys again."""
         self._words = ""
-        scope, verbs, titles, readonly = self._drawn
-        self.draw(scope, verbs, titles, readonly=readonly)
+        self.draw(*self._drawn, readonly=self._readonly, fleet=self._fleet)
 
     @property
     def words(self) -> str:
@@ -264,9 +267,11 @@ def _when(at: float, now: float) -> str:
 
 
 def emergency(
-    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int
-) -> Row:
-    """What the emergency key does now, and how long it takes, in as many words as fit."""
+    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int,
+    *, possible: bool = True,
+) -> Row:  # fmt: skip
+    """What the emergency key does now, and how long it takes, in as many words as fit. `possible`:
+    whether there is a baseline to restore."""
     key = EMERGENCY.first
     if readonly:
         word: Part = ("READ-ONLY", "warn")
@@ -288,6 +293,10 @@ def emergency(
             (lead, (f" restore baseline{back}", "bold")),
             (lead, (f" {EMERGENCY.title}{back}", "bold")),
         )  # fmt: skip
+    if not possible:
+        return _longest(
+            width, ((f"{key}: nothing to restore yet", "dim"),), ((f"{key}: –", "dim"),)
+        )
     return _longest(
         width, ((f"{key} restores the baseline{back}", "dim"),),
         ((f"{key} {EMERGENCY.title}{back}", "dim"),),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -17,6 +16,7 @@ from console.common.logs.buffer import LogBuffer, Matches
 from console.common.logs.viewport import Place
 from console.common.text import clean
 from console.render.cells import cells, glyphs
+from widgets.rows import Part, Row, Rows, fit, width_of
 
 MOST_TYPED = 4000
 
@@ -52,24 +52,18 @@ class Typed(Plain):
         """Nothing, for the same reason."""
 
 
-def title(name: str, others: Sequence[str], place: Place, notice: str, width: int) -> Text:
-    """One row of `width` cells: `candidate  ] baseline, bench · FOLLOWING · 2 errors (e)`; a notice
-    replaces what comes after the position, and the other logs are named as far as there is room."""
-    parts = [(position(place), "" if place.follow else "reverse")]
-    if notice:
-        parts.append((notice, "bold"))
-    else:
-        parts += [(words, "") for words in _marks(place.buffer)]
-    text = Text(f" {name}", "bold", no_wrap=True, overflow="crop", end="")
-    room = width - cells(text.plain) - sum(cells(words) + 3 for words, _ in parts)
-    if listed := _listed(others, room):
-        text.append(listed, "not bold dim")
-    for words, style in parts:
-        if words:
-            text.append(f" {glyphs().pending} ", "not bold")
-            text.append(f" {words} " if style == "reverse" else words, style or "not bold")
-    text.truncate(width, overflow="crop", pad=True)
-    return text
+def title(name: str, others: Sequence[str], place: Place, notice: str, width: int) -> Row:
+    """One row of at most `width` cells: `candidate  ] baseline, bench · FOLLOWING · 2 errors (e)`;
+    a notice replaces what comes after the position, and the other logs are named as far as there is
+    room."""
+    marks = [(notice, "bold")] if notice else _marks(place.buffer)
+    parts: list[Part] = [(position(place), "" if place.follow else "warn"), *marks]
+    row: list[Part] = [(f" {name}", "bold")]
+    room = width - width_of(row) - sum(cells(words) + 3 for words, _ in parts)
+    row.append((_listed(others, room), "dim"))
+    for part in parts:
+        row += [(f" {glyphs().pending} ", "dim"), part]
+    return fit(tuple(row), width, glyphs().ellipsis)
 
 
 def _listed(others: Sequence[str], room: int) -> str:
@@ -90,17 +84,18 @@ def position(place: Place) -> str:
     return f"PAUSED{new}" + (", these lines are no longer kept" if place.gone else "")
 
 
-def _marks(buffer: LogBuffer) -> list[str]:
-    found = []
+def _marks(buffer: LogBuffer) -> list[Part]:
+    found: list[Part] = []
     if buffer.errors:
-        found.append(f"{buffer.errors:,} error{'s' if buffer.errors != 1 else ''} (e)")
+        found.append((f"{buffer.errors:,} error{'s' if buffer.errors != 1 else ''} (e)", "bad"))
     if (chosen := buffer.filter) is not None:
-        found.append(f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines")
+        found.append((f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines", ""))
     if (sought := buffer.searched) is not None:
         count = len(sought.all)
-        found.append(f"/ {_words(sought)}: {count:,} {'match' if count == 1 else 'matches'}")
+        said = f"/ {_words(sought)}: {count:,} {'match' if count == 1 else 'matches'}"
+        found.append((said, ""))
     if buffer.dropped:
-        found.append(f"{buffer.dropped:,} older dropped")
+        found.append((f"{buffer.dropped:,} older dropped", "dim"))
     return found
 
 
@@ -110,24 +105,13 @@ def _words(matches: Matches) -> str:
     return matches.pattern.words + (" (as text)" if matches.pattern.plain else "")
 
 
-class LogTitle(Static):
-    """Which log it is, where the reader is, what is filtered and searched; drawn again only when
-    its words changed."""
+class LogTitle(Rows):
+    """Which log it is, where the reader is, what is filtered and searched."""
 
     DEFAULT_CSS = """
     LogTitle { height: 1; width: 1fr; background: $panel; color: $text; }
     LogPane:focus-within LogTitle, LogPane:focus LogTitle { background: $primary-muted; }
     """
-
-    def __init__(self) -> None:
-        super().__init__("", markup=False)
-        self._shown = Text()
-
-    def put(self, words: Text) -> None:
-        """Show a title."""
-        if words != self._shown:
-            self._shown = words
-            self.update(words, layout=False)
 
 
 class Words(Still):
@@ -215,7 +199,8 @@ class LogPrompt(Horizontal):
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
         event.stop()
-        if self.app.app_focus:
+        # it may have been opened again before this came
+        if self.app.app_focus and self.screen.focused is not event.input:
             self._close(None)
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -18,6 +18,7 @@ from console.common.text import one_line
 from widgets.bars import bindings
 from widgets.log_bars import LogPrompt, LogTitle, title
 from widgets.log_view import LogView
+from widgets.rows import once
 
 PAINT_S = 0.25
 """Seconds between two paintings of lines that come by themselves."""
@@ -107,7 +108,7 @@ class LogPane(Vertical, can_focus=True):
         self._planned = False
         if self._timer is None:
             wait = self._painted + PAINT_S - time.monotonic()
-            self._timer = self.set_timer(max(_BETWEEN_SLICES_S, wait), self._tick)
+            self._timer = once(self, max(_BETWEEN_SLICES_S, wait), self._tick)
 
     def _tick(self) -> None:
         """Filter and search for a moment; paint when that is done, and now and then before."""
@@ -116,7 +117,7 @@ class LogPane(Vertical, can_focus=True):
         if not more or time.monotonic() - self._painted >= PAINT_S:
             self._paint()
         if more and self._timer is None:
-            self._timer = self.set_timer(_BETWEEN_SLICES_S, self._tick)
+            self._timer = once(self, _BETWEEN_SLICES_S, self._tick)
 
     def _work(self) -> bool:
         more = self.buffer.work(SLICE_S)
@@ -143,12 +144,12 @@ class LogPane(Vertical, can_focus=True):
         if time.monotonic() >= self._notice_until:
             self._notice = ""
         place, width = self.view.place, self.size.width
-        self._head.put(title(self._source, self._others, place, self._notice, width))
+        self._head.show([title(self._source, self._others, place, self._notice, width)])
 
     def _say(self, words: str) -> None:
         """Show words in the title for a few seconds."""
         self._notice, self._notice_until = words, time.monotonic() + _NOTICE_S
-        self.set_timer(_NOTICE_S + 0.05, self._paint_title)
+        once(self, _NOTICE_S + 0.05, self._paint_title)
         self._paint_title()
 
     # keys
@@ -224,7 +225,8 @@ class LogPane(Vertical, can_focus=True):
 
     def on_log_prompt_answered(self, event: LogPrompt.Answered) -> None:
         event.stop()
-        if self.screen.focused is None or self.prompt in self.screen.focused.ancestors:
+        here = self.screen.focused
+        if not self.prompt.asking and (here is None or self.prompt in here.ancestors):
             self.screen.set_focus(self)
         if event.words is not None and event.what == "filter":
             self._set_filter(event.words)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
 
 from textual.events import Resize
@@ -9,6 +11,7 @@ from textual.geometry import Size
 from textual.reactive import var
 from textual.strip import Strip
 
+from console.common.text import clean
 from console.host.history import History
 from console.host.sample import NO_MARKS, Marks, Sample
 from console.render.cells import glyphs
@@ -20,6 +23,17 @@ PLAIN_BELOW = 30
 """Rows of a window below which there is no room for frames."""
 INSIDE = ((50, 6), (38, 4), (PLAIN_BELOW, 3))
 """From how many rows of a window on, and how many rows a panel then has inside."""
+NAME = 20
+"""Cells for a machine's name."""
+ROOMY = 2
+"""How many times as many it has while there is no run to show."""
+
+
+def logged_in_to() -> Row:
+    """This machine's name, for an operator who is logged in from another one; else nothing."""
+    if "SSH_CONNECTION" not in os.environ:
+        return ()
+    return ((f"{clean(platform.node(), NAME).partition('.')[0]} ", "accent"),)
 
 
 def gauge_rows(
@@ -39,6 +53,8 @@ class MachinePanels(Rows):
 
     window = var(0, init=False)
     """Rows of the window; 0 until it is known."""
+    roomy = var(False, init=False)
+    """Whether there is no run, which would need the room."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -57,6 +73,9 @@ class MachinePanels(Rows):
         what it says, in so many cells."""
         self._sample, self._now, self._marks = sample, now, marks
         self._history, self._guard = history, guard
+        self.watch_window()
+
+    def watch_roomy(self) -> None:
         self.watch_window()
 
     def watch_window(self) -> None:
@@ -83,7 +102,10 @@ class MachinePanels(Rows):
         panels = machine_panels(
             self._sample, self._history, self._now, glyphs(), self._marks, self._guard, apart=apart
         )
-        return beside(panels, width, inside, (self.window - 16) // 3)
+        most = (self.window - 16) // 3
+        if self.roomy and (higher := beside(panels, width, inside * ROOMY, most)):
+            return higher
+        return beside(panels, width, inside, most)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.rows(width))

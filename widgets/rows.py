@@ -6,7 +6,7 @@ sent to the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
@@ -16,14 +16,16 @@ from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.geometry import Region, Size
 from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
-TONES = ("dim", "good", "warn", "bad", "bold", "accent", "alarm", "cursor")
+TONES = ("dim", "good", "warn", "bad", "bold", "accent", "second", "alarm", "cursor")
 _COLOURS = {
     "dim": "text-muted", "good": "text-success", "warn": "text-warning", "bad": "text-error",
-    "accent": "text-accent",
+    "accent": "text-accent", "second": "text-secondary",
 }  # fmt: skip
 _BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
 _BOLD = ("warn", "bad", "bold", "alarm", "cursor")
@@ -34,6 +36,14 @@ MOST = 99_999
 Part = tuple[str, str]
 """Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
 Row = tuple[Part, ...]
+
+
+def once(node: MessagePump, delay_s: float, callback: Callable[[], object]) -> Timer:
+    """Call a function after a delay. Textual's own timer leaves out a tick that is late; one that
+    has a single tick never comes where the machine stood still just as it began."""
+    timer = node.set_timer(delay_s, callback)
+    timer._skip = False
+    return timer
 
 
 def tones(widget: Widget) -> dict[str, Style]:
@@ -54,7 +64,7 @@ def tones(widget: Widget) -> dict[str, Style]:
 
 NATIVE = {
     "": Style.null(), "dim": Style(dim=True), "bold": Style(bold=True),
-    "good": Style(color="green"), "accent": Style(color="cyan"),
+    "good": Style(color="green"), "accent": Style(color="cyan"), "second": Style(color="magenta"),
     "warn": Style(color="yellow", bold=True), "bad": Style(color="red", bold=True),
     "alarm": Style(color="red", bold=True, reverse=True), "cursor": Style(bold=True, reverse=True),
 }  # fmt: skip
@@ -287,9 +297,11 @@ class PickList(RowsView):
             super().__init__()
             self.index = index
 
-    def fill(self, rows: Sequence[Row]) -> None:
-        """Set other rows; the cursor stays where it is, as far as there are rows."""
-        self.show(rows, min(self.cursor or 0, len(rows) - 1) if rows else None)
+    def fill(self, rows: Sequence[Row], at: int | None = None) -> None:
+        """Set other rows; the cursor stays where it is, as far as there are rows, or goes to `at`,
+        because what it stood on has moved there."""
+        at = (self.cursor or 0) if at is None else at
+        self.show(rows, min(at, len(rows) - 1) if rows else None)
 
     def action_move(self, by: int) -> None:
         if self._rows:

@@ -110,6 +110,11 @@ def bridge_dir() -> Path:
     return state_dir() / "bridge"
 
 
+def slurm_dir() -> Path:
+    """Runs that wait for an allocation of Slurm's, or had one."""
+    return state_dir() / "slurm"
+
+
 def quality_dir() -> Path:
     """Log-probabilities of baselines' models, as llama-perplexity wrote them."""
     return cache_dir() / "quality"

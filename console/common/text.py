@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TextIO
+from typing import Any, TextIO
 
 UNLIMITED = 1 << 20
 """The width of what nobody wraps."""
 LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
+DEEPEST = 12
+"""Deepest level kept: no real value is nested deeper."""
 
 _CSI = r"[0-?]*[ -/]*[@-~]?"
 _STRING = r"[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -61,6 +63,18 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
     if cut or len(text) > limit:
         return text[: limit - 1] + "…"
     return text
+
+
+def cleaned(value: Any, depth: int = 0) -> Any:
+    """The same JSON value with every string in it clean, keys too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        items = value.items() if depth < DEEPEST else ()
+        return {clean(str(key)): cleaned(item, depth + 1) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [cleaned(item, depth + 1) for item in (value if depth < DEEPEST else ())]
+    return value
 
 
 def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[str]:

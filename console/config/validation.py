@@ -23,6 +23,14 @@ from console.common.text import one_line
 from console.config.yaml import Document, Loc, parse, read_text
 
 
+class Refused(ValueError):
+    """A value that is refused: what is expected in its place, and what to do instead."""
+
+    def __init__(self, expected: str, hint: str) -> None:
+        super().__init__(expected)
+        self.hint = hint
+
+
 class Strict(BaseModel):
     """Unknown keys refused, no coercion, immutable. Built at first use, because most of the hundred
     models are parts of a larger one, and no command reads all."""
@@ -182,17 +190,25 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
         return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
     if kind == "missing":
         return document.problem(loc, f"missing key '{name}'")
-    value = one_line(repr(item.get("input")), 60)
+    given = item.get("input")
+    value = "empty" if given is None else one_line(repr(given), 60)
     if loc and not on_key:  # the last of pydantic's path may be the tag of a union
         name = one_line(str(loc[-1]), 60)
     if kind == "value_error":
-        expected = str(item["ctx"]["error"])
+        error = item["ctx"]["error"]
+        expected, hint = str(error), getattr(error, "hint", "")
         if expected.startswith("!"):  # a rule between keys: the sentence stands alone
             return document.problem(loc, expected[1:])
         what = f"name '{name}'" if on_key else f"'{name}' is {value}"
-        return document.problem(loc, what, expected, key=on_key)
+        return document.problem(loc, what, expected, hint, key=on_key)
+    if kind == "too_long":
+        count = len(given) if given is not None else 0
+        most = f"at most {item['ctx']['max_length']}"
+        return document.problem(loc, f"'{name}' has {count} entries", most)
     expected = _EXPECTED.get(kind) or _own_words(item["msg"])
     hint = "YAML 1.2 has only true and false" if kind == "bool_type" else ""
+    if given is None and loc and kind.startswith("model"):
+        hint = f"{name}: {{}} is a mapping without keys"
     return document.problem(loc, f"'{name}' is {value}", expected, hint)
 
 

@@ -222,6 +222,9 @@ class _Builder:
             self._key(top, str(event.value), line, column)
             return True
         plain = event.style is None
+        if plain and not event.value and top is not None and isinstance(top.value, dict):
+            # the parser's place of nothing is that of whatever comes next
+            line, column = self.document.keys[(*top.loc, str(top.key))]
         value = scalar(event.value) if plain else event.value
         if plain and re.fullmatch(r"[-+]?0[0-9]+", event.value):
             expected = "a number without it, or a quoted string"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import subprocess
 import sys
 import threading
@@ -60,6 +59,7 @@ class Bridge:
         self._look, self._site, self._clock, self._site_file = look, site, clock, site_file
         self._tokens: dict[str, tuple[float, str]] = {}
         self._reader: Reader | None = None
+        self._run: RunDir | None = None
         self._said: Callable[[str], None] = lambda text: None
         self._questions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "state": lambda asked: self._look(),
@@ -122,12 +122,19 @@ class Bridge:
         from console.journal.lock import closer_alive, runner_alive
         from console.recovery.rollback.trigger import is_held
 
-        run = _named(asked, exact=False)
+        run = self._run
+        if run is None or run.id != asked.get("run") or not run.path.is_dir():
+            self._run = run = _named(asked, exact=False)
         # first: a runner that ends after this has written its end before the page is read
         alive = runner_alive(run)
         goes_on = alive or closer_alive(run) or is_held(run.rollback)
         status: dict[str, Any] = {}
-        if alive and asked.get("attend") is True:
+        follows, unit = asked.get("attend") is True, False
+        if follows and not goes_on:
+            from console.runner.unattended import boot
+
+            unit = boot.is_acting()
+        if alive and follows:
             from console.runner import control
 
             with contextlib.suppress(ConsoleError, OSError):
@@ -135,8 +142,8 @@ class Bridge:
                 status = control.send(run.socket, words, TELL_S)
         events, more = self._page(run, _count(asked, "since"), alive)
         return {
-            "run": run.id, "events": events, "more": more, "alive": alive, "goes_on": goes_on,
-            "status": status,
+            "run": run.id, "events": events, "more": more, "alive": alive,
+            "goes_on": goes_on or unit, "unit": unit, "status": status,
         }  # fmt: skip
 
     def _page(self, run: RunDir, since: int, alive: bool) -> tuple[list[list[Any]], bool]:
@@ -175,11 +182,16 @@ class Bridge:
         return told
 
     def _started(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The run that a request has started, null for none."""
+        """The run that a request has started, null for none; then the job of Slurm's, if it waits
+        for one."""
         from console.fleet import starts
 
-        run = starts.run_of(_word(asked, "request"))
-        return {"run": run.id if run is not None else None}
+        request = _word(asked, "request")
+        run, waits = starts.run_of(request), None
+        if run is None:
+            waits = starts.waits(request)
+        job = {"job": waits.as_json()} if waits is not None else {}
+        return {"run": run.id if run is not None else None, **job}
 
     # -- questions that act ------------------------------------------------------------------------
 
@@ -187,7 +199,7 @@ class Bridge:
         """A token for one question that acts, and the newest run that is here now."""
         now, run = self._clock.monotonic(), _newest()
         self._tokens = {k: v for k, v in self._tokens.items() if now - v[0] <= VALID_S}
-        token = secrets.token_hex(8)
+        token = os.urandom(8).hex()
         self._tokens[token] = (now, run)
         return {"token": token, "valid_s": VALID_S, "run": run}
 
@@ -210,7 +222,7 @@ class Bridge:
             request, confirmed, self._site(), lambda text: self._tell_said(text),
             headless=asked.get("headless") is not False,
         )  # fmt: skip
-        return {"run": run.id, "begun": begun}
+        return {"run": run.id if run is not None else None, "begun": begun}
 
     def _tell(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Give a run a verb, bound to what the operator saw of it."""

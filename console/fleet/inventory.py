@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from console.common import paths
@@ -21,12 +21,14 @@ CACHE = "fleet.json"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host of the fleet. `lease_s`: None where the file does not say."""
+    """One host of the fleet. `lease_s`: None where the file does not say; `slurm`: what a run's
+    allocation is asked for with, empty for a host whose runs need none."""
 
     name: str
     ssh: str
     command: str = COMMAND
     lease_s: float | None = None
+    slurm: dict[str, str] = field(default_factory=dict)
 
     def words(self, *arguments: str) -> str:
         """What its login shell runs: the console there with these arguments."""
@@ -68,7 +70,7 @@ def load_fleet(given: str | None) -> Fleet:
     file."""
     path = fleet_path(given).absolute()
     if not path.exists():
-        hint = "docs/how-to/fleet.md says how to write one"
+        hint = "write `schema: omni.fleet/v1` and `hosts: {NAME: {}}` into it, a line each"
         raise UsageError("there is no fleet file", one_line(str(path)), hint)
     stamp = _stamp(path)
     if (known := _kept(stamp)) is not None:

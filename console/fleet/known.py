@@ -1,5 +1,6 @@
 """What was last known of each host, kept on the operator's machine: a host that does not answer is
-unknown since then, and may serve all the same."""
+unknown since then, and may serve all the same. It is known of the machine that was asked: under
+another ssh name, or by another command, the same name is another host."""
 
 from __future__ import annotations
 
@@ -8,18 +9,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
-from console.common.text import clean, one_line
+from console.common.text import clean, cleaned, one_line
 from console.common.units import number
 from console.fleet.inventory import Host
 from console.fleet.line import Line
-from console.fleet.protocol import BridgeError
-from console.journal.run_files import cleaned
-from console.journal.run_view import RunView
+from console.fleet.protocol import BridgeError, part
+
+if TYPE_CHECKING:
+    from console.journal.run_view import RunView
 
 PRIVATE = 0o600
 
@@ -44,8 +46,7 @@ class Known:
 
     def part(self, name: str) -> dict[str, Any]:
         """A table of the state; empty where there is none."""
-        found = self.state.get(name)
-        return found if isinstance(found, dict) else {}
+        return part(self.state, name)
 
     @property
     def back_at(self) -> float | None:
@@ -69,19 +70,26 @@ def look(hosts: tuple[Host, ...], control: Path | None) -> list[Known]:
 
 def ask(host: Host, control: Path | None) -> Known:
     """The state of one host, remembered; never raises for a host that cannot answer."""
-    one = Line(host, control)
+    line = Line(host, control)
     try:
-        state = one.open().ask("state")
-    except ConsoleError as error:
-        words = one_line(": ".join(filter(None, (error.title, error.detail))), 300)
-        before = last(host.name)
-        return Known(host.name, before.at, before.state, words, isinstance(error, BridgeError))
+        return told(line)
     finally:
-        one.close()
-    return remember(host.name, state, time.time())
+        line.close()
 
 
-def note(host: str, run: str, view: RunView, lease_s: float | None, now: float) -> None:
+def told(line: Line) -> Known:
+    """The same over a line that may be open already, and stays so where it can."""
+    try:
+        state = line.ask("state")
+    except ConsoleError as error:
+        why = ": ".join(filter(None, (error.title, error.detail)))
+        words = one_line("; ".join(filter(None, (why, error.hint))), 300)
+        before = last(line.host)
+        return Known(line.name, before.at, before.state, words, isinstance(error, BridgeError))
+    return remember(line.host, state, time.time())
+
+
+def note(host: Host, run: str, view: RunView, lease_s: float | None, now: float) -> None:
     """Remember of a run that is followed what a lost line makes wanted: its outage and lease."""
     state = last(host).state
     table = {"id": run, "playbook": view.playbook, "state": str(view.state), "over": view.over,
@@ -91,27 +99,39 @@ def note(host: str, run: str, view: RunView, lease_s: float | None, now: float) 
     remember(host, {**state, "run": table, "baseline": base, "guard": guard}, now)
 
 
-def remember(host: str, state: dict[str, Any], now: float) -> Known:
-    found = Known(host, now, cleaned(state))
-    path = _path(host)
+def remember(host: Host, state: dict[str, Any], now: float) -> Known:
+    """Keep what a host has answered."""
+    found, path = Known(host.name, now, cleaned(state)), _path(host.name)
+    data = {"at": found.at, "state": found.state, "asked": _asked(host)}
     try:
         paths.make(path.parent)
-        write_atomically(
-            path, json.dumps({"at": found.at, "state": found.state}), PRIVATE, durable=False
-        )
+        write_atomically(path, json.dumps(data), PRIVATE, durable=False)
     except OSError:
         pass  # it is known now all the same
     return found
 
 
-def last(host: str) -> Known:
-    """What was known when the host answered last."""
+def last(host: Host) -> Known:
+    """What was known when the host answered last; nothing where another machine had that name."""
+    data = _read(host.name)
+    at, state = number(data.get("at")), data.get("state")
+    if data.get("asked") != _asked(host):
+        return Known(host.name)
+    return Known(host.name, at or 0.0, cleaned(state) if isinstance(state, dict) else {})
+
+
+def _asked(host: Host) -> list[str]:
+    """Which machine it is, as far as its operator says."""
+    return [host.ssh, host.command]
+
+
+def _read(name: str) -> dict[str, Any]:
+    """What lies on disk of a name; empty where nothing does, or nothing of use."""
     try:
-        data = json.loads(_path(host).read_text("utf-8"))
-        at, state = number(data["at"]), data["state"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return Known(host)
-    return Known(host, at or 0.0, cleaned(state) if isinstance(state, dict) else {})
+        data = json.loads(_path(name).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def words_of(one: Known, now: float) -> str:
@@ -125,7 +145,10 @@ def words_of(one: Known, now: float) -> str:
     if (back := one.back_at) is not None:
         word = "comes back" if back > now else "should be back since"
         at = clock(back, now)
-        return f"the baseline {word} {'at ' if back > now else ''}{at} by the lease of run {name}"
+        return (
+            f"the baseline {word} {'at ' if back > now else ''}{at} by the lease of run {name}, "
+            "unless somebody is attached there"
+        )
     if not run.get("outage"):
         return f"at {clock(one.at, now)} run {name} had not taken the baseline down"
     return f"run {name} has no lease: the baseline comes back when it ends"

@@ -43,6 +43,10 @@ ROLLBACK_S = 3600.0
 """A rollback waits for the load of a model."""
 END_S = 2.0
 SSH_FAILED, NOT_FOUND = 255, (126, 127)
+NO_CONSOLE = "no_console"
+"""The code where there is nothing on the host that could be asked."""
+ASKS = ("Permission denied", "Host key verification failed")
+"""What ssh says where it would have asked a person."""
 
 
 def options(control: Path | None) -> list[str]:
@@ -60,6 +64,12 @@ def options(control: Path | None) -> list[str]:
     else:
         given |= {"ControlMaster": "no", "ControlPath": "none"}
     return [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
+
+
+def console_argv(host: Host, control: Path | None, *arguments: str) -> list[str]:
+    """The host's own console in this terminal, where ssh may ask a person for a password."""
+    asks = ("-t", "-o", "BatchMode=no")  # ssh takes what it is told first
+    return ["ssh", *asks, *options(control), host.ssh, host.words(*arguments)]
 
 
 def control_dir() -> Path | None:
@@ -84,6 +94,7 @@ class Line:
     def __init__(self, host: Host, control: Path | None) -> None:
         self.host, self.name = host, host.name
         self._control = control
+        self.abandoned = False
         self._child: subprocess.Popen[bytes] | None = None
         self._lines: Lines | None = None
         self._errors: Any = None
@@ -148,13 +159,31 @@ class Line:
             elif answer.get("ok") is True:
                 return answer
             else:
-                raise refusal(answer.get("error"))
+                raise self._refused(answer.get("error"))
+
+    def _refused(self, found: object) -> BridgeError:
+        """What the host has said; its hint is for a shell there."""
+        error = refusal(found)
+        error.hint = error.hint and f"on {self.name}: {error.hint}"
+        return error
 
     def act(self, question: str, limit_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
         """Ask what acts: with a token of a moment ago, so that it does nothing if it arrives
         late."""
-        token = self.ask("ready")["token"]
-        return self.ask(question, limit_s, token=token, **more)
+        return self.ask(question, limit_s, token=self.token(), **more)
+
+    def token(self) -> str:
+        """What one question that acts spends, a moment after it. Raises LineLost, BridgeError."""
+        found = self.ask("ready").get("token")
+        if not isinstance(found, str):
+            words = f"{self.name}: its console takes no question that acts"
+            raise BridgeError("version", words, "", "the same omni-console on both sides")
+        return found
+
+    def abandon(self) -> None:
+        """End the ssh from another thread: whoever waits for an answer has lost the line."""
+        self.abandoned = True
+        self._kill()
 
     def close(self) -> None:
         """End this bridge; the shared connection stays for a while, for the next command."""
@@ -208,8 +237,11 @@ class Line:
         name = self.host.name
         if code in NOT_FOUND:
             hint = f"install it there, or name it: hosts: {{{name}: {{command: /path/to/it}}}}"
-            return BridgeError("failed", f"{name} has no omni-console", words, hint, Exit.USAGE)
+            title = f"{name} has no omni-console"
+            return BridgeError(NO_CONSOLE, title, words, hint, Exit.USAGE)
         if code == int(Exit.USAGE):
             hint = "the same omni-console on both sides"
             return BridgeError("version", f"{name}: its console has no bridge", words, hint)
-        return LineLost(f"{name} cannot be reached", words)
+        asks = any(one in words for one in ASKS)
+        hint = f"`ssh {self.host.ssh} true` has to work without a question" if asks else ""
+        return LineLost(f"{name} cannot be reached", words, hint)

@@ -11,7 +11,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from console.common.errors import ConsoleError, Exit
@@ -31,7 +31,7 @@ CODES = {one.value: one for one in Exit}
 class BridgeError(ConsoleError):
     """A host refused a question. `code` is for programs: `unknown_question`, `bad_frame`,
     `bad_question`, `too_large`, `too_late`, `moved_on`, `no_run`, `changed`, `not_started`,
-    `version` or `failed`."""
+    `not_begun`, `no_console`, `version` or `failed`."""
 
     def __init__(
         self, code: str, title: str, detail: str = "", hint: str = "", exit_: Exit = Exit.FAILED
@@ -105,6 +105,12 @@ def refusal(found: object) -> BridgeError:
         code or "failed", title or "the host refused", detail,
         clean(str(told.get("hint", "")), 300), exit_,
     )  # fmt: skip
+
+
+def part(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A table of what a host has told; empty where there is none."""
+    found = told.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 class Lines:

@@ -8,7 +8,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from console.config.site.schedule import LEAST_LEASE_S
 from console.fleet.protocol import BridgeError
 from console.journal.run_dir import RunDir, all_runs
 from console.runner.launch import REQUEST, begin
+from console.runner.slurm import ticket as tickets
+from console.runner.slurm.job import Wish, unfit
+from console.runner.slurm.standing import Standing, standing
 
 if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
@@ -32,9 +36,12 @@ PRIVATE = 0o600
 USUAL_LEASE_S = 1800.0
 """The lease of a run from afar that takes the baseline down, where nobody gives another one."""
 KEPT = 200
-"""Most plans and requests that are kept, each."""
+"""Most plans, playbooks and requests that are kept, each. A run has its own copy of its playbook,
+and a plan that was shown the whole text."""
 STARTING = "starting"
 """The code of a start that is refused while another one is under way."""
+NOT_BEGUN = "not_begun"
+"""The code for a request whose allocation came to nothing."""
 LETTERS = frozenset("0123456789abcdef")
 
 
@@ -42,7 +49,8 @@ LETTERS = frozenset("0123456789abcdef")
 class Wanted:
     """What an operator far away wants to run. `shipped`: the playbook came with the console, so
     that its paths are relative to where the shipped ones lie; else they are to the site file's
-    directory."""
+    directory. `slurm`: what the run's allocation is asked for with; empty for a run that needs
+    none."""
 
     name: str
     text: str
@@ -50,14 +58,19 @@ class Wanted:
     lease_s: float | None = None
     yes: bool = False
     shipped: bool = False
+    slurm: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Wanted:
         """Raises BridgeError for a question that does not hold together."""
         inputs, lease_s = found.get("inputs", {}), found.get("lease_s")
+        slurm = found.get("slurm", {})
         sound = (
             isinstance(found.get("text"), str)
-            and isinstance(inputs, dict) and all(isinstance(one, str) for one in inputs.values())
+            and all(
+                isinstance(table, dict) and all(isinstance(one, str) for one in table.values())
+                for table in (inputs, slurm)
+            )
             and (lease_s is None or (isinstance(lease_s, int | float) and lease_s is not True))
         )  # fmt: skip
         if not sound:
@@ -67,6 +80,7 @@ class Wanted:
         return cls(
             paths.file_name(one_line(str(found.get("name") or "playbook"), 60)), found["text"],
             dict(inputs), lease_s, found.get("yes") is True, found.get("shipped") is True,
+            dict(slurm),
         )  # fmt: skip
 
 
@@ -94,21 +108,35 @@ def shown(wanted: Wanted, site: Site) -> Shown:
     from console.runner.prepare.catalog import digest
     from console.runner.prepare.plan import make_plan
 
-    playbook = load_playbook(
-        _kept_text(wanted), wanted.inputs, site_services=frozenset(site.model.services),
-        aliases=site.model.names, offers=site.offers,
-        base=shipped() if wanted.shipped else site.base,
-    )  # fmt: skip
+    Wish.read(wanted.slurm)
+    path = _kept_text(wanted)
+    try:
+        playbook = load_playbook(
+            path, wanted.inputs, site_services=frozenset(site.model.services),
+            aliases=site.model.names, offers=site.offers,
+            base=shipped() if wanted.shipped else site.base,
+        )  # fmt: skip
+    except InvalidFile as error:
+        raise _named_as_sent(error, path) from error
     past = usual(playbook.name, site.name)
     made = make_plan(playbook, site, restore_time(site.name), history=past)
     lease_s = lease_of(made, wanted.lease_s)
     if made.takes_down and not lease_s:
         lease_s = USUAL_LEASE_S
     whole = digest(playbook, site)
-    words = json.dumps([whole, wanted.inputs, lease_s, wanted.yes, wanted.shipped], sort_keys=True)
+    asked = [whole, wanted.inputs, lease_s, wanted.yes, wanted.shipped, wanted.slurm]
+    words = json.dumps(asked, sort_keys=True)
     return Shown(
         wanted, playbook, site, made, lease_s, hashlib.sha256(words.encode()).hexdigest(), whole
     )
+
+
+def _named_as_sent(error: InvalidFile, path: Path) -> InvalidFile:
+    """The same without the place of the copy, which says nothing to who has sent the playbook."""
+    told = [
+        one._replace(file=path.name) if one.file == str(path) else one for one in error.problems
+    ]
+    return InvalidFile(error.title.replace(str(path), path.name), told, error.hint)
 
 
 def told(one: Shown) -> dict[str, Any]:
@@ -122,8 +150,12 @@ def told(one: Shown) -> dict[str, Any]:
     stops = [hide(f"lint: {x.text}") for x in found if x.severity == "error"]
     stops += [hide(words.words) for words in admission.blockers(one.made)]
     stops += [hide(str(problem)) for problem in looked.problems]
+    lines, slurm = plan_text.lines(one.made, found, looked, lease_s=one.lease_s), one.wanted.slurm
+    if slurm:
+        lines.append(f"begins when Slurm gives it this machine: {Wish.read(slurm).words()}")
+        stops += unfit(Wish.read(slurm))
     return {
-        "lines": plan_text.lines(one.made, found, looked, lease_s=one.lease_s),
+        "lines": lines, "slurm": slurm,
         "problems": [clean(words, 1000) for words in stops],
         "takes_down": one.made.takes_down, "lease_s": one.lease_s, "hash": one.hash,
         "site": one.site.name, "playbook": one.playbook.name,
@@ -134,12 +166,13 @@ def told(one: Shown) -> dict[str, Any]:
 
 
 def _kept_text(wanted: Wanted) -> Path:
-    """The playbook as a file: runs and messages name it."""
+    """The playbook as a file: runs and messages name it. Written with each plan, so that those of
+    the newest plans are the newest."""
     content = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = paths.bridge_dir() / "playbooks" / content / f"{wanted.name}.yaml"
-    if not path.exists():
-        paths.make(path.parent)
-        write_atomically(path, wanted.text, PRIVATE)
+    paths.make(path.parent)
+    write_atomically(path, wanted.text, PRIVATE)
+    _prune(path.parents[1].glob("*"))
     return path
 
 
@@ -148,7 +181,7 @@ def keep(one: Shown) -> None:
     path = paths.bridge_dir() / "plans" / f"{one.hash}.json"
     paths.make(path.parent)
     write_atomically(path, json.dumps(asdict(one.wanted)), PRIVATE)
-    _prune(path.parent)
+    _prune(path.parent.glob("*.json"))
 
 
 def kept(confirmed: str, site: Site) -> Shown:
@@ -174,12 +207,14 @@ def kept(confirmed: str, site: Site) -> Shown:
     return one
 
 
-def _prune(directory: Path) -> None:
+def _prune(found: Iterable[Path]) -> None:
     """Keep the newest; a request whose run is gone can be forgotten, too."""
     with suppress(OSError):
-        found = sorted(directory.glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True)
-        for old in found[KEPT:]:
-            old.unlink()
+        for old in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True)[KEPT:]:
+            if old.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                old.unlink()
 
 
 def _plain(word: str) -> str:
@@ -198,7 +233,8 @@ def run_of(request: str) -> RunDir | None:
     from console.journal.lock import runner_alive
     from console.journal.run_files import NEVER_BEGAN, read_view, word_of
 
-    started = _record(request)
+    ticket = tickets.by_id(_plain(request))
+    started = _record(request) or str((ticket.ended if ticket else {}).get("run") or "")
     for run in all_runs():
         if run.id == started:
             return run
@@ -215,16 +251,34 @@ def run_of(request: str) -> RunDir | None:
     return None
 
 
+def waits(request: str) -> Standing | None:
+    """Where a request stands that waits for an allocation; None for one that does not. Raises
+    BridgeError if its run will never begin."""
+    ticket = tickets.by_id(_plain(request))
+    if ticket is None or not ticket.job:
+        return None
+    now = standing(ticket)
+    if now.why:
+        words = f"Slurm job {now.job}: no run has begun"
+        raise BridgeError(NOT_BEGUN, words, now.why, "", now.exit_code)
+    return now
+
+
 def start(
     request: str, confirmed: str, site: Site, say: Callable[[str], None], *, headless: bool
-) -> tuple[RunDir, bool]:
-    """The run of this request, and whether it was started now. Raises BridgeError, NotStarted and
-    what else keeps a run from starting; then there is none, and the request may be repeated."""
+) -> tuple[RunDir | None, bool]:
+    """The run of this request, and whether it was started now; no run where an allocation is waited
+    for. Raises BridgeError, NotStarted and what else keeps a run from starting; then there is none,
+    and the request may be repeated."""
     with _one_at_a_time():
         run = run_of(request)
         if run is None:
             one = kept(confirmed, site)
             _write(request, confirmed, "")
+            if one.wanted.slurm:
+                if waits(request) is None:
+                    _enter(one, request, say, headless=headless)
+                return None, True
             run, begun = begin(
                 one.site, one.playbook, one.wanted.inputs, step=False, say=say, yes=one.wanted.yes,
                 headless=headless, expect=one.digest, lease_s=one.lease_s, request=request,
@@ -233,6 +287,17 @@ def start(
             begun = False
         _write(request, confirmed, run.id)
         return run, begun
+
+
+def _enter(one: Shown, request: str, say: Callable[[str], None], *, headless: bool) -> None:
+    """Ask Slurm for the allocation of a request. Raises SlurmError."""
+    from console.runner.slurm.waiter import enter
+
+    enter(
+        one.site, one.playbook, one.wanted.inputs, Wish.read(one.wanted.slurm), say,
+        ticket=request, request=request, yes=one.wanted.yes, headless=headless,
+        lease_s=one.lease_s, expect=one.digest,
+    )  # fmt: skip
 
 
 def _record(request: str) -> str:
@@ -248,7 +313,7 @@ def _write(request: str, confirmed: str, run: str) -> None:
     path = paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
     paths.make(path.parent)
     write_atomically(path, json.dumps({"hash": confirmed, "run": run}), PRIVATE)
-    _prune(path.parent)
+    _prune(path.parent.glob("*.json"))
 
 
 @contextmanager

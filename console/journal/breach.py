@@ -19,7 +19,7 @@ from console.common.units import number
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as guard_config
-from console.recovery.guard.config import Limit
+from console.recovery.guard.config import EXPIRIES, Limit
 from console.recovery.guard.metrics import FULL, METRICS, RAM, SWAP
 from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback.trigger import say
@@ -96,10 +96,11 @@ def breach_of(run: RunDir) -> Breach | None:
     if at is None:
         return None
     words = clean(str(page.get("reason") or ""), 400)
-    lease = page.get("cause") == "lease"
+    told = page.get("cause")
+    cause = str(told) if told in EXPIRIES else "guard"
     data: dict[str, Any] = {
         "at": at,
-        "cause": "lease" if lease else "guard",
+        "cause": cause,
         "reasons": _reasons(page.get("reasons")),
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
         "killed": [killed_row(one) for one in each(page.get("killed"))][:50],
@@ -109,7 +110,7 @@ def breach_of(run: RunDir) -> Breach | None:
         **{key: number(page.get(key)) for key in FIGURES},
     }  # fmt: skip
     words = words or "; ".join(data["reasons"]) or "a limit was passed"
-    return Breach(at, words, Cause.EXPIRED if lease else Cause.GUARD, data)
+    return Breach(at, words, Cause.GUARD if cause == "guard" else Cause.EXPIRED, data)
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common.text import one_line
+from console.common.text import cleaned, one_line
 from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
 from console.journal.recording import breach, struck, table
 from console.journal.run_dir import RunDir
-from console.journal.run_files import cleaned, stamp
+from console.journal.run_files import stamp
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import GuardConfig, Limit
 from console.recovery.guard.record.read import Recording, crash_words, open_newest

@@ -21,6 +21,7 @@ from console.recovery.rollback.progress import unfinished
 from console.recovery.rollback.records import live_runs_of_others
 from console.recovery.rollback.trigger import flocks, is_held
 
+CHANGING = "its runner is still starting or just ending"
 HINT = "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"
 
 
@@ -46,6 +47,11 @@ def ladder_busy(run: RunDir) -> bool:
     return unfinished(run.ladder) < size and is_held(run.rollback)
 
 
+class HostChanging(HostBusy):
+    """The lock is held, but no run is named yet, or none any more: a short time later it is free,
+    or the run that has begun is named."""
+
+
 class HostLock:
     """Held as long as this object is; the kernel releases it when the process dies.
 
@@ -55,13 +61,15 @@ class HostLock:
     """
 
     def __init__(self) -> None:
-        """Take the lock. Raises HostBusy, naming the run that holds the host."""
+        """Take the lock. Raises HostBusy, naming the run that holds the host, and HostChanging."""
         self._fd = _opened(os.getuid())
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            raise HostBusy("another run holds this host", holder(), HINT) from error
+            words = holder()
+            busy = HostChanging if words == CHANGING else HostBusy
+            raise busy("another run holds this host", words, HINT) from error
         try:
             refuse_others()
         except HostBusy:
@@ -126,7 +134,7 @@ def holder() -> str:
     found = records.read(os.getuid())
     if found is not None and process.alive(found.pid, found.start):
         return _words(found)
-    return "its runner is still starting or just ending"
+    return CHANGING
 
 
 def _words(found: records.Pointer) -> str:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from console.common.errors import UsageError
+from console.common.text import cleaned
 from console.journal.breach import read_table
 from console.journal.run_dir import RunDir, all_runs, find_run
-from console.journal.run_files import cleaned
 from console.recovery.guard import config as guard_config
+from console.recovery.guard.config import EXPIRIES
 from console.recovery.guard.record.read import FastSample, Recording, open_newest, restarted, utc
 from console.recovery.rollback.progress import StageName, read_lines
 
@@ -91,11 +92,12 @@ def struck(recording: Recording) -> dict[str, Any]:
     {} if there was none."""
     if table(recording.status()).get("acted") is not True:
         return {}
-    events = [one for one in cleaned(recording.events()) if one.get("what") in ("breach", "lease")]
+    kinds = ("breach", *EXPIRIES)
+    events = [one for one in cleaned(recording.events()) if one.get("what") in kinds]
     if not events:
         return {}
     last = events[-1]
-    cause = "lease" if last["what"] == "lease" else "guard"
+    cause = last["what"] if last["what"] in EXPIRIES else "guard"
     at, mono = last.get("wall"), last.get("mono")
     return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
 

@@ -17,6 +17,7 @@ from console.common.files import write_atomically
 from console.common.text import one_line
 from console.recovery.rollback.sealed_plan import SITE
 
+ALLOCATION = "allocation.json"
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""
 
@@ -64,6 +65,8 @@ class RunDir:
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     switched = property(lambda self: self.path / "rollback" / "cut-over")
     """Exists while clients are at this run's candidate, as far as is recorded."""
+    allocation = property(lambda self: self.path / ALLOCATION)
+    """The job of Slurm's that this run's cards belong to; only there if it has one."""
     report = property(lambda self: self.path / "report.md")
     report_json = property(lambda self: self.path / "report.json")
 
@@ -120,7 +123,7 @@ def all_runs() -> list[RunDir]:
     found: list[tuple[str, int, str]] = []
     for name in names:
         with contextlib.suppress(OSError):
-            made = (root / name / "run.json").stat().st_mtime_ns
+            made = os.stat(f"{root}/{name}/run.json").st_mtime_ns
             found.append((name[:STAMP_LENGTH], made, name))
     return [RunDir(root / name) for _, _, name in sorted(found, reverse=True)]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
-from console.common.text import clean, one_line
+from console.common.text import clean, cleaned, one_line
 from console.host import process
 from console.journal.fold import fold
 from console.journal.lock import ladder_busy, runner_alive
@@ -42,8 +42,6 @@ WORDS = frozenset({
 })  # fmt: skip
 """Keys of an event, of its steps and criteria that readers take for text."""
 LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
-DEEPEST = 12
-"""Deepest level kept: no real value is nested deeper."""
 
 AT_LEAST_S = 2.0
 """Seconds after which the journal is read even if its files look unchanged."""
@@ -56,18 +54,6 @@ Stamp = tuple[int, ...]
 STEP, SERVICE, CONSOLE = "step", "service", "console"
 WRITERS = ("run", "script", "build", "check")
 """Kinds of step whose own output matters more than the services' logs."""
-
-
-def cleaned(value: Any, depth: int = 0) -> Any:
-    """The same JSON value with every string in it clean, keys too."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        items = value.items() if depth < DEEPEST else ()
-        return {clean(str(key)): cleaned(item, depth + 1) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [cleaned(item, depth + 1) for item in (value if depth < DEEPEST else ())]
-    return value
 
 
 def cleaned_event(event: Event) -> Event:

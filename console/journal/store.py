@@ -118,7 +118,7 @@ KINDS: dict[str, Check] = {
         run_id=TEXT, title=TEXT, objective=TEXT, playbook=TEXT, digest=TEXT, site=TEXT,
         owner=TEXT, version=TEXT, inputs=TABLE, lessons=TEXTS, restore_s=MAYBE, machine=TABLE,
         baseline=TABLE, targets=TABLES, lint=TABLES, rehearsal=_or_none(TABLE),
-        steps=_every(STEP),
+        allocation=_or_none(TABLE), steps=_every(STEP),
     ),
     "run.state": _fields(
         {"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT, offer=TEXT,

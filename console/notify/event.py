@@ -14,6 +14,7 @@ from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
 from console.journal.store import Event as JournalEvent
+from console.recovery.guard.config import ALLOCATION
 
 __all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
 
@@ -164,6 +165,8 @@ def _guard(event: JournalEvent, view: RunView) -> News | None:
         return None
     if event.data.get("cause") == LEASE:
         return "lease", ": its lease ran out", f"{words}. The baseline is brought back.", {}
+    if event.data.get("cause") == ALLOCATION:
+        return "lease", ": its cards were taken", f"{words}. The baseline is brought back.", {}
     killed = [clean(str(one.get("name") or "?"), 60) for one in event.data.get("killed", [])]
     whom = f"Killed: {', '.join(killed)}. " if killed else ""
     text = f"{words}. {whom}The baseline is brought back; omni-console show {view.run_id[-4:]}"

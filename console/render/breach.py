@@ -19,7 +19,7 @@ from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import RAM, SWAP
 from console.recovery.guard.record.read import utc
-from console.render.guard import deeds, limit_words, wall_of
+from console.render.guard import EXPIRED, deeds, limit_words, wall_of
 from console.render.text_chart import Curve, curve_of
 
 AFTER_S = 20.0
@@ -103,8 +103,9 @@ def _above(found: Found) -> Iterable[Words]:
     killed = deeds(found.breach)
     yield from ((text, "bold") for text in killed)
     yield from ((f"spared: {text}", "dim") for text in each(found.breach.get("refused")))
-    if not killed and found.breach.get("cause") == "lease":
-        yield "the lease ran out: the rollback stops what runs and brings the baseline back", "bold"
+    ended = EXPIRED.get(str(found.breach.get("cause")))
+    if not killed and ended:
+        yield f"the {ended}: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
         yield "what was killed was not recorded", "warn"
     yield from _since(found, at)

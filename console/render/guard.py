@@ -19,7 +19,7 @@ from console.journal import guard_status as guards
 from console.journal.breach import each, killed_row, limit_in
 from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.journal.run_view import GuardEvent
-from console.recovery.guard.config import Limit
+from console.recovery.guard.config import ALLOCATION, LEASE, Limit
 from console.recovery.guard.metrics import METRICS
 from console.recovery.guard.record.read import utc
 from console.render.cells import Glyphs, Part, Row, amount, bar, cells, cut, fitted, pair, rate
@@ -148,8 +148,8 @@ def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
     for the time."""
     at = wall_of(breach)
     when = when or (utc(at) if at is not None else "at a time that is not known")
-    if breach.get("cause") == "lease":
-        return [("lease ran out", "warn"), (f" {when}", "bold")]
+    if ended := EXPIRED.get(str(breach.get("cause"))):
+        return [(ended, "warn"), (f" {when}", "bold")]
     return [("guard ACTED", "alarm"), (f" {when}", "bold")]
 
 
@@ -188,7 +188,7 @@ def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
     """`baseline returns in 4:12 unless somebody attaches`; "" without a lease."""
     if lease is None or lease.left_s is None:
         return ""
-    left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
+    left = _left(int(lease.left_s))
     if lease.attended:
         return f"lease {left}, renewed" if brief else f"lease {left}, renewed: somebody is attached"
     if brief:
@@ -196,9 +196,18 @@ def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
     return f"baseline returns in {left} unless somebody attaches"
 
 
+def _left(seconds: int) -> str:
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours}:{minutes % 60:02d}:{seconds % 60:02d}"
+    return f"{minutes}:{seconds % 60:02d}"
+
+
 LATE_S, GAP_S = 1.0, 0.1
 """Figures older than the first, and samples later than the second, are marked."""
 OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
+EXPIRED = {LEASE: "lease ran out", ALLOCATION: "allocation was lost"}
+"""What has ended where the guard killed nothing, by the breach's cause."""
 MARKS = {
     "watching": "watching", "warn": "WARNS", "act": "ACTS", "clear": "calm", "restarted": "NEW",
     "gone": "GONE", "breach": "BREACH", "lease": "LEASE",
@@ -246,8 +255,9 @@ def lease_terms(lease_s: float) -> str:
 
 
 def event_words(event: GuardEvent) -> str:
-    if event.kind == "breach" and event.data.get("cause") == "lease":
-        return f"LEASE RAN OUT: {clean(event.words, 400)}"
+    ended = EXPIRED.get(str(event.data.get("cause")), "")
+    if event.kind == "breach" and ended:
+        return f"{ended.upper()}: {clean(event.words, 400)}"
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
 
 

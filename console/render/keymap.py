@@ -65,6 +65,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
     Action("preflight", ("5",), "Preflight", "Can a checkpoint work here? Size, architecture and memory before a download.", "app", footer=False),
     Action("lessons", ("6",), "Lessons", "Lessons of earlier trials; those that apply to the step, plan or playbook shown come first.", "app", footer=False),
+    Action("hosts", ("7",), "Hosts", "The hosts of the fleet file and what each does; Enter opens one's own console.", "app", footer=False),
     Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
     Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
     Action("next_theme", ("T",), "Colours", "The next theme: dark, light, colour-blind safe, the terminal's own sixteen colours. It is remembered.", "app", footer=False),

@@ -64,8 +64,8 @@ FULL_PRESSURE = 40.0
 
 Panel = Callable[[int, int], list[Row]]
 """Draws one panel of a width, with so many rows inside."""
-Curve = tuple[Sequence[float | None], float | None, str]
-"""Values, the one at the top, and the curve's name."""
+Curve = tuple[Sequence[float | None], float | None, str, str]
+"""Values, the one at the top, the curve's name and its tone."""
 
 
 def framed(
@@ -157,9 +157,9 @@ def _card(
         return framed(title, (), [words, *[()] * (inside - 1)], width, signs)
     filled, cells = share(gpu.used_bytes, gpu.total_bytes), _cells(width)
     curves = (
-        (history.curve(VRAM, cells, gpu.uuid), gpu.total_bytes, "VRAM"),
-        (history.curve(BUSY, cells, gpu.uuid), 1.0, "util"),
-        (history.curve(WATT, cells, gpu.uuid), gpu.power_limit_w, "watt"),
+        (history.curve(VRAM, cells, gpu.uuid), gpu.total_bytes, "VRAM", "accent"),
+        (history.curve(BUSY, cells, gpu.uuid), 1.0, "util", "second"),
+        (history.curve(WATT, cells, gpu.uuid), gpu.power_limit_w, "watt", ""),
     )
     rows = [
         _bar(filled, memory_of(gpu).strip(), levels["vram"], width, signs, marks.card(gpu)),
@@ -181,8 +181,8 @@ def _ram(
     filled, cells = share(used, memory.total), _cells(width)
     words = pair(used, memory.total).strip()
     curves = (
-        (history.curve(RAM, cells), memory.total, "used"),
-        (history.curve(PRESSURE, cells), FULL_PRESSURE, "PSI"),
+        (history.curve(RAM, cells), memory.total, "used", "accent"),
+        (history.curve(PRESSURE, cells), FULL_PRESSURE, "PSI", "second"),
     )
     rows = [
         _bar(filled, words, levels["ram"], width, signs, marks.ram(memory)),
@@ -211,7 +211,7 @@ def _rest(
         words = pair(memory.swap_used, memory.swap_total).strip()
         title = (("SWAP ", "bold"), (words + level.mark, TONES.get(level, "")))
         right = _moving(memory)
-        curve = (history.curve(SWAP, _cells(width)), memory.swap_total, "used")
+        curve = (history.curve(SWAP, _cells(width)), memory.swap_total, "used", "accent")
         rows += _curves([curve], max(1, inside - 1 - len(sample.disks)), signs)
     elif memory is not None:
         title = (("SWAP ", "bold"), ("none", "dim"))
@@ -246,12 +246,12 @@ def _curves(curves: Sequence[Curve], rows: int, signs: Glyphs) -> list[Row]:
     """Curves in so many rows: the last ones are left out, or the first ones are higher."""
     shown = curves[: max(0, rows)]
     drawn: list[Row] = []
-    for at, (values, most, label) in enumerate(shown):
+    for at, (values, most, label, tone) in enumerate(shown):
         high = rows // len(shown) + (at < rows % len(shown))
         lines = curve_rows(values, most, high, signs)
         words = [""] * (high - 1) + [label]
         drawn += [
-            ((line, "accent"), (f" {word:<{LABEL}}", "dim"))
+            ((line, tone), (f" {word:<{LABEL}}", "dim"))
             for line, word in zip(lines, words, strict=True)
         ]
     return drawn

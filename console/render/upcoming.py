@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from console.common.text import clean
 from console.journal.run_view import RunView, StepView
@@ -34,74 +35,99 @@ def upcoming(
     if alarm and not view.over:
         words = f"the guard acts soon: {alarm}; {EMERGENCY.first} rolls back now"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
-    words, tone = _words(view, word, at, mode, now)
+    told = _told(view, word, at, mode, now)
+    words, tone = told.words, told.tone
     if above:
         words, tone = above, "bold"
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))
 
 
-def _words(view: RunView, word: str, at: str, mode: str, now: float) -> tuple[str, str]:
+def fact(view: RunView, word: str, at: str, mode: str, now: float) -> str:
+    """The same for a reader who has no keys: what is next, without what can be done about it."""
+    return _told(view, word, at, mode, now).fact
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """`fact` says what is next, and `words` the same with the keys that do something about it."""
+
+    fact: str
+    words: str
+    tone: str = ""
+
+
+def _told(view: RunView, word: str, at: str, mode: str, now: float) -> _Told:
+    back = EMERGENCY.first
     if word == "none":
-        return f"{_key('playbooks')} picks a playbook and shows its plan; nothing starts yet", ""
+        keys = f"{_key('playbooks')} picks a playbook and shows its plan; nothing starts yet"
+        return _Told("nothing runs", keys)
     if word == "unreadable":
-        return f"the run cannot be read; {EMERGENCY.first} brings the baseline back anyway", "warn"
+        return _with("the run cannot be read", f"; {back} brings the baseline back anyway", "warn")
     if word == "interrupted":
-        return (
-            f"the runner is gone: {_key('resume')} resumes the run, "
-            f"{EMERGENCY.first} brings the baseline back", "bad",
-        )  # fmt: skip
+        keys = f": {_key('resume')} resumes the run, {back} brings the baseline back"
+        return _with("the runner is gone", keys, "bad")
     if view.state in (RunState.STOPPING, RunState.ROLLING_BACK) or word == "rolling_back":
-        return f"nothing to do: the baseline comes back; {EMERGENCY.first} shows how far it is", ""
+        return _with("nothing to do: the baseline comes back", f"; {back} shows how far it is")
     if view.over:
         return _after(view)
     if view.state is RunState.WAITING_APPROVAL:
-        until = time.strftime("%H:%M", time.localtime(view.until)) if view.until else ""
-        asked = view.current.id if view.current is not None else "the step"
-        return (
-            f"'{clean(asked)}' asks you: {_key('approve')} approves, {_key('reject')} turns it down"
-            + (f"; expires at {until}" if until else ""), "warn",
-        )  # fmt: skip
+        return _asking(view)
     if view.state is RunState.PAUSED:
-        return _paused(view, at), "warn"
-    return _running(view, mode, now), ""
+        return _paused(view, at)
+    return _running(view, mode, now)
 
 
-def _after(view: RunView) -> tuple[str, str]:
+def _with(fact: str, keys: str, tone: str = "") -> _Told:
+    return _Told(fact, fact + keys, tone)
+
+
+def _after(view: RunView) -> _Told:
+    read = f"{_key('report')} reads the report"
     if view.outage or view.cutover:
-        words = f"{EMERGENCY.first} brings the baseline back; {_key('report')} reads the report"
-        return words, "warn"
-    return f"{_key('report')} reads the report, {_key('playbooks')} picks the next playbook", ""
+        keys = f"{EMERGENCY.first} brings the baseline back; {read}"
+        return _Told("the run has ended, and the baseline is not back", keys, "warn")
+    return _Told("the run has ended", f"{read}, {_key('playbooks')} picks the next playbook")
 
 
-def _paused(view: RunView, at: str) -> str:
+def _asking(view: RunView) -> _Told:
+    until = time.strftime("%H:%M", time.localtime(view.until)) if view.until else ""
+    name = clean(view.current.id if view.current is not None else "the step")
+    keys = f"'{name}' asks you: {_key('approve')} approves, {_key('reject')} turns it down"
+    return _Told(
+        f"'{name}' waits for an answer" + (f" until {until}" if until else ""),
+        keys + (f"; expires at {until}" if until else ""), "warn",
+    )  # fmt: skip
+
+
+def _paused(view: RunView, at: str) -> _Told:
     step = view.step(at) or view.current
     name = clean(step.id) if step is not None else "what follows"
     words = WAITS.get(view.reason)  # type: ignore[call-overload]
     if words is None:
-        return (
-            f"paused before '{name}': {_key('next')} runs it, "
-            f"{_key('auto')} runs on to the next gate"
-        )
+        does = f": {_key('next')} runs it, {_key('auto')} runs on to the next gate"
+        return _with(f"paused before '{name}'", does, "warn")
     keys = {verb: _key(verb) for verb in ("retry", "skip", "approve", "abort")}
-    return str(words.format(step=name, **keys))
+    short = words.partition(": ")[0]
+    return _Told(short.format(step=name), words.format(step=name, **keys), "warn")
 
 
-def _running(view: RunView, mode: str, now: float) -> str:
+def _running(view: RunView, mode: str, now: float) -> _Told:
     current = view.current
     if current is None:
-        return "nothing to do: the run begins"
+        return _with("nothing to do: the run begins", "")
     if mode in ("step", "pausing"):
-        return f"nothing to do: the run pauses after '{clean(current.id)}'"
+        return _with(f"nothing to do: the run pauses after '{clean(current.id)}'", "")
     stop = next_stop(view)
     seconds = None if stop is None else seconds_to(view, stop, now)
     when = "" if seconds is None else f" in ~{max(1, round(seconds / 60))} min"
     pause = f"; {_key('pause')} pauses after {clean(current.id)}"
     if stop is None:
-        return f"nothing to do: the run goes on to its end{pause}"
+        return _with("nothing to do: the run goes on to its end", pause)
     if stop.kind == "gate":
         does = "stops the run" if mode == "gate" else "decides; HOLD and NO-GO stop the run"
-        return f"nothing to do: gate '{clean(stop.id)}'{when} {does}{pause}"
-    return f"nothing to do: '{clean(stop.id)}' asks you{when}{pause}"
+        return _with(f"nothing to do: gate '{clean(stop.id)}'{when} {does}", pause)
+    asks = f"nothing to do: '{clean(stop.id)}' asks"
+    return _Told(f"{asks} for an answer{when}", f"{asks} you{when}{pause}")
 
 
 def next_stop(view: RunView) -> StepView | None:

@@ -17,7 +17,7 @@ from console.common import paths
 from console.common.errors import ConsoleError, EngineError, HostBusy
 from console.common.text import one_line
 from console.host import process
-from console.journal.lock import HostLock, held_name, refuse_others
+from console.journal.lock import HostChanging, HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import left_down, read_view
 from console.recovery.rollback import live, records, standby
@@ -28,18 +28,22 @@ from console.runner.fault import point
 from console.runner.guard.process import dismiss
 
 CLOSER_WAIT_S = 30.0
+CHANGES_S = 5.0
+"""Seconds in which a runner that begins or ends has named itself or is gone."""
 NEWEST = 8
 
 
 def host_lock(*, patient: bool) -> HostLock:
-    """Take the host's lock. With `patient`, wait for a holder that may be a refused run about to
-    exit. Raises HostBusy."""
-    deadline = time.monotonic() + (CLOSER_WAIT_S if patient else 0.0)
+    """Take the host's lock. Wait for a holder that no pointer names, such as the one that records
+    the end of a run which a rollback has ended; with `patient` also for one that is named and may
+    be a refused run about to exit. Raises HostBusy."""
+    begun = time.monotonic()
     while True:
         try:
             return HostLock()
-        except HostBusy:
-            if time.monotonic() >= deadline:
+        except HostBusy as busy:
+            changes_s = CHANGES_S if isinstance(busy, HostChanging) else 0.0
+            if time.monotonic() - begun >= (CLOSER_WAIT_S if patient else changes_s):
                 raise
         time.sleep(0.05)
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import threading
@@ -23,12 +24,13 @@ from console.host import children
 from console.host.privileges import operator
 from console.host.systemd import Detachment, detachment
 from console.journal.lock import runner_alive
-from console.journal.run_dir import RunDir, RunMeta, create
+from console.journal.run_dir import ALLOCATION, RunDir, RunMeta, create
 from console.journal.run_files import NEVER_BEGAN, NO_RESUME, read_view, word_of
 from console.journal.run_view import RunView
 from console.journal.store import NewerJournal, check_version
 from console.rehearsal.workspace import MAPPING
 from console.runner.prepare.catalog import digest
+from console.runner.slurm.ticket import allocation_of
 
 if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
@@ -71,19 +73,8 @@ def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
     # a unit inherits no descriptors: it says its word in a file that this side polls
     said = run.path / "runner.word"
     said.unlink(missing_ok=True)
-    argv = [
-        "systemd-run", "--user", "--collect", "--quiet", f"--unit={unit_of(run)}",
-        # the standby and the baseline are children of the runner and have to outlive it
-        "--property=KillMode=process",
-        # a candidate that the kernel's OOM killer ends must not take the runner along
-        "--property=OOMPolicy=continue",
-        # a unit starts without this shell's variables, and secrets may come from any. Names only:
-        # values in an argv could be read by everybody
-        *(f"--setenv={name}" for name in os.environ if re.fullmatch(r"[A-Za-z_]\w*", name, re.A)),
-        *argv,
-    ]  # fmt: skip
     try:
-        _start_unit(argv)
+        _start_unit(unit_of(run), argv)
         word = _poll_word(said, timeout_s)
     except BaseException:  # Ctrl-C, too: what nobody waits for must not begin
         _stop_unit(run)
@@ -114,12 +105,45 @@ def _launch_child(run: RunDir, argv: list[str], timeout_s: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GONE_S)
         raise
-    # Waited for, so that it never stays a zombie of a long-lived caller.
+    _reaped(child)
+
+
+def _reaped(child: subprocess.Popen[bytes]) -> None:
+    """Have it waited for, so that it never stays a zombie of a long-lived caller."""
     with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
         threading.Thread(target=child.wait, name="runner-reaper", daemon=True).start()
 
 
-def _start_unit(argv: list[str]) -> None:
+def detach(name: str, argv: list[str], log: Path) -> None:
+    """Start a process that outlives this one and its terminal, as a runner does: a user unit of
+    this name where linger is on, else a session of its own. Raises ConsoleError."""
+    if detachment().unit:
+        words = shlex.join(argv)
+        _start_unit(f"{name}.service", ["sh", "-c", f"exec {words} >>{shlex.quote(str(log))} 2>&1"])
+        return
+    try:
+        with log.open("ab") as out:
+            child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+        _reaped(child)
+    except OSError as error:
+        raise ConsoleError("a process cannot be started", _words(error)) from error
+
+
+def _start_unit(name: str, argv: list[str]) -> None:
+    """Have systemd start this as a unit. Raises NotStarted."""
+    argv = [
+        "systemd-run", "--user", "--collect", "--quiet", f"--unit={name}",
+        # the standby and the baseline are children of the runner and have to outlive it
+        "--property=KillMode=process",
+        # a candidate that the kernel's OOM killer ends must not take the runner along
+        "--property=OOMPolicy=continue",
+        # a unit starts without this shell's variables, and secrets may come from any. Names only:
+        # values in an argv could be read by everybody
+        *(f"--setenv={name}" for name in os.environ if re.fullmatch(r"[A-Za-z_]\w*", name, re.A)),
+        *argv,
+    ]  # fmt: skip
     try:
         code, _, said = children.run(argv, UNIT_S, env=os.environ)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -195,6 +219,9 @@ def check_resume(run: RunDir, from_step: str = "") -> None:
         raise UsageError(f"run {run.id} never began", NO_RESUME)
     if view.finished:
         raise UsageError(f"run {run.id} has ended: {view.state}", hint="start a new run")
+    if (held := allocation_of(run)) is not None and not held.lives:
+        words = f"Slurm's job {held.job}, which held its cards, is over"
+        raise UsageError(f"run {run.id} has no allocation any more", words, "start a new run")
     if from_step and view.step(from_step) is None:
         raise UsageError(f"run {run.id} has no step '{clean(from_step, 40)}'")
 
@@ -220,29 +247,28 @@ def begin(
     overrides: Mapping[str, str] | None = None,
     rehearsal: str = "",
     request: str = "",
+    allocation: str = "",
 ) -> RunDir:
     """Start a new run and return it once its runner has begun; `say` gets clean progress sentences.
 
     `expect`: digest of the plan that was shown; a playbook or site changed since is refused.
     `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
     reason. `rehearsal`: a rehearsal's mapping, as JSON. `request`: who far away asked for it; a run
-    that exists has it in its directory. Blocks until the baseline has answered one
+    that exists has it in its directory. `allocation`: of Slurm's, as `console.runner.slurm.ticket`
+    writes it. Blocks until the baseline has answered one
     completion. Raises NotStarted (the runner refused), LintRefused, InvalidFile (a service could
     not start) or another ConsoleError; no trace is left.
     """
     _same(playbook, site, expect)
-    if not rehearsal:  # it has stand-ins for programs and models, at ports of its own
-        from console.runner.prepare import startable
-
-        startable.refuse(playbook, site)
-    found = _linted(playbook, site, overrides or {}, say, lease_s, blockers=not rehearsal)
+    found = admit(playbook, site, overrides or {}, say, lease_s, rehearsal=bool(rehearsal))
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
         inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=time.time(),
         lease_s=lease_s, lint=found,
     )  # fmt: skip
-    made = _directory(meta, playbook, site, {MAPPING: rehearsal, REQUEST: request})
+    more = {MAPPING: rehearsal, REQUEST: request, ALLOCATION: allocation}
+    made = _directory(meta, playbook, site, more)
     say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
     say("checking that the baseline serves …")
     try:
@@ -269,23 +295,25 @@ def _same(playbook: Playbook, site: Site, expect: str) -> None:
         )
 
 
-def _linted(
+def admit(
     playbook: Playbook, site: Site, overrides: Mapping[str, str], say: Callable[[str], None],
-    lease_s: float | None, *, blockers: bool,
+    lease_s: float | None, *, rehearsal: bool = False,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run lint, tell the operator, and return what to record; tell also of a lease that is too
-    short. `blockers`: demand a reason for each; a rehearsal, which costs nothing, does neither.
-    Raises LintRefused."""
+    """Check that services can start, run lint, tell the operator, and return what to record; tell
+    also of a lease that is too short. A rehearsal costs nothing, and has stand-ins for programs and
+    models, at ports of its own. Raises InvalidFile, LintRefused."""
     from console.checks.lint.rule import facts_of
     from console.journal.history import usual
-    from console.runner.prepare import admission
+    from console.runner.prepare import admission, startable
     from console.runner.prepare.plan import make_plan
     from console.runner.prepare.plan_text import short_lease
 
+    if not rehearsal:
+        startable.refuse(playbook, site)
     plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
-    more = admission.blocker_findings(plan) if blockers else []
+    more = admission.blocker_findings(plan) if not rehearsal else []
     found = admission.check(playbook, facts_of(site), overrides, more)
-    for words in short_lease(plan, lease_s) if blockers else ():
+    for words in short_lease(plan, lease_s) if not rehearsal else ():
         say(f"WARNING: {words}")
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))

@@ -13,6 +13,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view, unrecorded_end
 from console.journal.run_view import StepView
 from console.journal.state import ENDS, Cause, RunState, StepState
+from console.recovery.guard.config import ALLOCATION
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -171,7 +172,7 @@ def close_after_rollback(context: Context) -> None:
     if str(trigger).startswith(f"{LEASE}-"):  # the standby counted it: no sentinel lived
         detail, cause, why = "stopped by the lease", str(Cause.EXPIRED), LEASE
     if breach is not None:
-        actor = "the lease" if breach.cause is Cause.EXPIRED else WHO
+        actor = {LEASE: "the lease", ALLOCATION: "Slurm"}.get(str(breach.data["cause"]), WHO)
         detail, cause = f"stopped by {actor}: {breach.words}", str(breach.cause)
         why = str(breach.data["cause"])
         record_breach(context, breach)

@@ -11,7 +11,7 @@ from console.bench.benchmark import Benchmark, Protocol
 from console.bench.metrics import PROMPT_ROUNDS, Sample
 from console.bench.prompt_rate import PromptRate, measure_prompt_rates, prompt_flags
 from tests.bench.embedded import Counter, served
-from tests.testbed.models import visible_llama
+from tests.testbed.models import tiny_llama
 
 
 class Engine(Counter):
@@ -127,7 +127,7 @@ def test_what_varies_shows_between_the_estimates() -> None:
     assert "the estimates vary by" in flag
 
 
-url = served(visible_llama)
+url = served(tiny_llama)
 
 
 @pytest.mark.alone

@@ -1,5 +1,6 @@
 """A host's side alone: its bridge, its site, and the runs that it was asked to begin."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ services:
   cand: {process: {argv: [cat]}, url: "http://127.0.0.1:2", exclusive: true}
 """
 Json = dict[str, Any]
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def documented(page: str, row: str) -> set[str]:
+    """The words in code spans of the last table's row that begins with `row`."""
+    lines = (DOCS / page).read_text("utf-8").splitlines()
+    found = [line for line in lines if line.startswith(f"| `{row}` |")]
+    return set(re.findall(r"`([a-z_]+)`", found[-1])) if found else set()
 
 
 @dataclass

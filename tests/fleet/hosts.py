@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.runner.e2e.sites import host_site
 from tests.runner.e2e.world import COMMAND, LIMIT_S, Outcome, World
 from tests.testbed.ssh import Ssh, sshd
 
+KEPT = ("OMNI_", "XDG_", "PYTHON", "SLURM_")
 CUTTER = Path(__file__).with_name("cutter.py")
 
 
@@ -35,7 +36,7 @@ class Operator:
 
     root: Path
     runtime: Path
-    boxes: dict[str, Box]
+    boxes: dict[str, Box] = field(default_factory=dict)
     children: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -92,57 +93,73 @@ class Operator:
 
 
 @contextmanager
-def hosts(
-    root: Path, model: Path, names: Sequence[str], *, baseline: bool = True
-) -> Iterator[Operator]:
-    """The operator of hosts with these names, whose baselines serve. Raises Unavailable."""
-    with ExitStack() as stack:
-        runtime = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="of")))
-        boxes: dict[str, Box] = {}
-        operator = Operator(root / "operator", runtime, boxes)
+def operating(root: Path, reached: Mapping[str, tuple[Ssh, Path]]) -> Iterator[Operator]:
+    """An operator who reaches these hosts: each by its login, and where its console lies there."""
+    with tempfile.TemporaryDirectory(prefix="of") as runtime:
+        operator = Operator(root, Path(runtime))
         for part in ("bin", "config/omni-console"):
-            (operator.root / part).mkdir(parents=True)
+            (root / part).mkdir(parents=True)
+        _ssh(operator, reached)
+        try:
+            yield operator
+        finally:
+            operator.close()
+            for name in reached:
+                operator.cut(name)
+
+
+@contextmanager
+def hosts(
+    root: Path, model: Path, names: Sequence[str], *, baseline: bool = True,
+    env: Mapping[str, str] = {},
+) -> Iterator[Operator]:  # fmt: skip
+    """The operator of hosts with these names, whose baselines serve. `env`: more of each host's
+    environment. Raises Unavailable."""
+    with ExitStack() as stack:
+        boxes: dict[str, Box] = {}
         for name in names:
             place = root / name
             (place / "ssh").mkdir(parents=True)
             (place / "world").mkdir()
             world = World(place / "world", model)
+            world.env |= env
             stack.callback(world.close)
             world.site.write_text(host_site(world))
             if baseline:
                 world.bring_up()
             login = stack.enter_context(sshd(place / "ssh"))
-            stack.callback(operator.cut, name)
             boxes[name] = Box(name, world, login, _command(place, world))
-        _ssh(operator)
-        stack.callback(operator.close)
+        reached = {name: (box.ssh, box.command) for name, box in boxes.items()}
+        operator = stack.enter_context(operating(root / "operator", reached))
+        operator.boxes.update(boxes)
         yield operator
 
 
 def _command(place: Path, world: World) -> Path:
-    """The console of a host: it is given its own home, and nothing of this process's."""
+    """The console of a host: it is given its own home and the kind of its terminal, and nothing of
+    this process's."""
     (place / "home").mkdir()
-    kept = {k: v for k, v in world.env.items() if k.startswith(("OMNI_", "XDG_", "PYTHON"))}
+    kept = {k: v for k, v in world.env.items() if k.startswith(KEPT)}
     env = {**kept, "HOME": str(place / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     words = shlex.join(f"{key}={value}" for key, value in env.items())
     path = place / "omni-console"
-    where = shlex.quote(str(world.root))
-    path.write_text(f'#!/bin/sh\ncd {where}\nexec env -i {words} {shlex.quote(COMMAND)} "$@"\n')
+    where, run = shlex.quote(str(world.root)), shlex.quote(COMMAND)
+    path.write_text(f'#!/bin/sh\ncd {where}\nexec env -i TERM="$TERM" {words} {run} "$@"\n')
     path.chmod(0o755)
     return path
 
 
-def _ssh(operator: Operator) -> None:
+def _ssh(operator: Operator, reached: Mapping[str, tuple[Ssh, Path]]) -> None:
     """The operator's ssh configuration, and the fleet file that names its aliases."""
     rows, listed = [], []
-    for name, box in operator.boxes.items():
+    for name, (login, command) in reached.items():
         options = {
-            "HostName": "127.0.0.1", "Port": box.ssh.port, "User": box.ssh.user,
-            "IdentityFile": box.ssh.key, "IdentitiesOnly": "yes", "StrictHostKeyChecking": "no",
+            "HostName": "127.0.0.1", "Port": login.port, "User": login.user,
+            "IdentityFile": login.key, "IdentitiesOnly": "yes", "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null", "LogLevel": "ERROR",
         }  # fmt: skip
         rows += [f"Host {name}", *(f"  {key} {value}" for key, value in options.items())]
-        listed.append(f"  {name}: {{command: {box.command}}}")
+        listed.append(f"  {name}: {{command: {command}}}")
     config = operator.root / "ssh_config"
     config.write_text("\n".join(rows) + "\n")
     program = operator.root / "bin/ssh"

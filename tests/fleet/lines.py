@@ -102,17 +102,24 @@ def test_a_rollback_needs_a_line_and_is_never_queued(operator: Operator) -> None
     world = operator.boxes["a"].world
     until(lambda: bool(world.runs), "a run begins")
     world.step("long", "running")
-    row = operator.fleet("--json").json["hosts"][0]
-    assert row["state"]["baseline"]["word"] == "down"
-    assert 500 < row["state"]["guard"]["lease_s"] <= 600
-    away = operator.write(
-        "away.yaml", "schema: omni.fleet/v1\nhosts: {a: {ssh: nowhere.invalid}, b: {ssh: b}}\n"
-    )
-    lost = operator.fleet("rollback", "a", "--fleet", away, "--json")
+
+    def known() -> dict[str, Any]:
+        state: dict[str, Any] = operator.fleet("--json").json["hosts"][0]["state"]
+        return state if state["guard"]["lease_s"] is not None else {}
+
+    # the sentinel tells of the lease a moment after the outage has begun
+    state = until(known, "its lease is told")
+    assert state["baseline"]["word"] == "down"
+    assert 500 < state["guard"]["lease_s"] <= 600
+    ssh = operator.root / "bin/ssh"
+    sound = ssh.read_text()
+    ssh.write_text("#!/bin/sh\necho 'ssh: connect to host a: No route to host' >&2\nexit 255\n")
+    lost = operator.fleet("rollback", "a", "--json")
     assert (lost.code, lost.json["hosts"][0]["reached"]) == (7, False), lost
     assert "comes back at" in lost.err
     assert world.view().state == "running", "it was not asked, and nothing waits for it"
-    table = operator.fleet("--fleet", away)
+    table = operator.fleet()
+    ssh.write_text(sound)
     assert (table.code, "unknown since" in table.out, "down ?" in table.out) == (4, True, True)
     back = operator.fleet("rollback", "a", "--json")
     assert (back.code, back.json["hosts"][0]["results"][0]["serving"]) == (0, True), back

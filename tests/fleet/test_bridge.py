@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 
 import pytest
 
@@ -12,9 +13,11 @@ from console.config.site.site import load_site
 from console.fleet import bridge as far
 from console.fleet.bridge import Bridge
 from console.fleet.protocol import HELLO, MOST, VERSION, BridgeError, Lines
+from console.fleet.starts import Wanted
 from console.journal.store import Journal
 from console.runner import control
-from tests.fleet.far import BOOK, Far, Json, new_run
+from console.runner.unattended import boot
+from tests.fleet.far import BOOK, Far, Json, documented, new_run, plan
 
 # -- frames ----------------------------------------------------------------------------------------
 
@@ -43,6 +46,20 @@ def test_it_says_hello_answers_in_order_and_ends_with_its_input(host: Far) -> No
     assert [one["error"]["code"] for one in said[2:5]] == [
         "unknown_question", "bad_frame", "unknown_question",
     ]  # fmt: skip
+
+
+def test_every_field_of_an_answer_is_documented(host: Far) -> None:
+    run = new_run()
+    asked = plan(host)
+    given: dict[str, tuple[Json, Json]] = {
+        "ready": ({}, host.ask("ready")), "plan": (asdict(Wanted("t", "")), asked),
+        "journal": ({}, host.ask("journal", run=run.id, attend=True)),
+        "started": ({}, host.ask("started", request="ab" * 16)),
+        "start": ({}, host.act("start", request="ab" * 16, hash=asked["hash"])),
+    }  # fmt: skip
+    for question, (wanted, answer) in given.items():
+        named = documented("how-to/fleet.md", question)
+        assert {*wanted, *answer} - named == set(), question
 
 
 def test_nobody_who_listens_ends_it(host: Far) -> None:
@@ -105,6 +122,17 @@ def test_a_journal_renews_the_lease_only_where_it_is_asked_to(
     host.alive = False
     assert host.ask("journal", run=run.id, attend=True)["goes_on"] is False
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize("acting", [True, False])
+def test_a_run_whose_boot_unit_is_still_to_act_goes_on(
+    host: Far, monkeypatch: pytest.MonkeyPatch, acting: bool
+) -> None:
+    monkeypatch.setattr(boot, "is_acting", lambda: acting)
+    run, host.alive = new_run(), False
+    page = host.ask("journal", run=run.id, attend=True)
+    assert (page["goes_on"], page["unit"]) == (acting, acting)
+    assert host.ask("journal", run=run.id)["goes_on"] is False, "nobody follows it"
 
 
 SEEN = {"step": "a", "attempt": 1, "evidence": "e"}

@@ -1,7 +1,6 @@
 """The operator's commands over a line that the test holds: what is confirmed, sent and said, and
 the exit codes."""
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -10,90 +9,32 @@ from typing import Any
 import pytest
 
 from console.cli import main
-from console.fleet import known
+from console.common import paths
+from console.common.errors import Exit
 from console.fleet.inventory import Host
 from console.fleet.known import last, remember
+from console.fleet.line import NO_CONSOLE
 from console.fleet.protocol import BridgeError, LineLost
-from console.frontends.cli.fleet import commands, rollout
 from tests.clock import FakeClock
-from tests.fleet.test_rollout import FarHost
+from tests.fleet.standin import SEEN, STATE, ToldHost, Typed
 
 Json = dict[str, Any]
-BOOK = "schema: omni.playbook/v1\nname: trial\ntitle: T\nphases: []\n"
-SEEN = {"step": "sure", "attempt": 1, "evidence": "e"}
-STATE: Json = {
-    "baseline": {"word": "serving"}, "guard": {"lease_s": 60.0},
-    "run": {"id": "run-a", "alive": True, "outage": True, "status": {**SEEN, "state": "x"}},
-}  # fmt: skip
-
-
-class Typed(io.StringIO):
-    """What a person types, or nobody."""
-
-    def __init__(self, text: str | None) -> None:
-        super().__init__(text or "")
-        self._there = text is not None
-
-    def isatty(self) -> bool:
-        return self._there
-
-
-class Far(FarHost):
-    """A host as the commands reach it. `told`: what acts, as it came; `lost`: the question at which
-    the line breaks."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.told: list[Json] = []
-        self.rolled: Json | BridgeError = {"exit": 0, "results": [{"serving": True}]}
-
-    def open(self) -> "Far":
-        self._line("open")
-        return self
-
-    def _state(self, asked: Json) -> Json:
-        return STATE
-
-    def _ready(self, asked: Json) -> Json:
-        return {"token": "t"}
-
-    def _tell(self, asked: Json) -> Json:
-        self.told.append(asked)
-        return {"status": {"step": "sure"}}
-
-    def _rollback(self, asked: Json) -> Json:
-        self.told.append(asked)
-        if isinstance(self.rolled, BridgeError):
-            raise self.rolled
-        return self.rolled
-
-
-@pytest.fixture
-def fars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Far]:
-    for name in ("STATE", "CONFIG", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "fleet.yaml"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "fleet.yaml").write_text("schema: omni.fleet/v1\nhosts: {a: {}, b: {}}\n")
-    (tmp_path / "trial.yaml").write_text(BOOK)
-    made = {name: Far(name) for name in "ab"}
-
-    def line(host: Host, control: object) -> Far:
-        return made[host.name]
-
-    for module in (commands, rollout, known):
-        monkeypatch.setattr(module, "Line", line)
-    monkeypatch.setattr(sys, "stdin", Typed(None))
-    monkeypatch.setattr(rollout, "SystemClock", FakeClock)
-    return made
 
 
 @pytest.mark.parametrize(
     ("typed", "code", "begun"),
-    [("abababab\n", 0, 1), ("\n", 5, 0), ("abababa\n", 5, 0), ("y\n", 5, 0), ("", 5, 0)],
+    [
+        ("abababab\n", 0, 1),
+        ("\n", 5, 0),
+        ("abababa\n", 5, 0),
+        ("y\n", 5, 0),
+        ("", 5, 0),
+        ("\nabababa\nabababab\n", 0, 1),
+        ("no\nabababab\n", 5, 0),
+    ],
 )
 def test_a_plan_is_taken_by_its_hash_alone(
-    fars: dict[str, Far], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    fars: dict[str, ToldHost], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     typed: str, code: int, begun: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sys, "stdin", Typed(typed))
@@ -101,11 +42,11 @@ def test_a_plan_is_taken_by_its_hash_alone(
     assert fars["a"].begun == begun
     said = capsys.readouterr()
     assert "plan of a\nplan abababab of a" in said.out
-    assert "type abababab to start it on a" in said.err
+    assert "type abababab to start it on a, or no:" in said.err
 
 
 def test_nobody_at_a_terminal_takes_no_plan(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fleet", "run", "trial.yaml", "--on", "a"]) == 2
     assert "--yes takes it" in capsys.readouterr().err
@@ -113,7 +54,7 @@ def test_nobody_at_a_terminal_takes_no_plan(
 
 
 def test_a_rollout_without_questions_prints_one_object(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fars["b"].verdict = "HOLD"
     assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes", "--json"]) == 4
@@ -125,28 +66,35 @@ def test_a_rollout_without_questions_prints_one_object(
 
 
 @pytest.mark.parametrize(
-    "words", [["--on", "c"], ["--on", ""], ["--on", "a", "--lease", "0"], ["--on", "a,a"]]
+    "words",
+    [
+        ["--on", "c"],
+        ["--on", ""],
+        ["--on", "a", "--lease", "0"],
+        ["--on", "a", "--lease", "1s"],
+        ["--on", "a,a"],
+    ],
 )
-def test_what_cannot_be_meant_asks_no_host(fars: dict[str, Far], words: list[str]) -> None:
+def test_what_cannot_be_meant_asks_no_host(fars: dict[str, ToldHost], words: list[str]) -> None:
     assert main(["fleet", "run", "trial.yaml", "--yes", *words]) == 2
     assert fars["a"].asked == []
 
 
 def test_the_table_keeps_what_was_known_of_a_host_that_does_not_answer(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fleet"]) == 0
-    fars["b"].lose = ["open"]
+    fars["b"].lose = ["state"]
     assert main(["fleet", "--json"]) == 4
     rows = {
         row["host"]: row for row in json.loads(capsys.readouterr().out.splitlines()[-1])["hosts"]
     }
     assert [rows[name]["answered"] for name in "ab"] == [True, False]
     assert rows["b"]["state"]["baseline"]["word"] == "serving"
-    assert rows["b"]["known_at"] == last("b").at
+    assert rows["b"]["known_at"] == last(Host("b", "b")).at
 
 
-def test_a_verb_is_bound_to_what_the_host_said(fars: dict[str, Far]) -> None:
+def test_a_verb_is_bound_to_what_the_host_said(fars: dict[str, ToldHost]) -> None:
     assert main(["fleet", "tell", "a", "approve", "--reason", "fine", "--confirm", "word"]) == 0
     (told,) = fars["a"].told
     assert (told["run"], told["seen"], told["why"], told["confirm"]) == (
@@ -154,8 +102,108 @@ def test_a_verb_is_bound_to_what_the_host_said(fars: dict[str, Far]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "run", "code", "said"),
+    [
+        (["a", "approve", "--step", "sure"], STATE["run"], 0, "accepted"),
+        (["a", "approve", "--step", "seen-before"], STATE["run"], 5, "stands at sure, not at"),
+        (["a,b", "abort"], STATE["run"], 2, "one host"), (["all", "abort"], None, 2, "one host"),
+        (["a", "rollback"], STATE["run"], 2, "omni-console fleet rollback a"),
+        (["a", "abort"], "x", 5, "no run is active"), (["a", "abort"], None, 5, "no run is active"),
+    ],
+)  # fmt: skip
+def test_a_verb_that_meets_something_else_is_refused(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], words: list[str], run: object,
+    code: int, said: str,
+) -> None:  # fmt: skip
+    fars["a"].state_told = {**STATE, "run": run}
+    assert main(["fleet", "tell", *words]) == code
+    assert said in "".join(capsys.readouterr())
+    assert len(fars["a"].told) == (code == 0)
+
+
+def test_a_rollback_names_the_jobs_that_still_wait(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [
+        {"job": "8", "state": "PENDING", "words": "PENDING (BeginTime)", "playbook": "trial"},
+        {"job": "7", "state": "RUNNING", "words": "RUNNING", "playbook": "ended", "run": "r"},
+    ]
+    fars["a"].state_told = {**STATE, "slurm": jobs}
+    assert main(["fleet", "rollback", "a"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "a: trial waits for Slurm: job 8, PENDING (BeginTime); `ssh a scancel 8` gives it up"
+        in said
+    )
+    assert "job 7" not in said
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_fresh_doubles_no_run_that_waits(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+) -> None:  # fmt: skip
+    words = ["fleet", "run", "trial.yaml", "--on", "a", "--yes"]
+    fars["a"].jobs = [{"job": "8", "words": "PENDING (BeginTime)"}] * 9
+
+    def interrupted(one: FakeClock, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeClock, "sleep", interrupted)
+        assert main(words) == 130
+    said = capsys.readouterr().out
+    assert "the run asked for on a goes on, even if it still waits for Slurm; the same" in said
+    fars["a"].jobs = fars["a"].jobs[:1] if waits else []
+    assert main([*words, "--fresh"]) == (8 if waits else 0)
+    assert ("Slurm job 8" in capsys.readouterr().err) == waits
+
+
+def test_a_fresh_plan_that_nobody_takes_forgets_nothing(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["fleet", "run", "trial.yaml", "--on", "a"]
+    fars["a"].refuse = [BridgeError("failed", "no")]
+    assert main([*words, "--yes"]) == 5
+    (kept,) = paths.fleet_dir().glob("rollouts/*.json")
+    before = kept.read_text()
+    monkeypatch.setattr(sys, "stdin", Typed("no\n"))
+    assert main([*words, "--fresh"]) == 5
+    assert kept.read_text() == before
+    assert "nothing was started on a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("slurm", "code"), [("{slurm: {partition: gpu}}", 8), ("{}", 0)])
+def test_fresh_takes_silence_for_no_answer_where_a_job_may_wait(
+    fars: dict[str, ToldHost],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    slurm: str,
+    code: int,
+) -> None:
+    fleet = f"schema: omni.fleet/v1\nhosts: {{a: {slurm}, b: {{}}}}\n"
+    (tmp_path / "fleet.yaml").write_text(fleet)
+    words = ["fleet", "run", "trial.yaml", "--on", "a", "--yes"]
+    fars["a"].refuse = [BridgeError("failed", "no")]
+    assert main(words) == 5
+    fars["a"].lose = ["started"]
+    assert main([*words, "--fresh"]) == code
+    assert ("--fresh might run it twice" in capsys.readouterr().err) == (code == 8)
+
+
+def test_a_host_that_never_answers_is_given_up_before_anything_began(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fars["a"].lose = ["started"] * 9
+    assert main(["fleet", "run", "trial.yaml", "--on", "a", "--yes"]) == 4
+    said = capsys.readouterr()
+    assert "a cannot be reached; nothing was started on it" in said.err
+    assert fars["a"].begun == 0
+
+
 def test_a_rollback_waits_for_each_host_and_ends_with_the_worst(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fars["b"].rolled = {"exit": 7, "results": []}
     assert main(["fleet", "rollback", "--all", "--json"]) == 7
@@ -166,17 +214,20 @@ def test_a_rollback_waits_for_each_host_and_ends_with_the_worst(
 
 
 @pytest.mark.parametrize(
-    ("lost", "words", "asked"),
+    ("lost", "heard", "words", "asked"),
     [
-        ("open", "nothing was asked of it", 0), ("ready", "nothing was asked of it", 0),
-        ("rollback!", "its rollback goes on there", 1),
+        ("open", [], "nothing was asked of it", 0), ("ready", [], "nothing was asked of it", 0),
+        ("rollback", [], "whether its rollback has begun is not known", 0),
+        ("rollback!", [], "whether its rollback has begun is not known", 1),
+        ("rollback!", ["fence ok"], "its rollback goes on there", 1),
     ],
 )  # fmt: skip
 def test_a_rollback_without_a_line_says_what_is_known_and_waits_for_nothing(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str], lost: str, words: str, asked: int
-) -> None:
-    remember("a", STATE, 1_000.0)
-    fars["a"].lose = [lost]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], lost: str, heard: list[str],
+    words: str, asked: int,
+) -> None:  # fmt: skip
+    remember(Host("a", "a"), STATE, 1_000.0)
+    fars["a"].lose, fars["a"].words = [lost], heard
     assert main(["fleet", "rollback", "a"]) == 7
     said = capsys.readouterr().out
     assert words in said
@@ -184,28 +235,65 @@ def test_a_rollback_without_a_line_says_what_is_known_and_waits_for_nothing(
     assert len(fars["a"].told) == asked
 
 
+def test_a_line_that_ctrl_c_has_ended_is_not_called_lost(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fars["a"].lose, fars["a"].abandoned = ["rollback!"], True
+    assert main(["fleet", "rollback", "a", "--json"]) == 130
+    assert "reach" not in capsys.readouterr().err
+
+
 def test_a_console_without_a_bridge_names_the_way_by_hand(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fars["a"].rolled = BridgeError("version", "a: its console has no bridge")
     assert main(["fleet", "rollback", "a"]) == 7
     assert "by hand: ssh a omni-console rollback" in capsys.readouterr().out
+    fars["a"].rolled = BridgeError("failed", "the site file cannot be used", exit_=Exit.USAGE)
+    assert main(["fleet", "rollback", "a"]) == 7
+    assert "by hand: ssh a omni-console rollback" in capsys.readouterr().out
+    fars["a"].rolled = BridgeError(NO_CONSOLE, "a has no omni-console", exit_=Exit.USAGE)
+    assert main(["fleet", "rollback", "a"]) == 7
+    said = capsys.readouterr().out
+    assert "nothing was asked of it" in said
+    assert "by hand" not in said
 
 
-def test_a_report_says_who_decided_where(
-    fars: dict[str, Far], capsys: pytest.CaptureFixture[str]
+def test_a_host_that_refuses_after_others_are_done_says_how_far_it_is(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["fleet", "report"]) == 2, "there was no rollout yet"
+    fars["b"].problems = ["no such model"]
+    assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"]) != 0
+    said = "".join(capsys.readouterr())
+    assert "done on a, stopped before b: the same command goes on there" in said
+
+
+def test_a_run_that_has_begun_keeps_what_it_began_with(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fars["b"].problems = ["no such model"]
     main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"])
     capsys.readouterr()
-    fars["b"].lose = ["open"]
-    assert main(["fleet", "report"]) == 0
-    _, _, a, b, *_ = capsys.readouterr().out.splitlines()
-    assert a.startswith("| a | `run-a` |")
-    assert "| GO |" in a
-    assert "gate g: GO" in a
-    assert "no route" in b
+    main(["fleet", "run", "trial.yaml", "--on", "all", "--lease", "2m"])
+    assert "keeps the --lease, --slurm and --yes that it began with" in capsys.readouterr().out
 
 
 def test_a_line_that_is_lost_is_no_failure_of_the_host() -> None:
     assert LineLost("x").exit_code == 4
+
+
+@pytest.mark.parametrize("wish", ["foo=x", "time=abc", "time=0"])
+def test_a_wish_that_no_slurm_takes_asks_no_host(fars: dict[str, ToldHost], wish: str) -> None:
+    """The host before the one with Slurm had its outage, and only then it was refused."""
+    hosts = "schema: omni.fleet/v1\nhosts: {a: {}, b: {slurm: {partition: gpu}}}\n"
+    Path("fleet.yaml").write_text(hosts)
+    assert main(["fleet", "run", "trial.yaml", "--on", "a,b", "--yes", "--slurm", wish]) == 2
+    assert fars["a"].asked == []
+
+
+def test_a_run_that_is_gone_is_not_called_a_host_that_was_not_begun(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fars["b"].no_run = True
+    assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"]) != 0
+    assert "stopped before b" not in "".join(capsys.readouterr())

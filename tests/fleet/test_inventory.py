@@ -1,12 +1,18 @@
 """The fleet file: strict, and every problem with its place."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from console.cli import main
 from console.common.errors import InvalidFile, UsageError
+from console.config.validation import json_schema
 from console.fleet import fleet_file
 from console.fleet.inventory import Host, load_fleet
+from console.frontends.cli.site.slurm import pairs
+from console.runner.slurm.job import Wish
 
 HEAD = "schema: omni.fleet/v1\n"
 
@@ -36,12 +42,43 @@ def test_hosts_take_what_the_file_says_for_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("all", "`all` means every host"),
+        ("-x", "a host's name"),
+        ("a b", "a host's name"),
+        ("aüb", "ASCII letters"),
+        (".a", "a letter or a digit first"),
+    ],
+)
+def test_a_name_that_means_something_else_is_refused(name: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile) as refused:
+        load(tmp_path, f"{HEAD}hosts: {{'{name}': {{}}}}\n")
+    assert words in str(refused.value.lines())
+
+
+@pytest.mark.parametrize(
     ("text", "place", "words"),
     [
         ("hosts:\n  a: {ssh: -oProxyCommand=x}\n", "3:12", "no - in front"),
         ("hosts:\n  a: {ssh: 'x; rm -rf /'}\n", "3:12", "a name that ssh knows"),
         ("hosts:\n  a: {shs: b}\n", "3:7", "did you mean 'ssh'?"),
-        ("hosts:\n  a: {lease: 2s}\n", "3:14", "60"),
+        ("hosts:\n  a: {lease: 2s}\n", "3:14", "expected at least 60 s"),
+        ("hosts:\n  a:\n", "3:3", "a: {} is a mapping without keys"),
+        ("hosts:\n  a: {ssh: 'root@127.0.0.1:2222'}\n", "3:12", "a port belongs in"),
+        ("hosts:\n  a: {ssh: 'a:22'}\n", "3:12", "~/.ssh/config"),
+        ("hosts:\n  a: {ssh: 'root@'}\n", "3:12", "USER@NAME"),
+        ("hosts:\n  a: {command: ''}\n", "3:16", "leave `command` away"),
+        ("command: '  '\nhosts: {a: {}}\n", "2:10", "leave `command` away"),
+        ("command: -x\nhosts: {a: {}}\n", "2:10", "no - and no blank in front"),
+        (
+            "hosts: {" + ", ".join(f"a{n}: {{}}" for n in range(201)) + "}\n",
+            "2:8",
+            "'hosts' has 201 entries; expected at most 200",
+        ),
+        ("hosts: {a: {slurm: {partition: -x}}}\n", "2:", "no - in front"),
+        ("hosts: {a: {slurm: {time: soon}}}\n", "2:", "8:00:00"),
+        ("hosts: {a: {slurm: {colour: red}}}\n", "2:", "colour"),
         ("hosts: {}\n", "2:8", "at least"),
         ("hosts:\n  -a: {}\n", "3:", "-a"),
         ("host: {}\n", "2:1", "did you mean 'hosts'?"),
@@ -55,6 +92,82 @@ def test_a_wrong_file_is_refused_with_line_and_column(
     told = "\n".join(refused.value.lines())
     assert f"fleet.yaml:{place}" in told
     assert words in told
+
+
+def test_an_address_with_colons_is_an_alias(tmp_path: Path) -> None:
+    text = "hosts: {a: {ssh: 'fe80::1'}, b: {ssh: 'root@fd00::a:1'}, 1: {}}\n"
+    assert [one.ssh for one in load(tmp_path, HEAD + text)] == ["fe80::1", "root@fd00::a:1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("time", "abc", "8:00:00"), ("time", "0", "0 sets no limit"),
+        ("time", "1", "more than 2 min"), ("time", "2", "more than 2 min"),
+        ("time", "", "leave `time` away"),
+        ("time", "9" * 400 + "-1", "8:00:00"), ("exclusive", "maybe", "true or false"),
+        ("partition", "", "leave `partition` away"), ("gres", "a b", "`sbatch --gres`"),
+        ("node", "-x", "`sinfo --Node`"), ("begin", " ", "leave `begin` away"),
+        ("colour", "red", "colour"), ("partitoin", "gpu", "did you mean 'partition'?"),
+    ],
+)  # fmt: skip
+def test_a_wish_is_judged_the_same_in_the_file_and_in_a_command(
+    tmp_path: Path, key: str, value: str, words: str
+) -> None:
+    with pytest.raises(InvalidFile) as in_file:
+        load(tmp_path, f"{HEAD}hosts:\n  a:\n    slurm:\n      {key}: '{value}'\n")
+    with pytest.raises(UsageError) as typed:
+        Wish.read(pairs([f"{key}={value}"]))
+    assert in_file.value.exit_code == typed.value.exit_code == 2
+    for error in (in_file.value, typed.value):
+        assert words in "\n".join(error.lines())
+        assert error.hint
+    assert "fleet.yaml:5:" in str(in_file.value)
+
+
+def test_minutes_are_a_number_and_an_empty_key_is_no_wish(tmp_path: Path) -> None:
+    (host,) = load(tmp_path, HEAD + "hosts: {a: {slurm: {time: 90}}}\n")
+    assert host.slurm == {"time": "90", "exclusive": "true"}
+    for text, words in (
+        ("time: 0", "0 sets no limit"), ("time: 1.5", "in quotes"), ("time: true", "in quotes"),
+        ("time:", "leave `time` away"), ("account: 7", "put it in quotes"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidFile) as refused:
+            load(tmp_path, f"{HEAD}hosts:\n  a:\n    slurm:\n      {text}\n")
+        assert words in str(refused.value)
+        assert "fleet.yaml:5:" in str(refused.value)
+
+
+def test_an_editor_finds_what_the_program_refuses() -> None:
+    told = json_schema(fleet_file.FleetModel, "fleet")
+    hosts, fields = told["properties"]["hosts"], told["$defs"]["HostModel"]["properties"]
+
+    def takes(shape: Any, value: str) -> bool:
+        (text,) = (one for one in shape.get("anyOf", [shape]) if "pattern" in one)
+        return re.search(text["pattern"], value) is not None
+
+    for name, sound in (("boxa", True), ("1", True), ("all", False), ("aüb", False), ("-a", False)):
+        assert takes(hosts["propertyNames"], name) == sound
+    assert hosts["maxProperties"] == 200
+    for lease, sound in (("60s", True), ("1h30m", True), ("1m 5s", True), ("5s", False),
+                         ("59.5s", False), ("soon", False)):  # fmt: skip
+        assert takes(fields["lease"], lease) == sound
+    for alias, sound in (("ops@10.0.0.12", True), ("fe80::1", True), ("a:22", False)):
+        assert takes(fields["ssh"], alias) == sound
+    assert [takes(fields["command"], x) for x in ("~/omni", "", " ")] == [True, False, False]
+    time = told["$defs"]["SlurmModel"]["properties"]["time"]
+    assert (time["minimum"], takes(time, "1-12"), takes(time, "abc")) == (3, True, False)
+
+
+def test_a_host_says_what_its_allocation_is_asked_for_with(tmp_path: Path) -> None:
+    text = (
+        "hosts: {a: {slurm: {gres: gpu:1, begin: 23:00, time: 8:00:00}}, b: {slurm: {}}, c: {}}\n"
+    )
+    for found in (load(tmp_path, HEAD + text), load(tmp_path, HEAD + text)):
+        assert [one.slurm for one in found] == [
+            {"gres": "gpu:1", "begin": "23:00", "time": "8:00:00", "exclusive": "true"},
+            {"exclusive": "true"}, {},
+        ]  # fmt: skip
 
 
 def test_hosts_are_chosen_by_name_in_the_order_given(tmp_path: Path) -> None:
@@ -96,3 +209,29 @@ def test_what_was_read_holds_until_the_file_changes(
     with pytest.raises(InvalidFile):
         load_fleet(str(path))
     assert len(read) == 4
+
+
+PARTS = (
+    [], ["run", "trial", "--on", "all"], ["tell", "a", "next"], ["rollback", "a"], ["report"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("before", [True, False])
+def test_the_fleet_file_that_is_named_is_the_one_that_is_read(
+    part: list[str], before: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "default.yaml"))
+
+    def given(file: str) -> list[str]:
+        named = ["--fleet", file]
+        return ["fleet", *named, *part] if before else ["fleet", *part, *named]
+
+    assert main(given("other.yaml")) == 2
+    assert "other.yaml" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(given(""))
+    assert ended.value.code == 2
+    assert "argument --fleet: an empty path" in capsys.readouterr().err

@@ -1,14 +1,19 @@
-"""The fleet over real ssh: a rollout with real baselines."""
+"""The fleet over real ssh: a rollout with real baselines, and a visit to a host's console."""
+
+import subprocess
+import termios
 
 import pytest
 
 from tests.fleet.hosts import Operator
+from tests.fleet.standin import JUDGE, SAY
+from tests.ports import free_port
 from tests.runner.e2e.sites import REPORT, UP, book
+from tests.runner.e2e.world import COMMAND
+from tests.ui.place import ended, fresh_modes
+from tests.ui.terminal import Terminal
 
 pytestmark = [pytest.mark.full, pytest.mark.alone]
-
-SAY = 'id: say, run: [cat, rate], outputs: {rate: {pattern: "rate: ([0-9.]+)", unit: tok/s}}'
-JUDGE = 'id: go, gate: [{metric: say.rate, go: ">= 20 tok/s", no_go: "< 10 tok/s"}]'
 
 
 @pytest.mark.parametrize("operator", [("a", "b", "c")], indirect=True)
@@ -29,9 +34,42 @@ def test_a_rollout_stops_at_the_first_no_go_with_every_baseline_serving(operator
     assert [len(box.world.runs) for box in operator.boxes.values()] == [1, 1, 1]
     assert all(box.world.serves() for box in operator.boxes.values())
     told = operator.fleet("report").out
-    assert [row.count("NO-GO") for row in told.splitlines()[2:]][:3] == [0, 0, 2]
+    rows_of_hosts = [row for row in told.splitlines() if row.startswith(("| a", "| b", "| c"))]
+    assert [row.count("NO-GO") for row in rows_of_hosts] == [0, 0, 2]
     rows = {row["host"]: row for row in operator.fleet("--json").json["hosts"]}
     assert {name: row["state"]["baseline"]["word"] for name, row in rows.items()} == dict.fromkeys(
         "abcd", "serving"
     )
     assert rows["c"]["state"]["run"]["decision"] == "NO-GO"
+
+
+def lost(operator: Operator, name: str) -> None:
+    """From now on nobody answers where this host was; what is connected to it ends."""
+    config = operator.root / "ssh_config"
+    port = operator.boxes[name].ssh.port
+    config.write_text(config.read_text().replace(f"Port {port}", f"Port {free_port()}"))
+    control = operator.runtime / "omni-console/%C"
+    argv = ["ssh", "-F", config, "-o", f"ControlPath={control}", "-o", f"Port={port}"]
+    subprocess.run([*argv, "-O", "exit", name], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("operator", [("a", "b")], indirect=True)
+def test_enter_on_the_page_of_hosts_is_a_visit_to_that_hosts_console(operator: Operator) -> None:
+    env = {**operator.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    with Terminal([COMMAND], env, columns=100, rows=30, cwd=str(operator.root)) as terminal:
+        terminal.until("no baseline known")
+        terminal.press("7")
+        terminal.until(lambda: terminal.text.count(" serving ") >= 2)
+        terminal.press("j", "enter")
+        terminal.until("SERVING local")
+        terminal.press("q")
+        terminal.until("back from b")
+        terminal.until("no baseline known")
+        lost(operator, "a")
+        terminal.until("? a ")
+        terminal.until("unknown since")
+        terminal.press("k", "enter")
+        terminal.until("a: ssh failed (255)")
+        terminal.press("q")
+        assert ended(terminal) == 0
+        assert termios.tcgetattr(terminal.master) == fresh_modes()

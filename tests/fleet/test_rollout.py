@@ -1,8 +1,5 @@
 """A rollout over lines that are lost everywhere: what is started, what is said, where it stops."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,148 +7,10 @@ import pytest
 from console.common.errors import Exit, HostBusy, UsageError
 from console.fleet import rollout
 from console.fleet.inventory import Host
-from console.fleet.protocol import BridgeError, LineLost
-from console.fleet.rollout import Driver, Rollout, held, kept, opened
-from console.fleet.starts import STARTING, Wanted
-from console.journal.fold import fold
-from console.journal.run_view import RunView
-from console.journal.state import exit_code
-from console.journal.store import Event
-from tests.clock import FakeClock
-
-WANTED = Wanted("trial", "text", {"n": "1"})
-Json = dict[str, Any]
-GO, NO_GO, HOLD = "GO", "NO-GO", "HOLD"
-
-
-@dataclass
-class FarHost:
-    """A host as its bridge is: runs by their requests, whatever happens to the line. `lose`: the
-    questions (`start!` after the host has heard it) whose line is lost, each once."""
-
-    name: str
-    verdict: str = GO
-    lose: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    refuse: list[BridgeError] = field(default_factory=list)
-    state: str = "succeeded"
-    goes_on: bool = True
-    runs: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    plans: list[Json] = field(default_factory=list)
-    begun: int = 0
-    lease_s: float | None = None
-
-    def ask(self, question: str, limit_s: float = 0.0, said: Any = None, **more: Any) -> Json:
-        self.asked.append(question)
-        self._line(question)
-        answer: Json = getattr(self, f"_{question}")(more)
-        self._line(f"{question}!")
-        return answer
-
-    def act(self, question: str, limit_s: float = 0.0, **more: Any) -> Json:
-        return self.ask(question, **more)
-
-    def close(self) -> None: ...
-
-    def _line(self, word: str) -> None:
-        if word in self.lose:
-            self.lose.remove(word)
-            raise LineLost(f"{self.name} cannot be reached", "no route")
-
-    def _started(self, asked: Json) -> Json:
-        return {"run": self.runs.get(asked["request"])}
-
-    def _plan(self, asked: Json) -> Json:
-        self.plans.append(asked)
-        return {"lines": [f"plan of {self.name}"], "problems": self.problems, "hash": "ab" * 8}
-
-    def _start(self, asked: Json) -> Json:
-        if self.refuse:
-            raise self.refuse.pop(0)
-        if asked["request"] not in self.runs:
-            self.begun += 1
-            self.runs[asked["request"]] = f"run-{self.name}"
-        return {"run": self.runs[asked["request"]]}
-
-    def _journal(self, asked: Json) -> Json:
-        steps = [{"id": "g", "title": "G", "phase": "A", "kind": "gate"}]
-        events = [
-            [1, 1.0, "run.created", "", 0, {"run_id": asked["run"], "steps": steps}],
-            [2, 2.0, "step.state", "g", 1, {"state": "running"}],
-            [3, 3.0, "verdict", "g", 1, {"verdict": self.verdict}],
-            [4, 4.0, "run.state", "", 0, {"state": self.state}],
-            [5, 5.0, "run.finished", "", 0, {}],
-        ]  # fmt: skip
-        here = events if self.goes_on else events[:2]
-        page = [one for one in here if one[0] > asked["since"]][:2]
-        status = {"lease": self.lease_s} if self.lease_s else {}
-        more = page != [one for one in here if one[0] > asked["since"]] and not asked.get("attend")
-        return {
-            "run": asked["run"],
-            "events": page,
-            "more": more,
-            "goes_on": self.goes_on,
-            "status": status,
-        }
-
-    def _state(self, asked: Json) -> Json:
-        return {"baseline": {"word": "serving"}, "run": {"alive": False}}
-
-
-class Seen:
-    """A viewer that keeps what it was told."""
-
-    def __init__(self, host: Host) -> None:
-        self.view, self.finished, self.seqs = RunView(), False, list[int]()
-
-    def take(self, events: list[Event]) -> None:
-        fold(events, self.view)
-        self.seqs += [one.seq for one in events]
-        self.finished |= any(one.kind == "run.finished" for one in events)
-
-    def conclude(self) -> Exit:
-        assert self.seqs == [1, 2, 3, 4, 5], "each event once, in order"
-        return exit_code(self.view.state, self.view.decision)
-
-
-@dataclass
-class Fleet:
-    """One operator, and the hosts by their names."""
-
-    tmp: Path
-    clock: FakeClock
-    hosts: dict[str, FarHost] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
-    agrees: Callable[[Host, Json], bool] = lambda host, plan: True
-
-    def host(self, name: str, verdict: str = GO, **more: Any) -> FarHost:
-        self.hosts[name] = FarHost(name, verdict, **more)
-        return self.hosts[name]
-
-    @property
-    def named(self) -> tuple[Host, ...]:
-        return tuple(Host(name, name) for name in self.hosts)
-
-    def open(self) -> Rollout:
-        return opened(WANTED, self.tmp / "fleet.yaml", self.named, self.clock.now())
-
-    def go(self, one: Rollout | None = None) -> Exit:
-        driver = Driver(
-            one or self.open(), WANTED, line=lambda host: self.hosts[host.name],
-            say=self.said.append, agree=self.agrees, viewer=Seen, clock=self.clock,
-        )  # fmt: skip
-        return driver.go(self.named)
-
-    @property
-    def begun(self) -> list[int]:
-        return [one.begun for one in self.hosts.values()]
-
-
-@pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Fleet(tmp_path, FakeClock())
+from console.fleet.protocol import BridgeError
+from console.fleet.rollout import held, kept, opened
+from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
+from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, Fleet, Json
 
 
 @pytest.mark.parametrize(
@@ -184,6 +43,49 @@ def test_a_run_that_fails_after_its_go_stops_the_rollout(
     assert fleet.go() is code
     assert fleet.begun == [1, 0]
     assert "stopped at a: not begun on b" in fleet.said
+
+
+QUEUED = {"job": "7", "words": "PENDING (BeginTime)", "state": "PENDING"}
+
+
+@pytest.mark.parametrize("lost", [[], ["start!"], ["started!", "started!"]])
+def test_a_rollout_waits_for_an_allocation_whatever_is_lost(fleet: Fleet, lost: list[str]) -> None:
+    fleet.slurm = {"partition": "gpu"}
+    running = {**QUEUED, "words": "RUNNING"}
+    one = fleet.host("a", jobs=[QUEUED, QUEUED, running, running], lose=lost)
+    assert fleet.go() is Exit.OK
+    assert one.begun == 1
+    assert one.plans[0]["slurm"] == {"partition": "gpu"}
+    told = [words for words in fleet.said if "Slurm" in words]
+    assert told[-1] == "a: Slurm job 7: RUNNING"
+    assert len(told) <= 2, "each state is told once"
+
+
+def test_a_rollout_that_was_left_waits_on_for_the_same_job(fleet: Fleet) -> None:
+    fleet.slurm = {"partition": "gpu"}
+    one = fleet.host("a", jobs=[QUEUED, QUEUED])
+    begun = fleet.open()
+    one.runs[begun.legs[0].request] = "run-a"
+    assert fleet.go(begun) is Exit.OK
+    assert (one.begun, one.plans) == (0, [])
+
+
+def test_an_allocation_that_comes_to_nothing_ends_the_rollout(fleet: Fleet) -> None:
+    fleet.slurm = {"partition": "gpu"}
+    given_up = BridgeError(NOT_BEGUN, "no run has begun", "CANCELLED", "", Exit.FAILED)
+    fleet.host("a", jobs=[QUEUED, given_up])
+    other = fleet.host("b")
+    assert fleet.go() is Exit.FAILED
+    assert (other.begun, kept()[0].over) == (0, True)
+    assert any("CANCELLED" in words for words in fleet.said)
+
+
+def test_a_host_that_knows_no_slurm_starts_nothing(fleet: Fleet) -> None:
+    fleet.slurm = {"partition": "gpu"}
+    one = fleet.host("a", slurm=False)
+    with pytest.raises(BridgeError) as refused:
+        fleet.go()
+    assert (refused.value.code, one.begun) == ("version", 0)
 
 
 def test_a_runner_that_is_gone_is_a_hold(fleet: Fleet) -> None:
@@ -226,6 +128,36 @@ def test_a_line_that_is_lost_says_when_the_baseline_comes_back(fleet: Fleet) -> 
     assert fleet.go() is Exit.OK
     assert any("comes back at" in line and "lease of run run-a" in line for line in fleet.said)
     assert "a answers again" in fleet.said
+
+
+def test_a_lease_that_is_told_after_the_outage_is_remembered(fleet: Fleet) -> None:
+    """The runner hears of its lease from the sentinel, a moment after the baseline is down."""
+    far = fleet.host("a", state="rolled_back")
+    whole, down = far._journal, [1, 1.0, "outage", "", 0, {"down": True}]
+    pages = iter([({}, [down]), ({"lease": 600.0}, [])])
+
+    def journal(asked: Json) -> Json:
+        if (page := next(pages, None)) is None:
+            return whole(asked)
+        far.lose += [] if page[1] else ["journal", "journal"]  # from now on nobody answers
+        return {"status": page[0], "events": page[1], "goes_on": True}
+
+    far._journal = journal  # type: ignore[method-assign]
+    assert fleet.go() is Exit.ROLLED_BACK
+    assert any("by the lease of run run-a" in line for line in fleet.said), fleet.said
+
+
+def test_a_boot_unit_that_is_still_to_act_is_waited_for_and_told_once(fleet: Fleet) -> None:
+    far, again_at = fleet.host("a", state="rolled_back"), fleet.clock.now() + 60
+    whole = far._journal
+
+    def journal(asked: Json) -> Json:
+        late = fleet.clock.now() >= again_at
+        return whole(asked) if late else {"events": [], "goes_on": True, "unit": True}
+
+    far._journal = journal  # type: ignore[method-assign]
+    assert fleet.go() is Exit.ROLLED_BACK
+    assert fleet.said.count(f"a: {rollout.BY_UNIT}") == 1
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 4])

@@ -1,15 +1,19 @@
 """Plans for an operator far away, and starts that no lost line can double."""
 
+import os
+import re
+import shutil
 from typing import Any
 
 import pytest
 
-from console.common.errors import HostBusy
+from console.common import paths
+from console.common.errors import Exit, HostBusy
 from console.fleet import bridge as far
 from console.fleet import starts
 from console.fleet.protocol import BridgeError
 from console.journal.run_dir import RunDir
-from tests.fleet.far import SITE, Far, Json, new_run, plan
+from tests.fleet.far import BOOK, SITE, Far, Json, new_run, plan
 
 REQUESTED = "ab" * 16
 
@@ -40,6 +44,22 @@ def test_what_cannot_be_planned_is_refused(host: Far, more: Json, words: str) ->
         plan(host, **more)
 
 
+@pytest.mark.parametrize("wish", [{"time": "1"}, {"time": "0"}, {"exclusive": "maybe"}, {"x": "1"}])
+def test_a_wish_that_no_slurm_takes_is_bad_usage(host: Far, wish: Json) -> None:
+    with pytest.raises(BridgeError, match="slurm") as refused:
+        plan(host, slurm=wish)
+    assert refused.value.exit_code == Exit.USAGE
+    assert refused.value.hint
+
+
+def test_a_fault_is_told_with_the_name_of_the_playbook_that_was_sent(host: Far) -> None:
+    with pytest.raises(BridgeError) as refused:
+        plan(host, text=BOOK.replace("title:", "tilte:"))
+    said = "\n".join(refused.value.lines())
+    assert re.search(r"(?m)^\W*trial\.yaml:\d+:\d+: ", said), said
+    assert str(paths.bridge_dir()) not in said
+
+
 def test_a_start_names_the_plan_that_was_shown(host: Far) -> None:
     told = plan(host, yes=True)
     made = host.act("start", request=REQUESTED, hash=told["hash"], headless=True)
@@ -49,6 +69,25 @@ def test_a_start_names_the_plan_that_was_shown(host: Far) -> None:
     other = host.refused("start", request="cd" * 16, hash="ef" * 32,
                          token=host.ask("ready")["token"])  # fmt: skip
     assert other.code == "changed"
+
+
+def test_a_host_keeps_the_playbooks_of_the_newest_plans_alone(
+    host: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "KEPT", 2)
+    kept, books = paths.bridge_dir(), [BOOK.replace("A trial", f"Trial {n}") for n in range(4)]
+    told = []
+    for text in [books[0], *books]:  # the first is planned again, and is not the oldest
+        for path in [*kept.glob("playbooks/*"), *kept.glob("plans/*")]:
+            os.utime(path, (0, path.stat().st_mtime - 60))
+        told.append(plan(host, text=text)["hash"])
+    left = [path.read_text() for path in kept.glob("playbooks/*/trial.yaml")]
+    assert sorted(left) == books[2:]
+    shutil.rmtree(kept / "playbooks")  # not even those are needed for what a plan has shown
+    assert host.act("start", request=REQUESTED, hash=told[-2])["begun"] is True
+    gone = host.refused("start", request="cd" * 16, hash=told[0],
+                        token=host.ask("ready")["token"])  # fmt: skip
+    assert gone.code == "changed"
 
 
 def test_a_site_that_has_changed_since_is_refused(host: Far) -> None:

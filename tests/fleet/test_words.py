@@ -11,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
-from console.frontends.cli.fleet.table import lines
+from console.fleet.table import lines, tell_words
 
 NOW = 1_750_003_600.0
 GIB = 1024**3
@@ -44,23 +44,45 @@ def _place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def asks(state: dict[str, Any]) -> dict[str, Any]:
-    run = {**state["run"], "state": "waiting_approval", "waits_for": "Waiting for you: sure"}
+    verbs = ["pause", "approve", "reject", "abort", "rollback"]
+    waits = {"state": "waiting_approval", "waits_for": "Waiting for you: sure", "verbs": verbs}
+    run = {**state["run"], **waits, "status": {"step": "sure"}}
     return {**state, "run": run, "cards": [{"total": None, "free": None}]}
 
 
 def test_table(snapshot: SnapshotAssertion) -> None:
-    guard = {"state": "acted", "words": "guard: acted, RAM below 2.0 GiB", "lease_s": None}
+    guard = {"alarming": True, "words": "guard: acted, RAM below 2.0 GiB", "lease_s": None}
     waiting = Known("d", NOW - 61, {**asks(STATE), "guard": guard})
+    jobs = [{"job": "7", "state": "PENDING", "words": "PENDING (Resources)",
+             "playbook": "night"}]  # fmt: skip
+    queued = replace(IDLE, host="e", state={**IDLE.state, "slurm": jobs})
     lost = replace(BUSY, trouble="boxa cannot be reached: Connection timed out")
-    assert lines([BUSY, IDLE, NEVER, waiting, lost], NOW) == snapshot
+    assert lines([BUSY, IDLE, NEVER, waiting, lost, queued], NOW) == snapshot
+
+
+def test_what_answers_a_run_can_be_pasted() -> None:
+    """It was `tell d pause | approve | abort`: pasted, a shell took that for three commands."""
+    asked = ["pause", "approve", "reject", "abort", "rollback"]
+    assert tell_words("d", asked, "sure") == (
+        "omni-console fleet tell d approve --step sure (or reject, abort)"
+    )
+    failed = ["retry", "skip", "abort", "rollback"]
+    assert tell_words("d", failed) == (
+        "omni-console fleet tell d retry (or skip --reason WHY, abort)"
+    )
 
 
 def test_a_host_writes_nothing_that_acts_on_a_terminal() -> None:
     evil = "\x1b[2J\u202eevil\nline"
     run = dict.fromkeys(("state", "playbook", "waits_for", "step", "alive"), evil)
     guard, cards = {"lease_s": evil}, [evil, {}]
-    state = {"baseline": {"word": evil}, "run": run, "guard": guard, "cards": cards}
-    told = lines([Known("a", NOW, state), Known("b", NOW, state, trouble=evil)], NOW)
+    state = {"baseline": {"word": evil}, "run": run, "guard": guard, "cards": cards,
+             "slurm": [evil, {**dict.fromkeys(("job", "words", "playbook"), evil),
+                              "state": "PENDING"}]}  # fmt: skip
+    idle = {**state, "run": None}
+    told = lines(
+        [Known("a", NOW, state), Known("c", NOW, idle), Known("b", NOW, state, trouble=evil)], NOW
+    )
     assert not any(sign in line for line in told for sign in ("\x1b", "\u202e", "\n"))
 
 

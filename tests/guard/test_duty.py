@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from console.host import process
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.breach import OK_PAGE_S
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, Limit
-from console.recovery.guard.loop import ADVISED_S, LEFT_S
+from console.recovery.guard.loop import ADVISED_S, LEFT_S, is_lost
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import Lock
@@ -166,6 +167,27 @@ def test_a_lease_does_not_run_out_while_the_runner_rolls_back(make: Make) -> Non
     one.pass_time(ADVISED_S + 1)  # no message says any more that a rollback runs
     assert one.triggered() == trigger.SENTINEL
     assert one.breach()["cause"] == "lease"
+
+
+@pytest.mark.parametrize("at_stake", [True, False])
+@pytest.mark.parametrize("how", ["gone", "stopped"])
+def test_an_allocation_that_is_lost(make: Make, how: str, at_stake: bool) -> None:
+    holder = subprocess.Popen(["sleep", "600"])
+    own = (os.getpid(), process.start_time(os.getpid()) or 0)
+    held = (holder.pid, process.start_time(holder.pid) or 0)
+    one = make(runner=own if at_stake else (0, 0), holder=held)
+    one.standby()
+    try:
+        one.pass_time(5)
+        assert one.triggered() == b""
+        holder.send_signal(signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
+        until(lambda: is_lost(held), "the holder is gone, or was stopped")
+        one.pass_time(2)
+        assert one.triggered() == (trigger.SENTINEL if at_stake else b"")
+        assert one.breach().get("cause") == ("allocation" if at_stake else None)
+    finally:
+        holder.kill()
+        holder.wait()
 
 
 def test_a_step_that_begins_beside_a_load_starts_no_time_anew(make: Make) -> None:

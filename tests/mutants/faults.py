@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,21 +78,30 @@ class Source:
                     yield name, node
         yield from _functions(self.tree, "")
 
+    def named(self, function: str) -> list[ast.stmt]:
+        return [node for name, node in self.places() if name == function]
+
     def matches(self, function: str, text: str) -> list[int]:
         """Where this text begins in the functions of this name."""
         found: set[int] = set()
-        for name, node in self.places():
+        for node in self.named(function):
             begin, end = self.span(node)
-            while name == function and (at := self.text.find(text, begin, end)) >= 0:
+            while (at := self.text.find(text, begin, end)) >= 0:
                 found.add(at)
                 begin = at + 1
         return sorted(found)
 
     def readers(self, constant: str) -> set[int]:
         """The lines on which a constant of the module is read."""
-        names = (node for node in ast.walk(self.tree) if isinstance(node, ast.Name))
-        return {node.lineno for node in names
-                if node.id == constant and isinstance(node.ctx, ast.Load)}  # fmt: skip
+        return self._readers.get(constant, set())
+
+    @cached_property
+    def _readers(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, set()).add(node.lineno)
+        return found
 
     def faults(self, place: ast.stmt) -> Iterator[Fault]:
         """All that can be put into one place, without what is put into functions inside it."""
@@ -200,11 +210,11 @@ def locate(mutant: Mutant, text: str) -> tuple[str, set[int], set[int]] | None:
     end = begin + len(mutant.old)
     lines = set(range(source.line(begin), source.line(end) + 1))
     around: set[int] = set()
-    for name, node in source.places():
+    for node in source.named(mutant.function):
         first, last = source.span(node)
-        if name == mutant.function and first <= begin and end <= last:
+        if first <= begin and end <= last:
             around |= set(range(node.lineno + 1, source.line(last) + 1))
-            lines = lines if isinstance(node, Function) else source.readers(name)
+            lines = lines if isinstance(node, Function) else source.readers(mutant.function)
     return text[:begin] + mutant.new + text[end:], lines, around
 
 

@@ -37,6 +37,8 @@ def journals() -> list[Journal]:
         killed.state("rolling_back", reason="guard").state("rolled_back", reason="guard"),
         lease.add("guard", kind="breach", words="nobody was attached for 30 min", cause="lease")
         .state("rolling_back", reason="lease").state("rolled_back", reason="lease"),
+        Journal().add("guard", kind="breach", words="Slurm's job has ended", cause="allocation")
+        .state("rolling_back", reason="allocation").state("rolled_back", reason="allocation"),
         verdict(back(Journal()), "GO", "soak").state("succeeded"),
         verdict(back(Journal(), degraded=True), "GO", overridden="op: why").state("succeeded"),
         verdict(Journal(rehearsal={"fault": ""}), "NO-GO", "retain").state("succeeded"),

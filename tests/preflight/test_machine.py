@@ -3,13 +3,15 @@
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.common.clock import SystemClock
 from console.host import machine
-from console.host.gpu.inventory import Cards, ask
+from console.host.gpu.inventory import Asked, Cards, ask
 from console.host.machine import existing, look, numa_nodes
 from console.host.memory import limits
 from console.host.sample import Card
@@ -241,6 +243,61 @@ def test_a_driver_that_does_not_fit(nvml: Nvml, tmp_path: Path) -> None:
 def test_a_driver_that_hangs_is_left(nvml: Nvml, tmp_path: Path) -> None:
     found = asked(nvml, tmp_path, RTX_5090, seconds=1.0, hang={"nvmlDeviceGetCount_v2": 60})
     assert (found.cards, "within 1.00 s" in found.words) == ((), True)
+
+
+@pytest.fixture
+def over_and_over() -> Iterator[Asked]:
+    made = Asked(SystemClock())
+    yield made
+    made.close()
+
+
+def shown(
+    nvml: Nvml, tmp_path: Path, patch: pytest.MonkeyPatch, *which: testbed.Card, **more: Any
+) -> None:
+    for name, value in nvml.env(nvml.write(tmp_path / "script", which, **more)).items():
+        patch.setenv(name, value)
+
+
+def again(one: Asked, seconds: float = 30.0) -> Cards:
+    one.begin()
+    return one.answer(seconds)
+
+
+def test_one_process_is_asked_over_and_over(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+) -> None:
+    shown(nvml, tmp_path, monkeypatch, RTX_5090)
+    first = again(over_and_over)
+    process = over_and_over._child.pid
+    shown(nvml, tmp_path, monkeypatch, RTX_5090.but(mem_used=9 * 1024 * MIB))
+    second = again(over_and_over)
+    assert [one.words for one in (first, second)] == ["", ""]
+    assert first.cards[0].free is not None
+    assert second.cards[0].free is not None
+    assert second.cards[0].free < first.cards[0].free, "it is read anew"
+    assert over_and_over._child.pid == process
+
+
+def test_a_driver_that_hangs_is_not_asked_twice_and_answers_late(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+) -> None:
+    shown(nvml, tmp_path, monkeypatch, RTX_5090, hang={"nvmlDeviceGetCount_v2": 600})
+    assert "no answer within" in again(over_and_over, 0.1).words
+    process = over_and_over._child.pid
+    assert "no answer within" in again(over_and_over, 0.1).words
+    assert over_and_over._child.pid == process, "a second one would hang, too"
+
+
+def test_a_driver_that_is_mended_is_asked_by_a_new_process(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+) -> None:
+    broken = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
+    shown(nvml, tmp_path, monkeypatch, RTX_5090, fail=broken)
+    assert "mismatch" in again(over_and_over).words
+    shown(nvml, tmp_path, monkeypatch, RTX_5090)
+    assert (found := again(over_and_over)).words == ""
+    assert len(found.cards) == 1
 
 
 def test_an_old_driver_without_the_newer_calls(tmp_path: Path) -> None:

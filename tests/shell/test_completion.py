@@ -46,7 +46,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user with a run, a playbook, a lesson and a site, and the command in the PATH."""
     for part in ("STATE", "CONFIG", "CACHE"):
         monkeypatch.setenv(f"XDG_{part}_HOME", str(tmp_path / part.lower()))
-    monkeypatch.delenv("OMNI_SITE", raising=False)
+    for name in ("OMNI_SITE", "OMNI_FLEET"):
+        monkeypatch.delenv(name, raising=False)
     run = paths.runs_dir() / RUN
     for name in ("logs/candidate.log", "attempts/bench.1.log"):
         (run / name).parent.mkdir(parents=True)
@@ -58,6 +59,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     paths.lessons_dir().mkdir()
     (paths.lessons_dir() / "F-900.yaml").touch()
     (paths.config_dir() / "site.yaml").write_text("services: {engine: {}, other: {}}\n")
+    (paths.config_dir() / "fleet.yaml").write_text("hosts: {boxa: {}, boxb: {}, my-box: {}}\n")
+    (tmp_path / "more.yaml").write_text("hosts: {far: {}}\n")
     command = tmp_path / "bin/omni-console"
     command.parent.mkdir()
     here = Path(__file__).parents[2]
@@ -109,6 +112,14 @@ def bash(place: Path) -> Offers:
         (["run", "--input", "candidate", "=", "slow", "my-"], ["my-trial"]),
         (["run", "baseline-verify", "--input", "reports", "=", "bi"], ["bin/"]),
         (["schema", ""], ["playbook", "site", "fleet"]),
+        (["fleet", "rollback", ""], ["boxa", "boxb", "my-box"]),
+        (["fleet", "rollback", "boxb,"], ["boxb,boxa", "boxb,my-box"]),
+        (["fleet", "tell", "my"], ["my-box"]),
+        (["fleet", "tell", "boxa", "ap"], ["approve"]),
+        (["fleet", "run", "my-"], ["my-trial"]),
+        (["fleet", "run", "demo", "--on", ""], ["all", "boxa", "boxb", "my-box"]),
+        (["fleet", "run", "demo", "--on", "boxb,b"], ["boxb,boxa"]),
+        (["fleet", "run", "--fleet", "more.yaml", "--on", "f"], ["far"]),
     ],
     ids=lambda words: " ".join(words),
 )  # fmt: skip
@@ -144,6 +155,9 @@ def test_fish(place: Path) -> None:
     assert ask("omni-console rol") == ["rollback"]
     assert ask("omni-console show ") == [RUN]
     assert ask("omni-console run my-") == ["my-trial"]
+    assert ask("omni-console fleet rollback my") == ["my-box"]
+    assert ask("omni-console fleet tell boxb") == ["boxb"]
+    assert sorted(ask("omni-console fleet run demo --on boxb,")) == ["boxb,boxa", "boxb,my-box"]
     assert ask("omni-console run demo --input ca") == ["candidate="]
     assert sorted(ask("omni-console run demo --input candidate=")) == [
         "candidate=fast", "candidate=slow",
@@ -167,7 +181,8 @@ def test_zsh(place: Path) -> None:
     try:
         shell.sendline(f"source {place}/rc; touch {said}")
         until(said.exists)
-        for typed in ("rol\t", "show \t", "run my-\t", "run demo --input cand\tfa\t"):
+        for typed in ("rol\t", "show \t", "run my-\t", "run demo --input cand\tfa\t",
+                      "fleet rollback my\t", "fleet run demo --on boxb,my\t"):  # fmt: skip
             before = said.read_text()
             shell.send(f"omni-console {typed}\x14")
             until(lambda before=before: said.read_text() != before)
@@ -176,6 +191,8 @@ def test_zsh(place: Path) -> None:
     assert said.read_text().splitlines() == [
         "omni-console rollback |", f"omni-console show {RUN} |", "omni-console run my-trial |",
         "omni-console run demo --input candidate=fast |",
+        "omni-console fleet rollback my-box |",
+        "omni-console fleet run demo --on boxb,my-box |",
     ]  # fmt: skip
 
 
@@ -185,9 +202,12 @@ def test_no_shell_runs_what_a_name_says(
     (place / "hostile.yaml").write_text(HOSTILE)
     (paths.runs_dir() / "$(touch TOUCHED)").mkdir()
     (paths.runs_dir() / "a;b").mkdir()
+    hosts = 'schema: x\nhosts: {"$(touch TOUCHED)": {}, "a;b": {}, fine: {}, 7: {}}\n'
+    (paths.config_dir() / "fleet.yaml").write_text(hosts)
     assert bash("run", "hostile.yaml", "--input", "") == ["good="]
     assert bash("run", "hostile.yaml", "--input", "good", "=") == ["a"]
     assert bash("show", "") == [RUN]
+    assert bash("fleet", "rollback", "") == ["fine", "7"]
     assert not (place / "TOUCHED").exists()
 
 

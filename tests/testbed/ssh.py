@@ -57,6 +57,7 @@ def sshd(place: Path) -> Iterator[Ssh]:
     except KeyError:
         raise Unavailable(f"uid {os.getuid()} has no name: nobody to log in as") from None
     _keys(place)
+    (place / "authorized").write_bytes((place / "key.pub").read_bytes())
     for left in reversed(range(TRIES)):
         child = _start(server, place, port := free_port())
         try:
@@ -75,11 +76,14 @@ def sshd(place: Path) -> Iterator[Ssh]:
         _end(child)
 
 
+def key_pair(path: Path) -> None:
+    """A throwaway key at `path`, and its public half beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
 def _keys(place: Path) -> None:
-    key, host = place / "key", place / "host"
-    for path in (key, host):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    (place / "authorized").write_bytes((place / "key.pub").read_bytes())
+    for name in ("key", "host"):
+        key_pair(place / name)
     if os.getuid() == 0:
         # where sshd separates its privileges; it does not start without
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

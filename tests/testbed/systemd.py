@@ -33,12 +33,12 @@ USER, UID = "ann", 1777
 LOGIND = "/etc/systemd/logind.conf.d"
 HOME = Path("/home") / USER
 ROOT = Path(__file__).resolve().parents[2]
-TAG = "omni-test/systemd:1"
+TAG = "omni-test/systemd:2"
 PACKAGES = (
     "systemd-sysv", "libpam-systemd", "dbus", "dbus-user-session", "login", "procps", "sudo",
     # Debian's Python brings the libraries that another build of Python needs, these two what
     # llama.cpp needs
-    "python3", "libstdc++6", "libgomp1",
+    "python3", "libstdc++6", "libgomp1", "openssh-server",
 )  # fmt: skip
 SET_UP = (
     f'chroot "$1" useradd --uid {UID} --create-home --shell /bin/bash {USER}',
@@ -71,7 +71,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def ensure_systemd_image(engine: Engine) -> str:
-    """The tag of a Debian with systemd, whose packages ran their scripts; a user, and sudo."""
+    """The tag of a Debian with systemd and sshd, whose packages ran their scripts; a user, sudo."""
     return _ensure(engine, _SYSTEMD, _bootstrapped)
 
 
@@ -85,15 +85,17 @@ def _bootstrapped(recipe: _Recipe, made: Path) -> None:
 
 
 class Machine:
-    """One such machine. `shown`: directories of the host that it sees, read-only."""
+    """One such machine. `shown`: directories of the host that it sees, read-only; `ssh_port`: the
+    port of this machine's loopback at which its sshd is reached, else it has no network."""
 
-    def __init__(self, engine: Engine, image: str, *shown: Path) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, image: str, *shown: Path, ssh_port: int = 0) -> None:
+        self.engine, self.ssh_port = engine, ssh_port
         self.name = f"omni-systemd-{uuid.uuid4().hex[:10]}"
         mounts = [f"--volume={path}:{path}:ro" for path in [*_program(), *shown]]
         engine.run(
             "create", "--name", self.name, "--label", "omni.test=systemd", *mounts,
-            "--network", "none", "--cgroupns", "private", "--cap-add", "SYS_ADMIN",
+            *(("--publish", f"127.0.0.1:{ssh_port}:22") if ssh_port else ("--network", "none")),
+            "--cgroupns", "private", "--cap-add", "SYS_ADMIN",
             *(f"--security-opt={what}=unconfined" for what in ("seccomp", "apparmor")),
             "--security-opt=systempaths=unconfined", "--tmpfs", "/run:exec",
             "--tmpfs", "/run/lock", "--env", "container=docker", image, "sh", "-c", BEGIN,
@@ -211,9 +213,9 @@ class Machine:
 
 
 @contextmanager
-def machine(engine: Engine, *shown: Path) -> Iterator[Machine]:
+def machine(engine: Engine, *shown: Path, ssh_port: int = 0) -> Iterator[Machine]:
     """A machine that is up. Raises Unavailable."""
-    made = Machine(engine, ensure_systemd_image(engine), *shown)
+    made = Machine(engine, ensure_systemd_image(engine), *shown, ssh_port=ssh_port)
     try:
         made.power_on()
         yield made

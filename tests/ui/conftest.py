@@ -33,6 +33,12 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.runs.REFRESH_S", 0.05)
 
 
+@pytest.fixture(autouse=True)
+def _no_fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No host of whoever runs the tests is asked anything."""
+    monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "fleet.yaml"))
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
     return scene.run_dir(tmp_path)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from console.fleet.inventory import load_fleet
 from console.host import process
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.state import RunState
@@ -150,6 +151,20 @@ phases:
     place.write("e-service.yaml", f"{broken.replace('name: b', 'name: e')}{steps}")
     read = f"lessons: [{quoted('lesson')}]\n{steps.replace(word, 'baseline')}"
     place.write("f-lesson.yaml", f"{broken.replace('name: b', 'name: f')}{read}")
+
+
+def fleet(place: Place, words: Words) -> None:
+    """A host that nobody can reach, and what it said when it was last heard of."""
+    run = {name: words(f"host's {name}") for name in ("playbook", "state", "step", "said", "id")}
+    base = {"word": words("host's baseline", 80), "name": words("host's model")}
+    state = {"baseline": base, "run": {**run, "alive": words("host's life")}, "guard": {}}
+    text = "schema: omni.fleet/v1\nhosts: {far: {ssh: no-host.invalid}}\n"
+    place.env["OMNI_FLEET"] = file = str(place.write("fleet.yaml", text))
+    (far,) = load_fleet(file).hosts
+    known = place.root / "state/omni-console/fleet/hosts/far.json"
+    known.parent.mkdir(parents=True)
+    asked = [far.ssh, far.command]
+    known.write_text(json.dumps({"at": time.time() - 60, "state": state, "asked": asked}))
 
 
 def cards(place: Place, words: Words, nvml: Nvml) -> None:
@@ -309,6 +324,7 @@ def hostile_place(root: Path, words: Words, nvml: Nvml) -> Iterator[tuple[Place,
             user = words("user", 60)
             place.env |= {"HOME": str(home), "USER": user, "LOGNAME": user, "SUDO_USER": user}
             playbooks(place, words)
+            fleet(place, words)
             cards(place, words, nvml)
             old = directory(place, f"20261119-{stem(words, 'old run')}-ffff", words)
             logs(old, words)

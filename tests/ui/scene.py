@@ -23,6 +23,7 @@ from console.journal.samples import Gauge
 from console.journal.state import RunState, StepState
 from console.recovery.guard.config import defaults
 from console.recovery.rollback.progress import Result
+from console.runner.prepare.catalog import Entry
 from tests.watch import guard_ring
 
 GIB = 2**30
@@ -303,6 +304,12 @@ class StandInWatchers:
 
     def earlier(self, view: RunView) -> list[RunRow]:
         return earlier(view)
+
+    def playbooks(self) -> list[Entry]:
+        return [
+            Entry(Path("/p/baseline-verify.yaml"), "baseline-verify", "Prove what serves now"),
+            Entry(Path("/p/operation-lazarus.yaml"), "operation-lazarus", "KTransformers on CPU"),
+        ]
 
     def _press(self) -> SimpleNamespace:
         self.presses += 1

@@ -1,14 +1,17 @@
 """What must not happen, each found by trying it."""
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from textual.command import CommandList
-from textual.events import Paste
+from textual.events import Event, Paste
 from textual.widgets import Input
 
+from console.frontends.tui.terminal import input as terminal_input
+from console.frontends.tui.terminal.input import KeyTurns
 from console.frontends.tui.watch import history
 from console.journal.run_dir import RunDir
 from console.recovery.rollback.progress import Result
@@ -18,9 +21,34 @@ from screens.emergency import RollbackScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
+from widgets.log_bars import LogPrompt
+from widgets.log_pane import LogPane
 from widgets.rows import PickList
 
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
+
+
+def slow_search(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the key of the log's search come to its end only when the event is set."""
+    goes_on = asyncio.Event()
+    search = LogPane.action_search
+
+    async def slow(pane: LogPane) -> None:
+        await goes_on.wait()
+        search(pane)
+
+    monkeypatch.setattr(LogPane, "action_search", slow)
+    monkeypatch.setattr(terminal_input, "LOOK_S", 0.001)
+    return goes_on
+
+
+async def looks(count: int) -> None:
+    """Let the console look for a lost widget so many times."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        passed = asyncio.Event()
+        loop.call_later(terminal_input.LOOK_S, passed.set)
+        await passed.wait()
 
 
 def first_found(palette: Palette) -> str:
@@ -163,6 +191,95 @@ async def test_a_fast_typist_searches_the_log_and_does_not_drive_the_run(
         await settled(pilot, lambda: app.screen.query(Input).first().value == "axsry")
         assert len(app.screen_stack) == 1
         assert asked == []
+
+
+async def test_keys_wait_behind_one_that_is_slow(
+    run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = slow_search(monkeypatch)
+    monkeypatch.setattr(terminal_input, "MOST_LOOKS", 10**9)
+    async with console(scene.failed(), run) as (app, pilot, _):
+        for key in ("l", "slash", "a", "x", "enter"):
+            app.simulate_key(key)
+        await looks(50)
+        assert len(app.screen_stack) == 1
+        goes_on.set()
+        await settled(pilot, lambda: not app.turns._busy)
+        searched = app.screen.query_one(LogPane).buffer.searched
+        assert searched is not None
+        assert searched.pattern.words == "ax"
+        assert (len(app.screen_stack), asked) == (1, [])
+
+
+async def test_keys_wait_for_what_a_key_leads_to(
+    run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[object] = []
+    start, submitted = KeyTurns._start, LogPrompt.on_input_submitted
+
+    async def noted(turns: KeyTurns, event: Event) -> None:
+        places.append(turns._app.focused)
+        await start(turns, event)
+
+    def later(prompt: LogPrompt, event: Input.Submitted) -> None:
+        prompt.call_later(submitted, prompt, event)
+
+    monkeypatch.setattr(KeyTurns, "_start", noted)
+    monkeypatch.setattr(LogPrompt, "on_input_submitted", later)
+    async with console(scene.failed(), run) as (app, pilot, _):
+        for key in ("l", "slash", "a", "enter", "slash", "b", "x", "enter"):
+            app.simulate_key(key)
+        log = app.screen.query_one(LogPane)
+        await settled(
+            pilot, lambda: log.buffer.searched and log.buffer.searched.pattern.words == "bx"
+        )
+        assert places[1] is places[4] is log, "the answered search has given the focus back"
+        assert (len(app.screen_stack), asked) == (1, [])
+
+
+async def test_a_search_that_is_opened_again_at_once_stays_open(run: RunDir, asked: Asked) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("l", "slash", "a")
+        log, words = app.screen.query_one(LogPane), app.screen.query_one(Input)
+        log.prompt._close("a")
+        app.screen.set_focus(log)
+        log.action_search()  # before the input has told that it lost the focus
+        await pilot.press("x")
+        assert words.value == "x"
+        assert log.prompt.asking
+        assert (len(app.screen_stack), asked) == (1, [])
+
+
+async def test_the_emergency_key_voids_what_was_typed_before_it(
+    run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = slow_search(monkeypatch)
+    monkeypatch.setattr(terminal_input, "MOST_LOOKS", 10**9)
+    async with console(scene.failed(), run) as (app, pilot, watchers):
+        for key in ("l", "slash", "a", "enter", "f12"):
+            app.simulate_key(key)
+        await settled(pilot, lambda: watchers.presses == 1)
+        goes_on.set()
+        await settled(pilot, lambda: not app.turns._busy)
+        assert isinstance(app.screen, RollbackScreen), "Enter, which came first, has not closed it"
+        assert app.screen_stack[0].query(Input).first().value == ""
+
+
+async def test_keys_behind_one_that_is_stuck_are_dropped(
+    run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = slow_search(monkeypatch)
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("l")
+        monkeypatch.setattr(terminal_input, "MOST_LOOKS", 5)
+        for key in ("slash", "a", "x", "enter"):
+            app.simulate_key(key)
+        await looks(50)
+        goes_on.set()
+        log = app.screen.query_one(LogPane)
+        await settled(pilot, lambda: log.prompt.asking and not app.turns._busy)
+        assert app.screen.query(Input).first().value == ""
+        assert (len(app.screen_stack), asked) == (1, [])
 
 
 async def test_no_cursor_blinks(run: RunDir, asked: Asked) -> None:

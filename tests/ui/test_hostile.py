@@ -28,7 +28,8 @@ from tests.waiting import until
 PASTED = "\x1b[200~{}\x1b[201~"
 SHOWN = {
     "HTTP answer", "argv", "by hand", "cause", "choice", "confirm", "ctx", "detail", "end",
-    "file of a broken playbook", "form pasted", "home", "input name", "input title", "kind of one",
+    "file of a broken playbook", "form pasted", "home", "host's model", "host's playbook",
+    "host's said", "input name", "input title", "kind of one",
     "last line", "lesson", "log file", "next line", "note", "objective", "old run", "phase",
     "phase of one", "playbook title", "prompt", "question", "reason",
     "run's playbook", "rung", "rung's state", "service log",
@@ -170,6 +171,10 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     terminal.press("\t", "\r")
     terminal.until("S starts, paused")
     scroll(walk, terminal)
+    back_home(terminal)
+    terminal.press("7")
+    terminal.until("unknown since")
+    keep(walk, terminal)
     back_home(terminal)
     terminal.press("3")
     terminal.until("Enter shows one")

@@ -1,11 +1,15 @@
 """The log pane under keys: it follows, stays put, moves, wraps, and nothing breaks it."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
+from textual import timer
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.pilot import Pilot
@@ -116,6 +120,15 @@ async def bench(
 
 def numbered(first: int, last: int) -> list[str]:
     return [f"line {number}" for number in range(first, last)]
+
+
+async def test_a_machine_that_stands_still_for_a_moment_freezes_no_log() -> None:
+    late = chain([0.0], repeat(10.0))  # after the first of a timer's looks at the clock
+    clock = SimpleNamespace(get_time=lambda: time.monotonic() + next(late))
+    async with bench() as hand:
+        with patch.object(timer, "_time", clock):
+            await hand.take("after the stall")
+        assert hand.shown == ["after the stall"]
 
 
 async def test_an_empty_log_a_line_that_goes_on_and_time_stamps() -> None:

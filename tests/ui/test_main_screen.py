@@ -175,6 +175,19 @@ async def test_the_run_stands_on_every_screen(run: RunDir) -> None:
             await pilot.press("1")
 
 
+async def test_over_ssh_the_first_row_names_the_machine(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: "boxa.lab")
+    for connection in ("", "10.0.0.1 50022 10.0.0.2 22"):
+        monkeypatch.delenv("SSH_CONNECTION", raising=False)
+        if connection:
+            monkeypatch.setenv("SSH_CONNECTION", connection)
+        async with console(scene.running(), run) as (_, pilot, _):
+            await settled(pilot, lambda: "F12" in screen(pilot))
+            assert screen(pilot).startswith("boxa ") == bool(connection)
+
+
 async def test_a_theme_is_chosen_and_remembered(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

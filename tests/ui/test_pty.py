@@ -107,6 +107,7 @@ def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
         seen(terminal, "* SERVING local", "Paused before one")
         for keys, words in (
             (["2"], "baseline-verify"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
+            (["7"], "no fleet file"),
             (["1", "ctrl+p"], "Search for commands"), (["s"], "Skip this step"),
             (["x"], "Abort the run"), (["o"], "Provisional report"),
             (["y"], "possible"), (["l", "/"], "/"),

@@ -168,10 +168,10 @@ async def test_readonly_changes_nothing(run: RunDir, asked: Asked) -> None:
 
 
 PLACES = {
-    "operations": [], "playbooks": ["2"], "runs": ["3"], "host": ["4"], "help": ["question_mark"],
-    "palette": ["ctrl+p"], "palette, typed": ["ctrl+p", "q"], "reason": ["s"],
-    "a reason half typed": ["s", "a", "b"], "form": ["r"], "report": ["o"], "log": ["l"],
-    "log search": ["l", "slash", "x"], "abort": ["x"], "zoomed": ["z"],
+    "operations": [], "playbooks": ["2"], "runs": ["3"], "host": ["4"], "hosts": ["7"],
+    "help": ["question_mark"], "palette": ["ctrl+p"], "palette, typed": ["ctrl+p", "q"],
+    "reason": ["s"], "a reason half typed": ["s", "a", "b"], "form": ["r"], "report": ["o"],
+    "log": ["l"], "log search": ["l", "slash", "x"], "abort": ["x"], "zoomed": ["z"],
 }  # fmt: skip
 
 

@@ -110,8 +110,9 @@ async def drawn(pilot: Any, keys: tuple[str, ...]) -> None:
 
     await settled(pilot, lambda: app.sample and (app.snapshot.run is None or pane.buffer))
     home = app.screen_stack[0]
-    if app.snapshot.run is not None and home.has_class("boxed"):
-        await settled(pilot, lambda: home.earlier)
+    if home.has_class("boxed"):
+        asked = "playbooks" if app.snapshot.run is None else "earlier"
+        await settled(pilot, lambda: getattr(home, asked))
     await pilot.press(*keys)
     await settled(pilot, stands)
 

@@ -85,6 +85,7 @@ def test_the_emergency_line(snapshot: SnapshotAssertion) -> None:
         )
         for width in (80, 50)
     ]  # fmt: skip
+    rows += [emergency(False, "", None, False, width, possible=False) for width in (80, 20)]
     assert drawn(rows) == snapshot
 
 

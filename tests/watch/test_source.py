@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console.common.text import clean
+from console.common.text import clean, cleaned
 from console.frontends.tui.watch.run import RunWatch
 from console.host.process import ProcessSpec
-from console.journal.run_files import Source, cleaned
+from console.journal.run_files import Source
 from console.journal.state import RunState
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan

@@ -61,7 +61,8 @@ def test_the_guards_line(run: RunDir, snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_lease(snapshot: SnapshotAssertion) -> None:
-    leases = [None, Lease(252.9), Lease(99.0), Lease(0.0), Lease(600.0, True), Lease(None, True)]
+    left = (252.9, 99.0, 0.0, 28_805.0)
+    leases = [None, *map(Lease, left), Lease(600.0, True), Lease(None, True)]
     said = [lease_words(one, brief=brief) for one in leases for brief in (False, True)]
     assert said == snapshot
 
@@ -157,6 +158,7 @@ BREACHES: dict[str, dict[str, Any]] = {
     "victims": {"killed": [KILLED, {"name": "other (pid 4)", "empty_s": 0.1}], "gap_s": 0.25,
                 "refused": ["hog: protected"]},
     "lease": {"cause": "lease", "reason": "nobody was attached", "killed": [], "limit": {}},
+    "allocation": {"cause": "allocation", "reason": "the job ended", "killed": [], "limit": {}},
     "more garbage": {"killed": 3, "refused": 1, "wall": "x", "at": {}, "limit": {"metric": "no"}},
     "a torn window": {"window": {"fast": [1, [2], ["a", "b", "c"], [None, 1, 2]]}},
     "garbage": {"killed": [None, {}, 3], "limit": [], "reason": EVIL, "window": "x", "mono": None},

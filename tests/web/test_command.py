@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from console.cli import main
 from console.frontends.cli import web as command
+from console.frontends.web import server, xterm
+from tests.runner.e2e.world import COMMAND
 from tests.ui.place import Place
 from tests.waiting import until
 from tests.web.served import Served
@@ -43,6 +46,90 @@ def test_an_address_that_others_reach_is_refused(
     assert "ssh -L" in said
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["web", "--socket", ""], ["web", "--fetch", ""], ["web", "--fetch="], ["web", "--site", ""],
+     ["--site", "", "web"]],
+)  # fmt: skip
+def test_an_empty_path_is_refused_and_never_the_default(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used(*_: object) -> None:
+        pytest.fail("the default was taken")
+
+    for module, name in ((server, "listen"), (server, "listen_at"), (xterm, "fetch")):
+        monkeypatch.setattr(module, name, used)
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "an empty path (a variable that is not set?)" in capsys.readouterr().err
+
+
+def test_fetch_without_a_file_still_has_npm_download(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(xterm, "fetch", lambda file="": given.append(file) or Path("/there"))
+    assert [main(["web", "--fetch"]), main(["web", "--fetch", "a.tgz"])] == [0, 0]
+    assert given == ["", "a.tgz"]
+    assert "lies in /there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("address", ["::1", "127.0.0.1", "0.0.0.0", ""])
+def test_a_socket_has_no_address(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(server, "listen_at", lambda *_: pytest.fail("it listens"))
+    path = tmp_path / "web.sock"
+    assert main(["web", "--socket", str(path), "--address", address]) == 2
+    assert "--socket and --address do not go together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("absent", "absent:0:0: cannot be read"), ("dir", "dir:0:0: a directory"),
+     ("binary", "binary:2:1: not UTF-8"), ("dir/absent", "cannot be read")],
+)  # fmt: skip
+def test_a_site_file_that_cannot_be_read_is_refused_before_anything_is_served(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(server, "listen", lambda *_: pytest.fail("it listens"))
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "binary").write_bytes(b"name: x\n\xff\xfe")
+    assert main(["web", "--site", str(tmp_path / name), "--port", "0"]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_site_file_with_faults_is_told_and_the_emergency_button_served_all_the_same(
+    named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+
+    def serve(made: server.Server, *_: object) -> None:
+        made._listening.close()
+        print("served")
+
+    monkeypatch.setattr(command, "_serve", serve)
+    site = tmp_path / "omni-console" / "site.yaml"
+    site.parent.mkdir()
+    site.write_text("schema: omni.site/v1\nname: x\nnonsense: 1\n")
+    assert main(["web", "--port", "0", *(["--site", str(site)] if named else [])]) == 0
+    told = capsys.readouterr().out
+    assert f"{site}:3:1: " in told
+    assert "a rollback brings the baseline of a run back without it" in told
+    assert told.endswith("served\n")
+    monkeypatch.setenv("OMNI_SITE", str(tmp_path / "absent"))
+    assert main(["web", "--port", "0", *(["--site", str(site)] if named else [])]) == 0
+    assert ("absent:0:0: cannot be read" in capsys.readouterr().out) is not named
+
+
 def test_without_the_extra_it_says_which_line_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +138,26 @@ def test_without_the_extra_it_says_which_line_installs_it(
     said = capsys.readouterr().err
     assert "no_such_library is not installed" in said
     assert f"{sys.executable} -m pip install 'omni-console[web]'" in said
+
+
+def test_it_ends_when_nobody_reads_what_it_prints(place: Place) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    child = subprocess.Popen(
+        [COMMAND, "web", "--port", "0"], env=place.env, cwd=place.root, stdin=subprocess.DEVNULL,
+        stdout=writing, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writing)
+    _, said = child.communicate(timeout=60)
+    assert (child.returncode, said) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [["web", "--write"], ["run", "x.yaml"], ["rollback"]])
+def test_readonly_in_front_of_a_command_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--readonly", *words]) == 2
+    assert "no command stands behind it" in capsys.readouterr().err
 
 
 def test_each_line_that_is_typed_makes_a_new_link_and_voids_the_last(place: Place) -> None:

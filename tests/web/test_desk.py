@@ -1,5 +1,7 @@
 """What the status page shows, and the verbs that it may send: bound to what it showed."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from console.common.clock import Clock
+from console.frontends.tui.watch.baseline import BY_KEY, CUT_OVER
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.progress import RollbackProgress
 from console.frontends.tui.watch.run import Snapshot
@@ -15,7 +18,8 @@ from console.frontends.web.desk import NEWER, READONLY, Desk
 from console.frontends.web.facts import LOG_LINES, bound_to
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
-from console.journal.state import VERBS
+from console.journal.run_view import RunView
+from console.journal.state import VERBS, RunState
 from console.recovery.rollback.progress import Result
 from tests.clock import FakeClock
 from tests.ui import scene
@@ -248,6 +252,54 @@ def test_a_question_says_what_an_answer_needs(shot: Snapshot, run: RunDir) -> No
     assert (held["title"], held["reason"], held["reject"]) == ("Override the gate?", True, False)
     assert "HOLD: bench.tok_s 21.3 tok/s: 2 of 9 runs valid; 5 needed" in held["lines"]
     assert made(scene.snapshot(run, scene.running()))[0].look()["question"] is None
+
+
+def left_down() -> RunView:
+    return scene.view(9, state=RunState.FAILED, outage=True)
+
+
+NEXT: list[tuple[Callable[[], RunView], str, str, str]] = [
+    (scene.approval, "", "'look' waits for an answer", ": Approve or Reject"),
+    (scene.held, "", "gate 'go' undecided",
+     ": Approve overrides the gate, the terminal can do more"),
+    (scene.failed, "", "'up' failed", ": the terminal takes the decision"),
+    (scene.running, "", "nothing to do: gate 'go' in ~6 min stops the run", ""),
+    (scene.ended, "", "the run has ended", ""),
+    (left_down, "", "the run has ended, and the baseline is not back",
+     ": Roll back brings the baseline back"),
+    (scene.running, "interrupted", "the runner is gone",
+     ": Roll back brings the baseline back, the terminal can resume the run"),
+    (scene.running, "rolling_back", "nothing to do: the baseline comes back", ""),
+    (RunView, "unreadable", "the run cannot be read", ": Roll back brings the baseline back"),
+    (RunView, "none", "nothing runs", ": a playbook is picked in the terminal"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("view", "word", "fact", "buttons"), NEXT)
+def test_what_is_next_names_buttons_where_there_are_some_and_never_keys(
+    run: RunDir, view: Callable[[], RunView], word: str, fact: str, buttons: str
+) -> None:
+    shot = scene.snapshot(run, view())
+    if word:
+        shot = replace(shot, word=word)
+    assert made(shot)[0].look()["next"] == fact + buttons
+    shown = made(shot, write=False)[0].look()
+    assert shown["next"] == fact
+    assert (shown["question"] or {"title": ""})["title"] in ("", "Waits for an answer")
+
+
+def test_a_cutover_names_no_key(run: RunDir) -> None:
+    detail = "to ik, not promoted"
+    for write, back in ((True, "Roll back"), (False, "omni-console rollback")):
+        view = scene.running()
+        view.cutover = {"service": "ik", "what": "stays"}
+        desk, _, _ = made(scene.snapshot(run, view), write=write)
+        desk._baseline_seen(replace(scene.baseline(), word=CUT_OVER, detail=detail + BY_KEY))
+        shown = desk.look()
+        assert shown["baseline"]["words"].startswith(f"deepseek-r1, {detail}, ")
+        assert shown["run"]["baseline"] == (
+            f"CUT OVER to ik, not promoted: {back} brings the baseline back"
+        )
 
 
 def test_what_others_wrote_is_clean(run: RunDir) -> None:

@@ -281,11 +281,26 @@ def test_a_unix_socket_is_this_users_alone_and_never_taken_from_a_living_server(
             server.listen_at(path)
     with server.listen_at(path):
         assert path.is_socket(), "that of a server which has ended is replaced"
-    other = tmp_path / "file"
-    other.write_text("kept")
-    with pytest.raises(UsageError):
-        server.listen_at(other)
-    assert other.read_text() == "kept"
+
+
+def test_what_is_in_the_way_of_a_unix_socket_is_named_and_kept(tmp_path: Path) -> None:
+    file, link, living = (tmp_path / name for name in ("file", "link", "living"))
+    file.write_text("kept")
+    link.symlink_to(tmp_path / "gone")
+    with server.listen_at(living):
+        for path, detail, hint in (
+            (file, "a file is there that is no socket; it stays", "move it away"),
+            (link, "a file is there that is no socket; it stays", "move it away"),
+            (tmp_path, "a directory is there", f"--socket {tmp_path}/omni-web.sock"),
+            (living, "another server answers there", "end that one"),
+            (tmp_path / "no" / "sock", f"there is no directory {tmp_path}/no", "make it"),
+        ):
+            with pytest.raises(UsageError, match="cannot be had") as refused:
+                server.listen_at(path)
+            assert refused.value.detail == detail
+            assert hint in refused.value.hint
+    assert file.read_text() == "kept"
+    assert link.is_symlink()
 
 
 def test_behind_a_unix_socket_any_port_of_loopback_names_is_meant() -> None:

@@ -41,10 +41,14 @@ def closed(socket: ClientConnection) -> tuple[int, str]:
 
 def consoles() -> list[psutil.Process]:
     """The consoles that this process has opened and that live."""
-    return [
-        one for one in psutil.Process().children()
-        if one.status() != psutil.STATUS_ZOMBIE and "fixed" in one.cmdline()
-    ]  # fmt: skip
+    return [one for one in psutil.Process().children() if lives(one)]
+
+
+def lives(one: psutil.Process) -> bool:
+    try:
+        return one.status() != psutil.STATUS_ZOMBIE and "fixed" in one.cmdline()
+    except psutil.NoSuchProcess:  # it has ended while it was looked at
+        return False
 
 
 def gone() -> None:
@@ -233,6 +237,7 @@ def test_the_console_is_told_of_the_browsers_terminal_and_not_of_the_servers() -
     told = environment(given)
     assert told == {
         "HOME": "/h", "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_CTYPE": "C.UTF-8",
+        "OMNI_BROWSER": "1",
     }  # fmt: skip
 
 

@@ -101,6 +101,12 @@ def test_places_of_values_and_keys() -> None:
     assert (problem.line, problem.column) == (2, 1)
 
 
+def test_an_empty_value_is_placed_at_its_key() -> None:
+    document = read("a:\n  b:\n\nc: {d: , e: ''}\nf:\n")
+    at = [document.places[loc] for loc in (("a", "b"), ("c", "d"), ("c", "e"), ("f",))]
+    assert at == [(2, 3), (4, 5), (4, 13), (5, 1)]
+
+
 def test_the_same_key_in_two_mappings_is_fine() -> None:
     assert read("- {a: 1}\n- {a: 2}\n").data == [{"a": 1}, {"a": 2}]
 

@@ -42,7 +42,7 @@ KINDS = {
         StepKind(
             "script", "command:execute", title="Script", acts=True, repeatable=False, at_end=True
         ),
-        StepKind("build", "command:execute", 7200.0, "Build an image", acts=True),
+        StepKind("build", "preflight:build", 7200.0, "Build an image", acts=True),
         StepKind("check", "check:execute", 60.0, "Check", loads=False, at_end=True),
         StepKind(
             "service", "service:execute", 1200.0, services=("start", "stop", "wait"), acts=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from console.config.playbook.inputs import InputValue
 from console.config.validation import Duration, Strict, Text
@@ -15,6 +15,23 @@ AT_FORM = "a time of day like 02:00, or a calendar event of systemd like Mon..Fr
 LEAST_LEASE_S, USUAL_LEASE_S = 60.0, 8 * 3600.0
 """A run without a person has a lease: the least, and the one where neither entry nor site says."""
 NAME = r"^[a-z0-9][a-z0-9-]{0,40}$"
+
+
+def _lease(value: float) -> float:
+    if value < LEAST_LEASE_S:
+        raise ValueError(f"at least {LEAST_LEASE_S:.0f} s")
+    return value
+
+
+Lease = Annotated[
+    Duration, AfterValidator(_lease),
+    WithJsonSchema({
+        "type": "string", "examples": ["15m"], "description": f"at least {LEAST_LEASE_S:.0f} s",
+        "pattern": r"^\s*(?!0*[0-5]?[0-9](\.[0-9]+)?\s*s\s*$)"
+        r"([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)\s*)+$",
+    }),
+]  # fmt: skip
+"""How long the baseline of such a run may be down. An editor finds what is too short in seconds."""
 
 
 def _at(value: str) -> str:
@@ -33,4 +50,4 @@ class ScheduleModel(Strict):
     playbook: Text
     at: Annotated[Text, AfterValidator(_at)]
     inputs: dict[str, InputValue] = {}
-    lease: Annotated[Duration | None, Field(ge=LEAST_LEASE_S)] = None
+    lease: Lease | None = None

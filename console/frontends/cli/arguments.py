@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from console import VERSION
 from console.common.errors import EXIT_MEANING
 from console.frontends.cli.commands.looking import lesson_commands, look_commands
 from console.frontends.cli.commands.machine import (
@@ -20,11 +21,10 @@ from console.frontends.cli.commands.models import check_commands
 from console.frontends.cli.commands.running import run_commands
 from console.frontends.cli.fleet.arguments import NAMES as FLEET
 from console.frontends.cli.fleet.arguments import fleet_commands
-from console.frontends.cli.parser import INTERNAL, SITE_HELP, Parser
+from console.frontends.cli.parser import INTERNAL, SITE_HELP, Parser, path
 from console.frontends.cli.shell.arguments import shell_commands
 from console.frontends.cli.site.arguments import NAMES, site_commands
 
-VERSION = "0.1.0"
 ABOUT = "Operator console for large language models on your own workstation."
 HEADINGS = {
     "Run": (
@@ -95,10 +95,13 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
         "`omni-console man` everything on one page.",
     )
     parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
-    parser.set_defaults(handler="console:open_console", json=False)
-    parser.add_argument("--site", dest="console_site", metavar="FILE", help=SITE_HELP)
+    parser.set_defaults(handler="console:open_console", json=False, readonly=False)
+    parser.add_argument("--site", dest="console_site", type=path, metavar="FILE", help=SITE_HELP)
     parser.add_argument(
-        "--readonly", action="store_true", help="open screens that only show, and change nothing"
+        "--readonly",
+        dest="console_readonly",
+        action="store_true",
+        help="open screens that only show, and change nothing",
     )
     parser.add_argument(
         "--rehearse", action="store_true", help="open the screens on the rehearsal, not the site"

@@ -228,7 +228,7 @@ def lint(args: Namespace) -> int:
     outcome = look([Path(one) for one in args.paths], facts)
     problems = _strict(outcome, args.site)
     if args.sarif:
-        from console.frontends.cli.arguments import VERSION
+        from console import VERSION
 
         made = text.sarif(VERSION, outcome.findings, problems, outcome.refused)
         print(json.dumps(made, indent=1))

@@ -6,6 +6,7 @@ import contextlib
 import select
 import shlex
 import sys
+import termios
 import time
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -42,6 +43,12 @@ way and the closer that it starts, which writes the run's end, are waited for wh
 def at_terminal() -> bool:
     """Whether somebody can type here; stdin may be closed altogether."""
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+def forget_typed() -> None:
+    """Drop what was typed before a question stood there: it answers something else."""
+    with contextlib.suppress(OSError, ValueError, termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 class Told:
@@ -114,15 +121,13 @@ class Told:
         why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
         self._line(f"== {view.state}" + (f": {why}" if why else ""))
         if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
-            verbs = " · ".join(possible_verbs(view.state, view.reason))
-            how = self._how()
-            self._line(f"   {how}{verbs}")
+            self._line(f"   {self._how(possible_verbs(view.state, view.reason))}")
             if view.offer:
-                self._line(f"   {how}measure: {clean(view.offer)}, then judge again")
+                self._line(f"   {self._how(['measure'])}: {clean(view.offer)}, then judge again")
 
-    def _how(self) -> str:
-        """What a verb is typed behind."""
-        return ""
+    def _how(self, verbs: list[str]) -> str:
+        """How one of these verbs is given."""
+        return " · ".join(verbs)
 
     def _on_run_note(self, event: Event) -> None:
         self._line(f"   {clean(event.data.get('text', ''))}")
@@ -197,8 +202,9 @@ class Follow(Told):
         self.seen: dict[str, Any] = {}
         """The runner's word of its place at the newest line, if it still holds: verbs need it."""
 
-    def _how(self) -> str:
-        return "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
+    def _how(self, verbs: list[str]) -> str:
+        before = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
+        return before + super()._how(verbs)
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""

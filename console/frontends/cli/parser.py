@@ -82,8 +82,16 @@ def add_command(
     if data:
         parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     if site:
-        parser.add_argument("--site", metavar="FILE", help=SITE_HELP)
+        parser.add_argument("--site", type=path, metavar="FILE", help=SITE_HELP)
     return parser
+
+
+def path(text: str) -> str:
+    """The type of an argument that names a file: an empty one is refused, because it is a variable
+    that is not set, and the default would be another file than the one that was meant."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path (a variable that is not set?)")
+    return text
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,11 @@ def run(args: Namespace) -> int:
         from console.frontends.cli.site.schedule import at
 
         return at(args, lease_of(args))
+    if getattr(args, "slurm", []):
+        from console.frontends.cli.site.slurm import begun
+
+        waited = begun(args, lease_of(args))
+        return follow(waited, args) if waited is not None else int(Exit.OK)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)
@@ -186,7 +191,10 @@ def _live_run(name: str | None) -> RunDir:
     except ConsoleError:
         state = RunState.PENDING
     if state in ENDS:
-        raise ControlError(f"run {found.id} has ended", str(state), "omni-console show says how")
+        from console.runner.slurm.standing import waiting
+
+        detail = "\n".join([str(state), *([] if name else waiting())])
+        raise ControlError(f"run {found.id} has ended", detail, "omni-console show says how")
     raise ControlError(
         f"run {found.id} is interrupted: its runner is gone", f"it was {state}",
         "omni-console resume goes on; omni-console rollback brings the baseline back",

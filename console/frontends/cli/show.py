@@ -39,6 +39,7 @@ from console.render.progress import said_words
 from console.render.report.benchmarks import figures_line
 from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
+from console.runner.slurm.standing import waiting
 
 HEALTH_S = 1.5
 LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
@@ -46,11 +47,13 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 
 
 def runs(args: Namespace) -> int:
-    found = rows()
+    found, waits = rows(), waiting()
     if args.json:
-        print(json.dumps({"runs": [_as_json(row) for row in found]}))
+        print(json.dumps({"runs": [_as_json(row) for row in found], "waiting": waits}))
         return int(Exit.OK)
-    if not found:
+    for words in waits:
+        print(words)
+    if not found and not waits:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
     for row in found:
         decision = Decision(row.decision).word or "–"

@@ -13,14 +13,14 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from console.common import paths
-from console.common.errors import Exit, UsageError
+from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.text import clean
 
 if TYPE_CHECKING:
     from console.frontends.web.access import Access
     from console.frontends.web.server import Server
 
-PORT = 8765
+ADDRESS, PORT = "127.0.0.1", 8765
 TURN_S = 0.5
 """Seconds between looks whether the server still lives."""
 EXTRA = ("starlette", "uvicorn", "websockets")
@@ -31,24 +31,32 @@ def web(args: Namespace) -> int:
     if args.fetch is not None:
         from console.frontends.web import xterm
 
-        print(f"the terminal of the page lies in {clean(str(xterm.fetch(args.fetch)))}")
+        where = xterm.fetch("" if args.fetch is True else args.fetch)
+        print(f"the terminal of the page lies in {clean(str(where))}")
         return int(Exit.OK)
     _require_extra()
+    warning = _look_at(args.site)
     from console.frontends.web import server, xterm
     from console.frontends.web.access import Access, Addresses
     from console.frontends.web.desk import Desk
 
-    path = Path(args.socket).absolute() if args.socket else None
+    path = Path(args.socket).absolute() if args.socket is not None else None
     if path is not None:
+        if args.address is not None:
+            raise UsageError(
+                "--socket and --address do not go together",
+                "a unix socket has no address", "leave one of them out",
+            )  # fmt: skip
         listening, addresses, base = server.listen_at(path), Addresses(), f"http://localhost:{PORT}"
     else:
-        listening = server.listen(args.address, PORT if args.port is None else args.port)
+        address = ADDRESS if args.address is None else args.address
+        listening = server.listen(address, PORT if args.port is None else args.port)
         port = listening.getsockname()[1]
-        addresses = Addresses(args.address, port)
-        base = f"http://{f'[{args.address}]' if ':' in args.address else args.address}:{port}"
+        addresses = Addresses(address, port)
+        base = f"http://{f'[{address}]' if ':' in address else address}:{port}"
     access, desk = Access(), Desk(site=args.site, write=args.write)
     site = server.Site(access, addresses, desk, _console(args))
-    for line in _words(args.write, path, base, bool(xterm.installed())):
+    for line in [*warning, *_words(args.write, path, base, bool(xterm.installed()))]:
         print(line)
     try:
         _serve(server.Server(site, listening), access, base)
@@ -68,6 +76,26 @@ def _require_extra() -> None:
             "the web server is an optional part of omni-console",
             f"{sys.executable} -m pip install 'omni-console[web]'",
         )
+
+
+def _look_at(given: str | None) -> list[str]:
+    """What is wrong with the site file, in words. Raises InvalidFile where the file that was named
+    cannot even be read, which is a slip. Any other fault ends nothing: a run is rolled back by its
+    sealed plan, and Roll back has to stay in reach of whoever is called at night."""
+    from console.config.locate import site_file
+    from console.config.site.site import TITLE, load_site
+    from console.config.yaml import read_text
+
+    if given is not None:
+        read_text(Path(given), TITLE)
+    try:
+        if (file := site_file(given)) is not None:
+            load_site(file)
+    except (ConsoleError, OSError) as error:
+        said = error.lines() if isinstance(error, ConsoleError) else [str(error)]
+        words = "this serves all the same: a rollback brings the baseline of a run back without it"
+        return [*(clean(line, 300) for line in said), f"  {words}"]
+    return []
 
 
 def _console(args: Namespace) -> tuple[str, ...]:
@@ -105,18 +133,22 @@ def _serve(server: Server, access: Access, base: str) -> None:
     # in a shell's background nobody types: reading fails then, and must not stop this process
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     server.start()
-    print("Enter prints a new link", flush=True)
-    _link(access, base)
-    typing = [sys.stdin.fileno()]
-    while server.alive:
-        if not typing:
-            server.join()
-        elif select.select(typing, [], [], TURN_S)[0]:
-            if _typed(typing[0]):
-                _link(access, base)
-            else:
-                typing = []
-    server.join()
+    try:
+        print("Enter prints a new link", flush=True)
+        _link(access, base)
+        typing = [sys.stdin.fileno()]
+        while server.alive:
+            if not typing:
+                server.join()
+            elif select.select(typing, [], [], TURN_S)[0]:
+                if _typed(typing[0]):
+                    _link(access, base)
+                else:
+                    typing = []
+    finally:
+        # also where nobody reads what is printed any more
+        server.stop()
+        server.join()
 
 
 def _typed(descriptor: int) -> bool:

@@ -40,6 +40,7 @@ from screens.actions import Outbox
 from screens.emergency import RollbackScreen
 from screens.operations import OperationsScreen
 from widgets.bars import KeyLine, binding
+from widgets.rows import once
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.watchers import Watchers
@@ -48,12 +49,59 @@ if TYPE_CHECKING:
 SETTLED_S = 2.0
 
 
-def _collect() -> None:
-    """Exempt what the start has loaded from later garbage collections."""
+def _settle(app: ConsoleApp) -> None:
+    """Do what can wait until the first frames stand: exempt what the start has loaded from later
+    garbage collections, and see whether there is a fleet file."""
     if not gc.isenabled():
         gc.collect()
         gc.freeze()
         gc.enable()
+
+    def look() -> None:
+        from console.fleet.inventory import fleet_path
+
+        if fleet_path(None).exists():
+            app._post(seen, True)
+
+    def seen(there: bool) -> None:
+        app.fleet = there
+        if app.snapshot is not None:
+            app.run_changed.publish(app.snapshot)
+
+    threading.Thread(target=look, name="fleet", daemon=True).start()
+
+
+UNCLEAR = (
+    f"{EMERGENCY.first} arrived together with an Enter that opens a host, so it rolled back "
+    "neither machine: press it again where you mean it"
+)
+
+
+def opens_hosts(app: ConsoleApp) -> bool:
+    """Whether Enter opens another machine's console on the page in front."""
+    try:
+        return bool(getattr(app.screen_stack[-1], "SCOPE", "") == "hosts")
+    except Exception:  # the emergency key never fails here
+        return False
+
+
+def palette(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    """The commands that work on a screen. Those that change something are only named: Enter, which
+    picks here, never approves, skips or stops."""
+    scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
+    for scope in scopes:
+        owner = "app" if scope == "app" else "screen"
+        for found in of_scope(scope):
+            if found.id in ("command_palette", "back"):
+                continue
+            do: Callable[[], object]
+            if found.changes:
+                do = partial(app.say, f"press {found.shown}: {found.help}", "information")
+            else:
+                do = partial(app.call_later, app.run_action, f"{owner}.{found.id}")
+            # the palette sorts by name: a sign in front keeps the emergency first
+            mark = "! " if found is EMERGENCY else ""
+            yield SystemCommand(f"{mark}{found.title} ({found.shown})", found.help, do)
 
 
 class News(Message):
@@ -96,7 +144,8 @@ class ConsoleApp(App[int]):
         self.sampled: Signal[Sample] = Signal(self, "sampled")
         self.pressed_at = float("-inf")
         self.press: Press | None = None
-        self.proving = False
+        self.proving = self.unclear = False
+        self.fleet = False  # whether there is a fleet file: the footer then offers its page
         self.attention = Attention(os.environ)
         self.outbox = Outbox(self._trouble)
         self.turns = KeyTurns(self, super().on_event)
@@ -123,7 +172,7 @@ class ConsoleApp(App[int]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._leave_by_signal, number)
-        self.set_timer(SETTLED_S, _collect)
+        once(self, SETTLED_S, partial(_settle, self))
         self.watchers.start(
             partial(self._post, self._run_seen), partial(self._post, self._baseline_seen),
             partial(self._post, self._sample_seen), partial(self._post, self._recorded),
@@ -179,6 +228,11 @@ class ConsoleApp(App[int]):
         """Start the rollback. The input thread calls this: it acts at once, touches no widget."""
         if self.watchers.readonly:
             return
+        # once: the next press acts, whatever hangs
+        self.unclear = not self.unclear and self.turns.may_open and opens_hosts(self)
+        if self.unclear:
+            return
+        self.turns.void()
         self.pressed_at = time.monotonic()
         self.press = self.watchers.emergency.press()
 
@@ -186,6 +240,10 @@ class ConsoleApp(App[int]):
         """Show the stages; press, if the key did not come by the input thread."""
         if self.watchers.readonly:
             self.say("read-only: `omni-console rollback` from a shell restores the baseline")
+            return
+        if self.unclear:
+            self.unclear = False
+            self.say(UNCLEAR, "error")
             return
         if not isinstance(self._driver, ConsoleDriver):
             self.press_emergency()  # else the driver has: however late this comes, once is enough
@@ -202,22 +260,7 @@ class ConsoleApp(App[int]):
         self.push_screen(RollbackScreen(self.press.progress))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: commands that work here. Those that change something are only named: Enter,
-        which picks here, never approves, skips or stops."""
-        scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
-        for scope in scopes:
-            owner = "app" if scope == "app" else "screen"
-            for found in of_scope(scope):
-                if found.id in ("command_palette", "back"):
-                    continue
-                do: Callable[[], object]
-                if found.changes:
-                    do = partial(self.say, f"press {found.shown}: {found.help}", "information")
-                else:
-                    do = partial(self.call_later, self.run_action, f"{owner}.{found.id}")
-                # the palette sorts by name: a sign in front keeps the emergency first
-                mark = "! " if found is EMERGENCY else ""
-                yield SystemCommand(f"{mark}{found.title} ({found.shown})", found.help, do)
+        return palette(self, screen)
 
     # -- what every screen can do -------------------------------------------------------------
 
@@ -251,6 +294,7 @@ class ConsoleApp(App[int]):
     action_host = partialmethod(_page, "machine.HostScreen")
     action_preflight = partialmethod(_page, "machine.PreflightScreen")
     action_lessons = partialmethod(_page, "lessons.LessonsScreen", over=True)
+    action_hosts = partialmethod(_page, "hosts.HostsScreen")
     action_show_help = partialmethod(_page, "dialogs.HelpScreen", over=True)
 
     def action_command_palette(self) -> None:

@@ -27,7 +27,7 @@ LIGHT = Theme(
     surface="#f2f2f2", panel="#e4e4e4", dark=False, variables={"border-blurred": "#9e9e9e"},
 )  # fmt: skip
 COLOUR_BLIND = Theme(
-    name="colour-blind", primary="#0072b2", secondary="#56b4e9", accent="#56b4e9",
+    name="colour-blind", primary="#0072b2", secondary="#cc79a7", accent="#56b4e9",
     warning="#f0e442", error="#d55e00", success="#009e73", foreground="#d0d0d0",
     background="#121212", surface="#1c1c1c", panel="#262626", dark=True,
     variables={"border-blurred": "#585858"},

@@ -15,11 +15,12 @@ from console.common.logs.tail import read_last
 from console.common.text import clean, one_line
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import BINDS, asked, why_not
-from console.frontends.tui.watch.baseline import BaselineView
+from console.frontends.tui.watch.baseline import BY_KEY, BaselineView
 from console.frontends.tui.watch.emergency import Press
-from console.frontends.tui.watch.run import Snapshot
+from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.host.sample import Sample, gpu_levels
 from console.journal.guard_status import NONE, GuardView
+from console.journal.run_files import INTERRUPTED
 from console.journal.run_view import StepView
 from console.journal.state import RunState, stands
 from console.render.cells import Row, glyphs, outcome
@@ -34,12 +35,13 @@ from console.render.gauges import (
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
-from console.render.upcoming import upcoming
+from console.render.upcoming import fact
 
 LOG_LINES = 12
 STAGE_LINES = 14
 NAMES = {"in": "SWAP in"}
 """Gauges that have the name of their neighbour in a row."""
+ROLL_BACK = "Roll back brings the baseline back"
 WIDE = 200
 """Cells for rows whose bars are left out."""
 
@@ -60,14 +62,15 @@ class Seen:
 def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
     """Everything that the page shows, and what an answer from it is bound to."""
     shot = seen.snapshot
+    question = _question(shot, write)
     return {
         "write": write,
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
         "baseline": _baseline(seen.baseline),
-        "run": _run(shot, seen.now) if shot.run is not None else None,
-        "next": plain(upcoming(shot.view, shot.word, shot.at, _mode(shot), seen.now)[1:]),
+        "run": _run(shot, seen.now, write) if shot.run is not None else None,
+        "next": _next(shot, question, seen.now, write),
         "seen": bound_to(shot),
-        "question": _question(shot),
+        "question": question,
         "rollback": _rollback(seen),
         "gauges": _gauges(seen.sample) if seen.sample is not None else [],
         "guard": plain(line(seen.guard, seen.tick, key="")) if seen.guard.word != NONE else "",
@@ -97,7 +100,7 @@ def _baseline(view: BaselineView | None) -> dict[str, str]:
         return {"word": "unknown", "words": "no answer yet"}
     if view.word == "none":
         return {"word": "none", "words": "no site file and no run: no baseline is known"}
-    said = [view.name, view.detail]
+    said = [view.name, view.detail.removesuffix(BY_KEY)]
     if view.tok_s is not None:
         said.append(f"{view.tok_s:.4g} tok/s")
     if view.proven_at:
@@ -105,12 +108,16 @@ def _baseline(view: BaselineView | None) -> dict[str, str]:
     return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
 
 
-def _run(shot: Snapshot, now: float) -> dict[str, Any]:
+def _run(shot: Snapshot, now: float, write: bool) -> dict[str, Any]:
     view = shot.view
     assert shot.run is not None
     step = view.step(shot.at) or view.current
     word = shot.word.replace("_", " ")
     standing = stands(view.state, view.reason, clean(step.id) if step else "the first step")
+    rolling = shot.word == "rolling_back"
+    if rolling:  # nobody is asked any more, and the rollback has a progress of its own
+        standing = ""
+    far = "" if rolling else plain(run_progress(view, now, WIDE))
     return {
         "id": shot.run.id,
         "title": clean(view.title or view.playbook, 120),
@@ -120,9 +127,9 @@ def _run(shot: Snapshot, now: float) -> dict[str, Any]:
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
-        "progress": f"steps {far}" if (far := plain(run_progress(view, now, WIDE))) else "",
-        "share": run_share(view, now) if not view.over and view.steps else None,
-        "baseline": _outage(shot, now),
+        "progress": f"steps {far}" if far else "",
+        "share": run_share(view, now) if not (rolling or view.over) and view.steps else None,
+        "baseline": _outage(shot, now, write),
     }
 
 
@@ -138,11 +145,11 @@ def _step(step: StepView, now: float, count: int, place: int) -> dict[str, Any]:
     }
 
 
-def _outage(shot: Snapshot, now: float) -> str:
+def _outage(shot: Snapshot, now: float, write: bool) -> str:
     """What the run has done to the baseline, where that has not ended."""
     view = shot.view
     if view.cutover:
-        return f"{cut_over(view)}: {BACK}"
+        return f"{cut_over(view)}: {ROLL_BACK if write else BACK}"
     if not view.outage:
         return ""
     down = format_duration(now - view.down_since) if view.down_since else "some time"
@@ -150,13 +157,35 @@ def _outage(shot: Snapshot, now: float) -> str:
     return f"the baseline has been down for {down}{back}"
 
 
-def _question(shot: Snapshot) -> dict[str, Any] | None:
+def _next(shot: Snapshot, question: dict[str, Any] | None, now: float, write: bool) -> str:
+    """What is next, and which of the page's buttons does something about it: a page has no keys,
+    and one that only shows has no buttons either."""
+    view = shot.view
+    words = fact(view, shot.word, shot.at, _mode(shot), now)
+    if not write:
+        return words
+    if question is not None and question["reason"]:
+        return f"{words}: Approve overrides the gate, the terminal can do more"
+    if question is not None:
+        return f"{words}: Approve{' or Reject' if question['reject'] else ''}"
+    if shot.word == INTERRUPTED:
+        return f"{words}: {ROLL_BACK}, the terminal can resume the run"
+    if shot.word == UNREADABLE or (view.over and (view.outage or view.cutover)):
+        return f"{words}: {ROLL_BACK}"
+    if shot.word == "none":
+        return f"{words}: a playbook is picked in the terminal"
+    if view.state is RunState.PAUSED and not shot.is_rolling_back:
+        return f"{words}: the terminal takes the decision"
+    return words
+
+
+def _question(shot: Snapshot, write: bool) -> dict[str, Any] | None:
     """What a person is asked; None where nothing can be approved now."""
     if why_not(shot, "approve"):
         return None
     gate = shot.view.state is RunState.PAUSED
     return {
-        "title": "Override the gate?" if gate else "Approve?",
+        "title": ("Override the gate?" if gate else "Approve?") if write else "Waits for an answer",
         "lines": [one for one in asked(shot) if one],
         "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), 60),
         "reason": gate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -200,7 +201,9 @@ class Site:
         except (TimeoutError, WebSocketDisconnect, KeyError):
             return TOO_MUCH, "the first message did not come"
         size, key = size_of(first), first.get("key")
-        if size is None or not isinstance(key, str) or not knows(session, key):
+        if size is None:
+            return OVER, "the terminal has no size in whole columns and rows: load the page again"
+        if not isinstance(key, str) or not knows(session, key):
             return OVER, "no session: a new link starts one"
         if self._consoles >= MOST_CONSOLES:
             return TOO_MUCH, f"{MOST_CONSOLES} consoles are open here: close one"
@@ -279,12 +282,26 @@ def listen_at(path: Path) -> socket.socket:
             made.listen(MOST_CONNECTIONS)
     except OSError as error:
         made.close()
-        raise UsageError(
-            f"{one_line(str(path))} cannot be had", error.strerror or str(error)
-        ) from error
+        raise UsageError(f"{one_line(str(path))} cannot be had", *_why(path, error)) from error
     finally:
         os.umask(mask)
     return made
+
+
+def _why(path: Path, error: OSError) -> tuple[str, str]:
+    """Why no socket can be made there, and what to do: the system calls whatever is there an
+    address in use."""
+    if path.is_dir():
+        inside = one_line(str(path / "omni-web.sock"))
+        return "a directory is there", f"name a file in it: --socket {inside}"
+    if error.errno == errno.EADDRINUSE:
+        if path.is_socket():
+            return "another server answers there", "end that one, or name another path"
+        return "a file is there that is no socket; it stays", "move it away, or name another path"
+    if not path.parent.is_dir():
+        parent = one_line(str(path.parent))
+        return f"there is no directory {parent}", "make it, or name another path"
+    return error.strerror or str(error), "name another path"
 
 
 def _forget(path: Path, address: str) -> None:

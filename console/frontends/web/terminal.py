@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from console.frontends.tui.terminal.guest import BROWSER
 from console.frontends.web.access import Rate
 
 WINDOW = 256 * 1024
@@ -44,7 +45,8 @@ DROPPED = ("TMUX", "TMUX_PANE", "STY", "COLUMNS", "LINES", "LC_ALL")
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """What the console is told of its terminal: the browser's, not the one that the server has."""
     kept = {name: value for name, value in given.items() if name not in DROPPED}
-    return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_CTYPE": "C.UTF-8"}
+    of_page = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_CTYPE": "C.UTF-8"}
+    return kept | of_page | {BROWSER: "1"}
 
 
 class PtyConsole:

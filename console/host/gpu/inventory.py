@@ -1,29 +1,29 @@
 """The cards with their compute capability, and the driver, queried in a process of its own.
 
-`python -m console.host.gpu.inventory` prints one JSON line; NVML can hang, so callers wait with a
-limit. An unknown figure is null, never zero.
+NVML can hang, so callers wait with a limit. An unknown figure is None, never zero.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from console.common.clock import Clock
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import children
-from console.host.gpu import nvml as known
+from console.host.gpu.nvml import NO_LIBRARY
 from console.host.sample import Card
 
 ASK_S = 8.0
 """Seconds for NVML, which takes some to wake several cards."""
+LISTING = "console.host.gpu.listing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,64 @@ class Cards:
 
 def ask(seconds: float = ASK_S, env: Mapping[str, str] | None = None) -> Cards:
     """The cards of this machine, within `seconds`; never raises what NVML raises."""
-    argv = module_argv("console.host.gpu.inventory")
+    argv = module_argv(LISTING)
     try:
         _, out, error = children.run(argv, seconds, env=os.environ if env is None else env)
     except subprocess.TimeoutExpired:
-        return Cards(words=f"NVML gave no answer within {format_duration(seconds)}")
+        return _silent(seconds)
     except OSError as error_:
         return Cards(words=f"NVML cannot be asked: {error_.strerror or error_}")
+    return _read(out, error)
+
+
+class Asked:
+    """The same, over and over: one process keeps NVML open, and ends with this one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._child = self._new()
+        self._waits = False
+
+    def _new(self) -> children.Child:
+        return children.Child((*module_argv(LISTING), "--each"), self._clock)
+
+    def begin(self) -> None:
+        """Ask; at once, also where it still waits for an earlier answer."""
+        if self._child.tend():
+            self._waits = False  # it came after its caller had given up
+        self._waits = self._waits or self._child.send(b"")
+
+    def answer(self, seconds: float) -> Cards:
+        """What was asked, within `seconds`. A process that hangs is left alone: a second one would
+        hang, too."""
+        until = self._clock.monotonic() + seconds
+        while self._waits:
+            if lines := self._child.tend():
+                self._waits = False
+                found = _read(lines[-1])
+                if found.words not in ("", NO_LIBRARY):
+                    # a library that does not fit its driver stays loaded in a process
+                    self._child.close()
+                    self._child = self._new()
+                return found
+            left, out = until - self._clock.monotonic(), self._child.descriptor
+            if left <= 0:
+                return _silent(seconds)
+            if out < 0:
+                self._waits = False  # it has ended
+            else:
+                select.select([out], [], [], left)
+        return Cards(words=f"NVML cannot be asked: {self._child.how or 'its process has ended'}")
+
+    def close(self) -> None:
+        self._child.close()
+
+
+def _silent(seconds: float) -> Cards:
+    return Cards(words=f"NVML gave no answer within {format_duration(seconds)}")
+
+
+def _read(out: bytes, error: bytes = b"") -> Cards:
     try:
         found = json.loads(decode(out))
         return Cards(
@@ -69,44 +120,3 @@ def _card(found: Mapping[str, Any]) -> Card:
 
 def _pair(value: Any) -> tuple[int, int] | None:
     return None if value is None else (int(value[0]), int(value[1]))
-
-
-def read() -> dict[str, Any]:
-    """Query NVML in this process; for the child."""
-    nvml, why = known.opened()
-    answer: dict[str, Any] = {"cards": [], "driver": "", "cuda": None, "words": why}
-    if nvml is None:
-        return answer
-    answer["driver"] = known.text(known.got(nvml, "nvmlSystemGetDriverVersion") or "")
-    version = known.got(nvml, "nvmlSystemGetCudaDriverVersion")
-    answer["cuda"] = None if version is None else (version // 1000, version % 1000 // 10)
-    try:
-        answer["cards"] = [_one(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
-    except nvml.NVMLError as error:
-        answer["words"] = known.words(error)
-    return answer
-
-
-def _one(nvml: Any, index: int) -> dict[str, Any]:
-    got = partial(known.got, nvml)
-    card: dict[str, Any] = {"uuid": f"index:{index}", "name": ""}
-    card |= {"total": None, "free": None, "compute": None}
-    handle = got("nvmlDeviceGetHandleByIndex", index)
-    if handle is None:
-        return card
-    card["uuid"] = known.text(got("nvmlDeviceGetUUID", handle) or card["uuid"])
-    card["name"] = known.text(got("nvmlDeviceGetName", handle) or "")
-    card["compute"] = got("nvmlDeviceGetCudaComputeCapability", handle)
-    if any((got("nvmlDeviceGetMigMode", handle) or ())[:1]):
-        return card  # memory belongs to the instances
-    memory = got("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
-    memory = memory or got("nvmlDeviceGetMemoryInfo", handle)
-    if memory is not None:
-        card |= {"total": int(memory.total), "free": int(memory.free)}
-    return card
-
-
-if __name__ == "__main__":
-    print(json.dumps(read()), flush=True)
-    sys.stdout.flush()
-    os._exit(0)  # not through NVML's own ending, which a lost card can hold up

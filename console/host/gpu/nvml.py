@@ -41,12 +41,13 @@ RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
 SILENT = "no answer"
 MISSING = "pynvml cannot be loaded: reinstall omni-console"
 MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
+NO_LIBRARY = "no NVIDIA driver: libnvidia-ml.so.1 is not there"
 UNIFIED = "unified memory: the card uses the host's RAM"
 _WORDS = {
     NO_PERMISSION: "no permission to ask NVML: this user may not open the NVIDIA devices",
     DRIVER_NOT_LOADED: "NVIDIA driver not loaded: load its kernel module, or reboot",
     TIMEOUT: "the NVIDIA driver timed out: `dmesg` may say why",
-    LIBRARY_NOT_FOUND: "no NVIDIA driver: libnvidia-ml.so.1 is not there",
+    LIBRARY_NOT_FOUND: NO_LIBRARY,
     IS_LOST: LOST,
     RESET_REQUIRED: RESET,
     MISMATCH: "driver/library version mismatch: reboot, or reload the nvidia kernel module",

@@ -22,7 +22,7 @@ from console.common.clock import Clock
 from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
-from console.recovery.guard.config import BREACH, GuardConfig
+from console.recovery.guard.config import ALLOCATION, BREACH, LEASE, GuardConfig
 from console.recovery.guard.decide.limit_state import Metrics
 from console.recovery.guard.decide.policy import Breach, Curves, Decision
 from console.recovery.guard.kill.killer import Killer, KillOperation
@@ -294,7 +294,14 @@ def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
     """Return the record of an expired lease. The guard kills nothing: the rollback stops what
     runs."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
-    return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
+    return BreachRecord(LEASE, words, wall, now, {"reasons": [words], "limit": {}}, now)
+
+
+def allocation_record(now: float, wall: float) -> BreachRecord:
+    """Return the record of an allocation that was lost. As with a lease, the rollback stops what
+    runs."""
+    words = "Slurm's job that held the cards has ended, or was stopped"
+    return BreachRecord(ALLOCATION, words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
 def start_rollback(lower_priority: Callable[[int], None]) -> bool:

@@ -96,6 +96,9 @@ before the kill."""
 RING = "recorder.ring"
 """The flight recorder's copy on disk. The live recorder file is in /dev/shm, under the name that
 the guard config gives."""
+LEASE, ALLOCATION = "lease", "allocation"
+EXPIRIES = (LEASE, ALLOCATION)
+"""Causes of a breach that is no limit's: the guard kills nothing, the rollback stops what runs."""
 SCHEMA = "omni.guard/v1"
 NOTHING_PREDICTED = Envelope()
 
@@ -111,7 +114,8 @@ class GuardConfig:
     """What guard.json holds. `spare` are the ids of containers that the guard never touches,
     `spare_pids` is (pid, start time) of the baseline's process, and `logs` maps each service to its
     log file. `lease_s` is how long the baseline may be down with nobody attached, in seconds; 0
-    means without limit."""
+    means without limit. `holder` is (pid, start time) of the process in Slurm's job that holds the
+    run's cards while it lives; (0, 0) for a run without one."""
 
     run_id: str
     run_dir: str
@@ -126,6 +130,7 @@ class GuardConfig:
     logs: dict[str, str] = field(default_factory=dict)
     runner: tuple[int, int] = (0, 0)
     lease_s: float = 0.0
+    holder: tuple[int, int] = (0, 0)
 
     @property
     def directory(self) -> Path:
@@ -154,7 +159,9 @@ def read(path: Path) -> GuardConfig:
             data[key] = tuple(str(one) for one in data[key])
         data["spare_pids"] = tuple((int(pid), int(start)) for pid, start in data["spare_pids"])
         pid, start = data["runner"]
-        return GuardConfig(**{**data, "runner": (int(pid), int(start))})
+        holder, since = data.get("holder") or (0, 0)
+        pairs = {"runner": (int(pid), int(start)), "holder": (int(holder), int(since))}
+        return GuardConfig(**{**data, **pairs})
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a guard configuration: {error}") from None
 

@@ -17,6 +17,7 @@ from console.recovery.guard.breach import (
     BreachHandler,
     BreachRecord,
     RecorderFeed,
+    allocation_record,
     held,
     lease_record,
     reap,
@@ -98,6 +99,13 @@ def standby_gone(directory: Path) -> bool:
         return True
     trigger.trigger(directory, trigger.LEAVE)
     return False
+
+
+def is_lost(holder: tuple[int, int]) -> bool:
+    """Return whether Slurm has given a run's cards to somebody else, or is about to: whoever holds
+    them has ended, or was stopped. Never for a run that needs no allocation."""
+    pid, start = holder
+    return pid != 0 and (not process.alive(pid, start) or trigger.is_stopped(pid))
 
 
 class GuardLoop:
@@ -217,6 +225,10 @@ class GuardLoop:
         if self._lease.expired(now) and not (self._policy.advised or self._handler):
             self._begin(record := lease_record(self.config.lease_s, now, self._clock.now()))
             deps.ring.event("lease", one_line(record.reason))
+        at_stake = process.alive(*self.config.runner) or deps.alive.any or self._outage
+        if at_stake and is_lost(self.config.holder) and not (self._policy.advised or self._handler):
+            self._begin(record := allocation_record(now, self._clock.now()))
+            deps.ring.event("allocation", one_line(record.reason))
         self._feed.second(deps.collector.snapshot())
         if now - self._collect_at >= COLLECT_S:
             self._collect_at = now

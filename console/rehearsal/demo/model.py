@@ -107,9 +107,9 @@ class ModelSpec:
 MODELS: dict[str, ModelSpec] = {
     "baseline": ModelSpec("baseline", blocks=136, seed=11),
     "fast": ModelSpec("fast", blocks=20, seed=12),
-    "slow": ModelSpec("slow", blocks=440, seed=13),
+    "slow": ModelSpec("slow", blocks=260, seed=13),
 }
-"""The models of the demonstration: the baseline, one far above and one far below its speed."""
+"""The models of the demonstration: the baseline, one of many times and one of half its speed."""
 
 
 def byte_symbols() -> list[str]:
@@ -361,7 +361,7 @@ def _remove_stale(directory: Path) -> None:
 def ensure_models(directory: Path, progress: Progress | None = None) -> dict[str, Path]:
     """Paths of all :data:`MODELS` by name, after writing the ones that are missing or wrong.
 
-    ``directory`` is created if need be and takes about 230 MB. ``progress`` gets (name, bytes
+    ``directory`` is created if need be and takes about 150 MB. ``progress`` gets (name, bytes
     written, bytes of that model) as a file grows, nothing for a file that is already there.
     Raises ``OSError`` if the directory cannot be written or is full.
     """

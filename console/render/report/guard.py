@@ -10,6 +10,7 @@ from console.common.units import format_bytes, format_duration, number
 from console.journal.breach import Crossed, crossed, each, limit_in
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
+from console.recovery.guard.config import ALLOCATION, EXPIRIES, LEASE
 from console.recovery.guard.metrics import RAM, SWAP
 from console.render.guard import MARKS, deeds, limit_words, value_words
 from console.render.report.charts import (
@@ -25,6 +26,7 @@ from console.render.report.svg import BAD, INK, Panel, Svg, seconds_ticks, x_axi
 
 LAST_S = 120.0
 SHOWN = 40
+HEADS = {LEASE: "The lease ran out", ALLOCATION: "The allocation was lost"}
 NOT_SHOWN = frozenset({"watching", "breach"})
 Point = tuple[float, float]
 
@@ -49,8 +51,7 @@ def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
-    lease = breach.data.get("cause") == "lease"
-    head = "The lease ran out" if lease else "The guard stopped the load"
+    head = HEADS.get(str(breach.data.get("cause")), "The guard stopped the load")
     yield from (f"**{head}** at {when(number(breach.data.get('at')) or breach.at)}: "
                 f"{prose(breach.words, 400)}.", "")  # fmt: skip
     for reason in breach.data.get("reasons") or []:
@@ -60,7 +61,7 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     if limit is not None:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
     yield from (f"- {prose(text, 300)}" for text in deeds(breach.data))
-    if not breach.data.get("killed") and not lease:
+    if not breach.data.get("killed") and breach.data.get("cause") not in EXPIRIES:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
     if low is not None:
@@ -186,7 +187,10 @@ def guard_next(view: RunView) -> Iterator[str]:
         )
     if breach is None:
         return
-    if breach.data.get("cause") == "lease":
+    if breach.data.get("cause") == ALLOCATION:
+        yield "Slurm took the cards back: run it again, if need be with a longer `time`."
+        return
+    if breach.data.get("cause") == LEASE:
         yield (
             "Nobody was attached while the baseline was down, and the lease ran out: stay attached "
             "(`omni-console attach`), or give a longer `--lease`."
@@ -202,7 +206,7 @@ def guard_next(view: RunView) -> Iterator[str]:
 def guard_lessons(view: RunView) -> Iterator[str]:
     """Candidates for lessons: each breach with what was tried, its effect, and the figures."""
     breach = view.breach
-    if breach is None or breach.data.get("cause") == "lease":
+    if breach is None or breach.data.get("cause") in EXPIRIES:
         return
     low = lowest(breach)
     least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""

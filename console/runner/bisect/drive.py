@@ -30,7 +30,7 @@ ENDED_BY_HAND = ("abort", "rollback")
 
 
 class Stopped(ConsoleError):
-    """The bisect goes no further for now; the same words go on later."""
+    """The bisect goes no further for now; the same command goes on later."""
 
     def __init__(self, title: str, detail: str, hint: str, code: Exit) -> None:
         super().__init__(title, detail, hint)
@@ -130,7 +130,8 @@ class Driver:
         if not view.over:
             raise Stopped(
                 f"run {run.id} is {word}", "its verdict is not known",
-                f"omni-console resume {run.id[-4:]}, or omni-console rollback; then the same words",
+                f"omni-console resume {run.id[-4:]}, or omni-console rollback; "
+                "then the same command",
                 Exit.HOLD,
             )  # fmt: skip
         self._refuse_to_go_on(pending, run, view)
@@ -151,7 +152,7 @@ class Driver:
             what = "the baseline does not serve" if down else "clients are at the candidate"
             raise Stopped(
                 f"the bisect stops: {what} after run {run.id}", clean(view.detail, 400),
-                "omni-console rollback; once the baseline serves, the same words go on",
+                "omni-console rollback; once the baseline serves, the same command goes on",
                 Exit.ROLLBACK_FAILED if down else Exit.FAILED,
             )  # fmt: skip
         verbs = [one for one in view.verbs if one.get("verb") in ENDED_BY_HAND]
@@ -161,7 +162,7 @@ class Driver:
             raise Stopped(
                 f"the bisect stops: run {run.id} was ended by {who}",
                 f"{self._shown(pending.at)} is as unknown as before",
-                "the same words try it again", Exit.FAILED,
+                "the same command tries it again", Exit.FAILED,
             )  # fmt: skip
 
     def _keep(self, found: Try) -> None:

@@ -1,5 +1,5 @@
 """What a bisect has found so far, kept on disk: a file for each, named by what was asked for, so
-that the same words go on where an earlier call ended, whatever ended it."""
+that the same command goes on where an earlier call ended, whatever ended it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def kept() -> list[Record]:
 
 
 def opened(asked: Asked, now: float, *, fresh: bool) -> Record:
-    """The record of these words: the one on disk, or a new one. Raises UsageError for one on disk
+    """The record of this command: the one on disk, or a new one. Raises UsageError for one on disk
     that cannot be read, unless `fresh`."""
     made = Record(asked, now)
     return read(made.path) if made.path.exists() and not fresh else made

@@ -36,7 +36,6 @@ from console.host.process import (
 from console.journal.state import Cause
 from console.render.effects import build_argv
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.executors.preflight import before_build
 from console.runner.prepare.plan import PlannedStep, input_text
 from console.runtime.spec import ContainerSpec, Handle, Launch
 
@@ -47,8 +46,6 @@ GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
     step = planned.written
-    if step.build is not None:
-        before_build(context, step, attempt)
     run_well(context, step, attempt)
     return Done(capture_figures(context, step, attempt), exit_code=0)
 

@@ -26,6 +26,7 @@ from console.config.playbook.steps import Step
 from console.config.playbook.verdict import Verdict
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.command import execute
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import RUN_LABEL, ServiceSpec
@@ -143,7 +144,13 @@ def ask_build(context: Context, step: Step) -> BuildAsk:
     return ask_of(step, context.plan.playbook, judged)
 
 
-def before_build(context: Context, step: Step, attempt: Attempt) -> None:
+def build(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Run a build to its end, unless something is known that stops it. Raises StepFailed."""
+    _before_build(context, planned.written, attempt)
+    return execute(context, planned, attempt)
+
+
+def _before_build(context: Context, step: Step, attempt: Attempt) -> None:
     """List what is known to stop a build of hours, and fail where something does."""
     assert step.build is not None
     if context.plan.rehearsal is not None:

@@ -37,6 +37,8 @@ ANSWER_S = 300.0
 """The longest that one task may take."""
 MOST_ROWS = 200
 """Tasks in the journal, the wrong ones first."""
+TRIES = 5
+"""How often a comparison is made whose last lines the tool does not print."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -84,9 +86,11 @@ class _Comparison:
         self._attempt.count(Figures(1, 2, "model"))
         self._attempt.say(f"comparing {made.model.name}", always=True)
         said, code, argv = self._run(made.model, self._sealed)
-        if not code and not complaint(said) and not is_whole(said):
-            # an engine on a busy machine closes the log before it has written the last lines
-            self._attempt.say("the end of the output was lost; comparing again", always=True)
+        for again in range(2, TRIES + 1):
+            if code or complaint(said) or is_whole(said):
+                break
+            words = f"{TOOL} ended before it had printed all; comparing again, {again} of {TRIES}"
+            self._attempt.say(words, always=True)
             said, code, argv = self._run(made.model, self._sealed)
         try:
             metrics = read_figures(said, scored(sealed.chunks, sealed.ctx))

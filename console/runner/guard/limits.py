@@ -35,6 +35,7 @@ from console.recovery.guard.metrics import METRICS, OF_CARD
 from console.recovery.guard.observe import snapshot as readings
 from console.recovery.guard.record.recorder import PREFIX
 from console.runner.prepare.plan import Plan
+from console.runner.slurm.ticket import allocation_of
 
 if TYPE_CHECKING:
     from console.journal.run_view import RunView
@@ -100,7 +101,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
     """Return the guard config for the current state; `plan` is the run's sealed plan."""
     run, made = context.run, context.plan
     base = plan.baseline
-    running = _of_baseline(plan)
+    running, held = _of_baseline(plan), allocation_of(run)
     return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
@@ -116,6 +117,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         logs={name: str(run.log(name)) for name in made.services},
         runner=(os.getpid(), process.start_time(os.getpid()) or 0),
         lease_s=lease_of(made, context.meta.lease_s),
+        holder=(held.pid, held.start) if held is not None else (0, 0),
     )
 
 

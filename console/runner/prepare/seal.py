@@ -29,6 +29,7 @@ from console.runner.context import Context
 from console.runner.guard.limits import lease_of
 from console.runner.prepare.baseline import facts, restore_time, written
 from console.runner.prepare.plan import Plan, targets
+from console.runner.slurm.ticket import told_allocation
 from console.runtime import proxy
 from console.runtime.docker.client import connect, engine_host, engine_socket
 from console.runtime.engine_api import NoSuchContainer, RawEngine
@@ -211,6 +212,7 @@ def created(context: Context) -> None:
         machine=machine(), baseline=reference(site),
         targets=targets(context.plan), lint=meta.lint,
         rehearsal=context.rehearsal or None,
+        allocation=told_allocation(context.run),
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
              "takes_from": s.takes_from, "limit_s": s.limit_s, "implicit": s.implicit,

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from console.common.errors import ConsoleError
 from console.common.paths import module_argv
 from console.host import systemd
 from console.host.systemd import Unit
@@ -38,6 +39,7 @@ OOMPolicy=continue
 [Install]
 WantedBy={target}
 """
+ACTING = frozenset({"activating", "active", "reloading"})
 
 
 def left_down(done: Collection[str] = ()) -> RunDir | None:
@@ -61,6 +63,21 @@ def left_down(done: Collection[str] = ()) -> RunDir | None:
     if newest is None or str(newest.path) in done or runner_alive(newest):
         return None
     return newest if outage_of(newest, unknown=False) else None
+
+
+def is_acting() -> bool:
+    """Whether this user's unit acts now, or is still to act in this boot. One that does not say
+    does neither."""
+    one = systemd.installed()
+    if one is None:
+        return False
+    try:
+        told = one.systemctl("show", one.name, "--property=ActiveState", "--property=Job")
+    except ConsoleError:
+        return False
+    stands = dict(line.partition("=")[::2] for line in told.splitlines())
+    # a job: it waits in systemd's queue for what has to be up before it
+    return stands.get("ActiveState") in ACTING or stands.get("Job", "0") != "0"
 
 
 def install(one: Unit, site: str | None) -> None:

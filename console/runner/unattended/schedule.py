@@ -255,19 +255,22 @@ def _begin(entry: Entry) -> RunDir:
             lease_s=entry.lease_s,
         )  # fmt: skip
     except ConsoleError as error:
-        _tell(site, entry, error)
+        tell(site, entry.playbook, f"schedule:{entry.name}", str(error))
         raise
 
 
-def _tell(site: Site, entry: Entry, error: ConsoleError) -> None:
+def tell(site: Site, playbook: str, key: str, why: str) -> None:
+    """Tell whom the site names that nothing has begun. `key`: what was to begin it, and its
+    name."""
     from console.notify.event import Event
     from console.notify.outbox import post
 
     now = SystemClock().now()
-    words = f"It did not start: {error}. The baseline was not touched."
-    title = f"{one_line(entry.playbook, 60)} did not start"
-    data = {"playbook": entry.playbook, "schedule": entry.name}
-    event = Event("run-end", f"schedule:{entry.name}:{now:.0f}", title, clean(words, 1500), now,
+    words = f"It did not start: {why}. The baseline was not touched."
+    title = f"{one_line(playbook, 60)} did not start"
+    what, _, name = key.partition(":")
+    data = {"playbook": playbook, what: name}
+    event = Event("run-end", f"{key}:{now:.0f}", title, clean(words, 1500), now,
                   site.name, "", data)  # fmt: skip
     post(site.model.notify, event)
 

@@ -151,5 +151,42 @@ class Guest:
         self.machine.close()
 
 
+class Boot:
+    """The boot unit, installed for a user who lingers, or by root for one who need not."""
+
+    def __init__(self, guest: Guest, system: bool) -> None:
+        self.guest, self.system = guest, system
+        self.unit = "omni-console-boot-ann.service" if system else "omni-console-boot.service"
+        if not system:
+            guest.machine.linger()
+        install = ("boot", "install", *(["--system"] if system else []))
+        done = guest.sudo(*install) if system else guest.console(*install)
+        assert done.code == 0, done
+        status = guest.console("boot", "status", "--json")
+        assert (status.code, status.json["active"]) == (0, True), status
+
+    def reboot(self) -> None:
+        """A reboot in which nothing is asked, up to the end of the unit; nobody logs in."""
+        machine, before = self.guest.machine, self.guest.machine.boot_id
+        machine.power_off()
+        machine.power_on()
+        assert machine.boot_id != before
+        self.guest.until(self.ended, f"{self.unit} has ended")
+        assert not machine.root("loginctl", "list-sessions", "--no-legend").stdout
+
+    def ended(self) -> bool:
+        told = self.told("Result", "ActiveState", "ExecMainExitTimestampMonotonic")
+        assert told.get("Result", "success") == "success", told
+        ended = told.get("ExecMainExitTimestampMonotonic", "0") != "0"
+        return ended and told["ActiveState"] == "inactive"
+
+    def told(self, *names: str) -> dict[str, str]:
+        return self.guest.machine.told(self.unit, *names, system=self.system)
+
+    def log(self) -> str:
+        field = "_SYSTEMD_UNIT" if self.system else "_SYSTEMD_USER_UNIT"
+        return self.guest.machine.root("journalctl", "-o", "cat", f"{field}={self.unit}").stdout
+
+
 def outcome(done: Done) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -81,11 +81,11 @@ def batch(row: dict[str, Any]) -> int:
 def test_a_container_as_the_baseline_is_made_again_beside_itself(boxed: Boxes) -> None:
     boxed.world.site.write_text(boxed.site(container=boxed.base_name))
     before = boxed.baseline()
-    asked = 'service: baseline, flags: {"-ub": [64]}, prompt: 256, max_tokens: 16, runs: 2'
+    asked = 'service: baseline, flags: {"-ub": [64]}, prompt: 256, max_tokens: 64, runs: 2'
     done = boxed.world.go(boxed.world.write("b.yaml", book(f"id: tune, tune: {{{asked}}}")))
     assert done.code == 0, done
     points = found(boxed.world)["points"]
-    assert {row["fate"] for row in points} == {"measured"}
+    assert [row["why"] for row in points if row["fate"] != "measured"] == []
     assert {row["changes"] for row in points} == {"as it is", "-ub 64"}
     assert all(row["decode"] > 0 and row["prompt"] > 0 and row["ram"] > 1 << 20 for row in points)
     # the baseline's own container is back, untouched, and nothing else is left

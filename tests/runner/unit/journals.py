@@ -185,6 +185,7 @@ BREACHES = {
     ),
     "many warnings": run(*({"kind": "warn", "words": f"w{n}"} for n in range(43))),
     "the lease ran out": breached(cause="lease", limit={}, killed=[]),
+    "Slurm took the cards": breached(cause="allocation", limit={}, killed=[]),
     "the outage lasts": _lasting(),
     "the baseline was not down": _never_down(),
     "nobody knows how long the restore took": _down_in_all(),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -149,6 +150,27 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return made
 
 
+@pytest.mark.parametrize(
+    ("told", "acting"),
+    [
+        ("ActiveState=activating\nJob=12", True),  # ExecStartPre, or the wait before the next try
+        ("ActiveState=active", True), ("ActiveState=inactive\nJob=12", True),
+        ("ActiveState=inactive\nJob=0", False), ("ActiveState=inactive", False),
+        ("ActiveState=failed", False), ("", False),
+    ],
+)  # fmt: skip
+def test_a_unit_acts_until_systemd_says_that_it_is_over(
+    asked: Mock, monkeypatch: pytest.MonkeyPatch, told: str, acting: bool
+) -> None:
+    monkeypatch.setattr(systemd, "installed", lambda: systemd.Unit(False, "ann"))
+    asked.return_value = (0, told.encode(), b"")
+    assert boot.is_acting() is acting
+    asked.return_value = (1, b"", b"Failed to connect to bus")
+    assert boot.is_acting() is False
+    monkeypatch.setattr(systemd, "installed", lambda: None)
+    assert boot.is_acting() is False
+
+
 def test_the_kernels_oom_killer_leaves_the_runner_of_a_unit(asked: Mock, tmp_path: Path) -> None:
     def begun(argv: Sequence[str], *_: object, **__: object) -> tuple[int, bytes, bytes]:
         (tmp_path / "runner.word").write_text('{"ok": true}')
@@ -216,6 +238,31 @@ def test_a_pointer_names_the_lock_that_its_runner_holds(bench: Bench, planted: b
     assert (os.getpid(), found.lock) in flocks()
     held.release()
     assert (os.getpid(), found.lock) not in flocks()
+
+
+@pytest.mark.parametrize("holder", ["ends", "stays", "is named"])
+def test_a_run_waits_for_a_holder_without_a_name_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, holder: str
+) -> None:
+    """A `bisect` right behind a `rollback` was refused: that run's end was still recorded."""
+    held, slept = claim.host_lock(patient=False), list[float]()
+    if holder == "is named":
+        claim.announce(bench.context.run)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if holder == "ends":
+            held.release()
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: sum(slept))
+    monkeypatch.setattr(claim, "time", clock)
+    if holder == "ends":
+        claim.host_lock(patient=False).release()
+    else:
+        with pytest.raises(HostBusy, match="another run holds this host"):
+            claim.host_lock(patient=False)
+        held.release()
+    assert (sum(slept) >= claim.CHANGES_S, bool(slept)) == (holder == "stays", holder != "is named")
 
 
 @pytest.mark.parametrize("back", [False, True])

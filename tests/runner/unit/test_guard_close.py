@@ -153,6 +153,7 @@ def test_which_guards_do_not_fit_a_machine(
     ("breach", "trigger", "state", "reason", "cause"),
     [
         ({"cause": "lease"}, "sentinel-1", "rolled_back", "lease", "expired"),
+        ({"cause": "allocation"}, "sentinel-1", "rolled_back", "allocation", "expired"),
         (None, "lease-1", "rolled_back", "lease", "expired"),
         (None, "warm-1", "rolled_back", "emergency", ""),
         ({}, "sentinel-1", "rollback_failed", "guard", "guard"),

@@ -23,6 +23,7 @@ from console.recovery.rollback.progress import Result, quiet_limit
 from console.recovery.rollback.trigger import Lock
 from console.runner import finish
 from console.runner import main as runners
+from console.runner.claim import announce
 from console.runner.control import Verb
 from console.runner.executors import person
 from tests.clock import FakeClock
@@ -120,6 +121,7 @@ def test_no_other_run_begins_while_the_baseline_is_brought_back(
 def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: list[bool]) -> None:
     bench.context.record("outage", down=True)
     held = HostLock()
+    announce(bench.context.run)
     assert run(bench, resume=True)[0] == Exit.BUSY
     assert climb == []
     held.release()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from console.runner.executors.quality import TRIES
 from tests.runner.e2e.sites import SIDE, UP, book
 from tests.runner.world import WorldBase as World
 
@@ -18,9 +19,9 @@ with open({calls!r}, "a") as log:
     log.write(" ".join(words) + "\\n")
 value = dict(zip(words, words[1:]))
 sealed, ctx = value["--kl-divergence-base"], int(value["-c"])
-cut = {cut!r} and not __import__("os").path.exists({cut!r})
-if "--kl-divergence" in words and cut:
-    open({cut!r}, "w").close()
+with open({calls!r}) as log:
+    compared = sum("--kl-divergence " in line for line in log)
+if "--kl-divergence" in words and compared <= {loses}:
     print("kl_divergence: 1.05 seconds per pass - ETA ", end="")
 elif "--kl-divergence" in words:
     print(open({said!r}, encoding="utf-8").read())
@@ -35,10 +36,10 @@ else:
 """
 
 
-def step(world: World, *, chunks: int = 4, more: str = "", cut: str = "") -> str:
-    """A quality step whose program is the stand-in, which logs each call. `cut`: a file that it
-    makes when it has lost the end of its output once."""
-    made = TOOL.format(said=str(SAID), chunks=chunks, calls=str(world.root / "calls"), cut=cut)
+def step(world: World, *, chunks: int = 4, more: str = "", loses: int = 0) -> str:
+    """A quality step whose program is the stand-in, which logs each call. `loses`: how many
+    comparisons end before they have printed all."""
+    made = TOOL.format(said=str(SAID), chunks=chunks, calls=str(world.root / "calls"), loses=loses)
     tool = world.root / "tool.py"
     if not tool.exists() or tool.read_text() != made:  # another date is another build
         world.write("tool.py", made)
@@ -84,11 +85,18 @@ def test_what_ends_with_0_and_has_sealed_nothing_fails_in_its_own_words(world: W
     assert world.serves()
 
 
-def test_an_output_whose_end_was_lost_is_made_once_more(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(step(world, cut=str(world.root / "lost")))))
+@pytest.mark.parametrize("loses", [1, TRIES - 1])
+def test_an_output_whose_end_was_lost_is_made_again(world: World, loses: int) -> None:
+    done = world.go(world.write("b.yaml", book(step(world, loses=loses))))
     assert done.code == 0, done
     assert world.view().metrics["quality"]["mean_kld"]["value"] == 0.508817
-    assert ["--kl-divergence " in line for line in calls(world)] == [False, True, True]
+    assert ["--kl-divergence " in line for line in calls(world)] == [False, *[True] * (loses + 1)]
+
+
+def test_an_output_whose_end_is_lost_each_time_is_no_comparison(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(step(world, loses=TRIES))))
+    assert done.code == 5, done
+    assert len(calls(world)) == 1 + TRIES
 
 
 def test_a_short_text_is_said_and_what_a_killed_runner_left_is_removed(world: World) -> None:

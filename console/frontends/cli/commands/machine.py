@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.frontends.cli.parser import add_command, add_run
+from console.frontends.cli.parser import add_command, add_run, path
 
 
 def machine_commands(commands: Any) -> None:
@@ -149,11 +149,10 @@ def web_commands(commands: Any) -> None:
     where = web.add_mutually_exclusive_group()
     where.add_argument("--port", type=int, metavar="N", help="default: 8765; 0: any free one")
     where.add_argument(
-        "--socket", metavar="PATH", help="a unix socket of this user instead, for ssh -L"
-    )
-    web.add_argument(
-        "--address", default="127.0.0.1", metavar="ADDRESS", help="127.0.0.1 (default) or ::1"
-    )
+        "--socket", type=path, metavar="PATH",
+        help="a unix socket of this user instead, for ssh -L",
+    )  # fmt: skip
+    web.add_argument("--address", metavar="ADDRESS", help="127.0.0.1 (default) or ::1")
     rights = web.add_mutually_exclusive_group()
     rights.add_argument(
         "--write", action="store_true", help="browsers may answer, change and roll back"
@@ -162,7 +161,7 @@ def web_commands(commands: Any) -> None:
         "--readonly", action="store_true", help="browsers only see (which is the default)"
     )
     web.add_argument(
-        "--fetch", nargs="?", const="", metavar="FILE",
+        "--fetch", nargs="?", const=True, type=path, metavar="FILE",
         help="only fetch the terminal that the page needs, with npm or from its package FILE",
     )  # fmt: skip
 

@@ -24,17 +24,7 @@ VERBS = (
 
 
 def run_commands(commands: Any) -> None:
-    run = add_command(
-        commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True
-    )
-    run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
-    add_start(run)
-    rehearsal(run)
-    run.add_argument("--keep", action="store_true", help="with --rehearse: keep its baseline up")
-    run.add_argument(
-        "--at", default="", metavar="TIME",
-        help="start it later, by a timer of systemd: 02:00, or 2026-11-27 02:00",
-    )  # fmt: skip
+    _run(commands)
     _tune(commands)
     _bisect(commands)
     attach = add_command(commands, "attach", "run:attach", "follow a run from any terminal")
@@ -69,6 +59,25 @@ def run_commands(commands: Any) -> None:
     runner.add_argument("--resume", action="store_true")
     runner.add_argument("--from", dest="from_step", default="")
     runner.add_argument("--close", action="store_true")
+
+
+def _run(commands: Any) -> None:
+    run = add_command(
+        commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True
+    )
+    run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
+    add_start(run)
+    rehearsal(run)
+    run.add_argument("--keep", action="store_true", help="with --rehearse: keep its baseline up")
+    run.add_argument(
+        "--at", default="", metavar="TIME",
+        help="start it later, by a timer of systemd: 02:00, or 2026-11-27 02:00",
+    )  # fmt: skip
+    run.add_argument(
+        "--slurm", action="append", default=[], metavar="KEY=VALUE",
+        help="start it once Slurm has given it this machine's cards: partition=gpu, gres=gpu:1, "
+        "begin=23:00, time=8:00:00",
+    )  # fmt: skip
 
 
 def _tune(commands: Any) -> None:
@@ -112,7 +121,7 @@ def _bisect(commands: Any) -> None:
         "--verify", action="store_true", help="run the good and the bad one first (two more runs)"
     )
     bisect.add_argument(
-        "--fresh", action="store_true", help="forget what these words have found before"
+        "--fresh", action="store_true", help="forget what this command has found before"
     )
     bisect.add_argument("--again", action="store_true", help="try what was skipped once more")
     bisect.add_argument("--to", default="", metavar="FILE", help="write the report there, too")

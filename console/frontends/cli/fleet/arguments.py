@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from console.frontends.cli.commands.running import VERBS
-from console.frontends.cli.parser import PLAYBOOK_HELP, add_command, add_input
+from console.frontends.cli.parser import PLAYBOOK_HELP, add_command, add_input, path
 
 FLEET_HELP = "fleet file (default: $OMNI_FLEET, else ~/.config/omni-console/fleet.yaml)"
 NAMES = frozenset({"fleet", "bridge"})
@@ -29,9 +29,12 @@ def fleet_commands(commands: Any) -> None:
         "tell the active run of a host: next, approve, abort …",
     )
     tell.add_argument("host", metavar="HOST", help="a host of the fleet file")
-    tell.add_argument("verb", metavar="VERB", help=f"one of {', '.join(TOLD)}", choices=TOLD)
+    tell.add_argument(
+        "verb", metavar="VERB", help=f"one of {', '.join(TOLD)}", choices=(*TOLD, "rollback")
+    )
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
+    tell.add_argument("--step", metavar="STEP", help="only if its run stands at this step")
     back = add_command(
         parts, "rollback", "fleet.commands:rollback",
         "bring a host's baseline back now, by its own rollback; never queued",
@@ -45,7 +48,8 @@ def fleet_commands(commands: Any) -> None:
         "run", nargs="*", metavar="RUN", help="runs by their ids (default: the newest rollout)"
     )
     for part in (run, tell, back, report):
-        _add_fleet(part)
+        # a default would take the place of `fleet --fleet FILE PART`
+        _add_fleet(part, default=argparse.SUPPRESS)
     add_command(
         commands, "bridge", "fleet.bridge:bridge",
         "the far side of `fleet`: answers questions on stdio, ends with its stdin", site=True,
@@ -66,15 +70,19 @@ def _run(parts: Any) -> argparse.ArgumentParser:
         help="take every plan, and approve whatever a run asks (recorded)",
     )  # fmt: skip
     run.add_argument(
-        "--fresh", action="store_true", help="forget what these words have begun before"
+        "--fresh", action="store_true", help="forget what this command has begun before"
     )
     run.add_argument(
         "--lease", metavar="TIME",
         help="bring the baseline back when the line has been lost for TIME (default: the fleet "
         "file's, the playbook's, the site's, else 30m)",
     )  # fmt: skip
+    run.add_argument(
+        "--slurm", action="append", default=[], metavar="KEY=VALUE",
+        help="on hosts with `slurm:`, in place of what is there: begin=23:00",
+    )  # fmt: skip
     return run
 
 
-def _add_fleet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fleet", metavar="FILE", help=FLEET_HELP)
+def _add_fleet(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    parser.add_argument("--fleet", type=path, default=default, metavar="FILE", help=FLEET_HELP)

@@ -5,28 +5,44 @@ from __future__ import annotations
 import os
 import socket
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from console import VERSION
 from console.common.clock import SystemClock
 from console.common.errors import Exit
 from console.common.text import clean
 from console.config.locate import site as site_of
 from console.fleet.bridge import Bridge, own_stdio
 from console.fleet.protocol import Lines
-from console.frontends.cli.arguments import VERSION
+
+if TYPE_CHECKING:
+    from console.frontends.cli.fleet.state import HostState
+    from console.host.gpu.inventory import Asked
 
 
 def bridge(args: Namespace) -> int:
     """Answer questions until stdin ends."""
 
-    def look() -> dict[str, Any]:
-        # not before the hello: an emergency needs none of it
-        from console.frontends.cli.fleet.state import state_of
+    clock = SystemClock()
+    asked: list[Asked] = []
+    kept: list[HostState] = []
 
-        return state_of(args.site)
+    def look() -> dict[str, Any]:
+        if not kept:
+            # not before the hello: an emergency needs none of it
+            from console.host.gpu.inventory import Asked
+
+            asked.append(Asked(clock))
+            asked[-1].begin()  # its process answers while the rest is imported
+            from console.frontends.cli.fleet.state import HostState
+
+            kept.append(HostState(args.site, asked[-1]))
+        return kept[0].look()
 
     source, send = own_stdio()
     named = args.site or os.environ.get("OMNI_SITE", "")
-    far = Bridge(look, lambda: site_of(args.site), SystemClock(), named)
+    far = Bridge(look, lambda: site_of(args.site), clock, named)
     far.serve(Lines(source), send, VERSION, clean(socket.gethostname(), 100))
+    for one in asked:
+        one.close()
     return int(Exit.OK)

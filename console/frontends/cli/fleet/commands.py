@@ -8,17 +8,17 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from console.common.errors import ConsoleError, ControlError, Exit, RollbackFailed, UsageError
 from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
-from console.fleet.line import ROLLBACK_S, Line, control_dir
-from console.fleet.protocol import LineLost
-from console.frontends.cli.fleet.table import as_json, lines
+from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, control_dir
+from console.fleet.protocol import BridgeError, LineLost, part
+from console.fleet.table import as_json, lines, rows
 
 
 def fleet(args: Namespace) -> int:
@@ -33,24 +33,53 @@ def fleet(args: Namespace) -> int:
 
 def tell(args: Namespace) -> int:
     """Give the active run of a host a verb, bound to where it stands now."""
-    (host,) = load_fleet(args.fleet).chosen(args.host)
+    chosen = load_fleet(args.fleet).chosen(args.host)
+    if len(chosen) > 1:
+        raise UsageError("which host?", "a verb is for the run of one host")
+    host = chosen[0]
+    if args.verb == "rollback":
+        hint = f"omni-console fleet rollback {host.name}"
+        raise UsageError("a rollback is a command of its own", hint=hint)
     line = Line(host, control_dir())
     try:
-        found = line.open().ask("state").get("run") or {}
+        answer = line.open().ask("state")
+        found = part(answer, "run")
         if not found.get("alive"):
-            raise ControlError(f"no run is active on {host.name}")
-        status = found.get("status") or {}
+            raise ControlError(f"no run is active on {host.name}", "\n".join(waiting(host, answer)))
+        status = part(found, "status")
+        if args.step and args.step != status.get("step"):
+            at = clean(str(status.get("step") or "no step"), 60)
+            words = f"its run stands at {at}, not at {clean(args.step, 60)}; nothing was told"
+            raise ControlError(f"{host.name}: {args.verb} refused", words)
         seen = {name: status[name] for name in ("step", "attempt", "evidence") if name in status}
         answer = line.act(
             "tell", run=str(found["id"]), verb=args.verb, seen=seen, why=args.reason,
             confirm=args.confirm,
         )  # fmt: skip
+    except BridgeError as error:
+        if host.name not in error.title:
+            error.title = f"{host.name}: {error.title}"
+        raise
     finally:
         line.close()
-    step = clean(str((answer.get("status") or {}).get("step", "")), 60)
+    step = clean(str(part(answer, "status").get("step", "")), 60)
     words = f"{args.verb}: accepted by run {clean(str(found['id']), 100)} at step {step}"
     print(json.dumps({"host": host.name, **answer}) if args.json else words)
     return int(Exit.OK)
+
+
+def waiting(host: Host, state: dict[str, Any]) -> list[str]:
+    """The jobs that a host's runs still wait for, each with the command that gives it up."""
+    from console.runner.slurm.standing import waits
+
+    found = []
+    for row in rows(state):
+        if not row.get("run"):
+            playbook, job, words = (
+                clean(str(row.get(x)), 80) for x in ("playbook", "job", "words")
+            )
+            found.append(waits(playbook, job, words, f"ssh {host.ssh} scancel {job}"))
+    return found
 
 
 def rollback(args: Namespace) -> int:
@@ -58,37 +87,63 @@ def rollback(args: Namespace) -> int:
     line is told when it comes back by itself, and nothing waits for it."""
     made = load_fleet(args.fleet)
     if bool(args.host) == args.all:
-        raise UsageError("which hosts?", "HOST, or --all", "omni-console fleet rollback HOST")
+        words = "HOST and --all were both given" if args.all else "HOST, or --all"
+        raise UsageError("which hosts?", words, "omni-console fleet rollback HOST")
     hosts = made.chosen("all" if args.all else args.host)
     say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
+    here = control_dir()
+    rollbacks = [Line(host, here) for host in hosts]
     with ThreadPoolExecutor(len(hosts)) as pool:
-        done = list(pool.map(partial(_roll_back, say, control_dir()), hosts))
+        try:
+            done = list(pool.map(partial(_roll_back, say), rollbacks))
+        except KeyboardInterrupt:
+            for one in rollbacks:
+                one.abandon()
+            say("\nthis command ends; a rollback that a host has begun goes on there")
+            return int(Exit.INTERRUPTED)
     if args.json:
         print(json.dumps({"hosts": done}))
     return max(int(one["exit_code"]) for one in done)
 
 
-def _roll_back(say: Callable[[str], None], here: Path | None, host: Host) -> dict[str, Any]:
+def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
     """One host's rollback, as an object; what it says is printed behind the host's name."""
-    line, token = Line(host, here), ""
+    host, token, heard = line.host, "", False
+
+    def tell(text: str) -> None:
+        nonlocal heard
+        heard = True
+        say(f"{host.name}: {text}")
+
     try:
-        token = str(line.open().ask("ready")["token"])
-        answer = line.ask(
-            "rollback", ROLLBACK_S, said=lambda text: say(f"{host.name}: {text}"), token=token
-        )
+        token = line.open().token()
+        answer = line.ask("rollback", ROLLBACK_S, said=tell, token=token)
+        with suppress(ConsoleError):
+            for words in waiting(host, line.ask("state")):
+                say(f"{host.name}: {words}")
     except LineLost as error:
-        before, why = last(host.name), error.detail or error.title
-        words = f"the line was lost, its rollback goes on there: {why}" if token else (
-            f"cannot be reached, and nothing was asked of it: {why}"
-        )  # fmt: skip
+        if line.abandoned:  # by Ctrl-C, which says what is left
+            begun = True if heard else None if token else False
+            return {"host": host.name, "reached": begun, "exit_code": int(Exit.INTERRUPTED)}
+        before, why = last(host), error.detail or error.title
+        words = f"cannot be reached, and nothing was asked of it: {why}"
+        if heard:
+            words = f"the line was lost, its rollback goes on there: {why}"
+        elif token:
+            words = f"the line was lost, and whether its rollback has begun is not known: {why}"
         say(f"{host.name}: {words}\n  {words_of(before, time.time())}")
-        return {"host": host.name, "reached": bool(token), "detail": words,
+        if token and not heard:
+            say(f"  ask again: omni-console fleet rollback {host.name}")
+        reached = True if heard else None if token else False
+        return {"host": host.name, "reached": reached, "detail": words,
                 "back_at": before.back_at, "exit_code": int(Exit.ROLLBACK_FAILED)}  # fmt: skip
     except ConsoleError as error:
-        by_hand = f"ssh {host.ssh} {host.command} rollback"
-        failed = RollbackFailed(
-            f"{host.name}: rollback failed", "; ".join(error.lines()), f"by hand: {by_hand}"
-        )
+        by_hand = f"by hand: ssh {host.ssh} {host.command} rollback"
+        if isinstance(error, BridgeError) and error.code == NO_CONSOLE:
+            by_hand = "nothing was asked of it"
+        why = "; ".join(filter(None, (error.title, *error.detail.splitlines())))
+        hint = f"{error.hint}; {by_hand}" if error.hint else by_hand
+        failed = RollbackFailed(f"{host.name}: rollback failed", why, hint)
         say("\n".join(failed.lines()))
         return {"host": host.name, "reached": True, "detail": str(error),
                 "exit_code": int(failed.exit_code)}  # fmt: skip

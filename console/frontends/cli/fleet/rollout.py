@@ -9,22 +9,27 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, columns, folded, one_line
 from console.config.locate import inputs_of, playbook_path, shipped
+from console.config.site.schedule import LEAST_LEASE_S
 from console.config.yaml import read_text
 from console.fleet import rollout
-from console.fleet.inventory import Host, load_fleet
+from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, control_dir
 from console.fleet.protocol import BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
-from console.frontends.cli.follow import Told, at_terminal
+from console.fleet.table import tell_words
+from console.frontends.cli.fleet.arguments import TOLD
+from console.frontends.cli.follow import Told, at_terminal, forget_typed
 from console.frontends.cli.run import lease_of
+from console.frontends.cli.site.slurm import pairs
+from console.journal.state import RunState
 
 
 def run(args: Namespace) -> int:
@@ -33,8 +38,10 @@ def run(args: Namespace) -> int:
     hosts, path = made.chosen(args.on), playbook_path(args.playbook)
     wanted = Wanted(
         path.stem, read_text(path, "the playbook cannot be used"), inputs_of(args.input),
-        _lease(args), args.yes, path.resolve().parent == shipped().resolve(),
+        _lease(args), args.yes, path.resolve().parent == shipped().resolve(), pairs(args.slurm),
     )  # fmt: skip
+    if wanted.slurm and not any(host.slurm for host in hosts):
+        raise UsageError("--slurm", f"none of these hosts has `slurm:` in {made.path.name}")
     here, now = control_dir(), SystemClock()
     one = rollout.opened(wanted, made.path, hosts, now.now(), fresh=args.fresh)
     say = partial(print, file=out, flush=True)
@@ -43,13 +50,17 @@ def run(args: Namespace) -> int:
         agree=partial(_agreed, args, say),
         viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
     )  # fmt: skip
+    if args.fresh:
+        rollout.require_none_waits(one, hosts, driver.line)
     with rollout.held(one):
         if any(leg.hash for leg in one.legs):
             say(f"going on with the rollout of {clock(one.begun, now.now())}")
+            if wanted.slurm or wanted.lease_s is not None or args.yes:
+                say("a run that has begun keeps the --lease, --slurm and --yes that it began with")
         try:
             code = driver.go(hosts)
         except KeyboardInterrupt:
-            say("\nwhat runs goes on; the same words go on with this rollout")
+            say("\n" + _left(one, fresh=args.fresh))
             code = Exit.INTERRUPTED
     if args.json:
         legs = [{"host": x.host, "run": x.run or None, "exit_code": x.exit} for x in one.legs]
@@ -57,10 +68,25 @@ def run(args: Namespace) -> int:
     return int(code)
 
 
+def _left(one: rollout.Rollout, *, fresh: bool) -> str:
+    """What a rollout leaves that a person has interrupted."""
+    again = "the same command without --fresh" if fresh else "the same command"
+    if not any(leg.hash for leg in one.legs):
+        return "nothing was started"
+    begun = [leg for leg in one.legs if leg.hash and leg.exit is None]
+    goes = "what runs goes on" if begun else "nothing runs"
+    if begun and not begun[-1].run:
+        goes = f"the run asked for on {begun[-1].host} goes on, even if it still waits for Slurm"
+    return f"{goes}; {again} goes on with this rollout"
+
+
 def _lease(args: Namespace) -> float | None:
     given = lease_of(args)
-    if given == 0.0:
-        raise UsageError("--lease 0", "a run over a line that may be lost has a lease")
+    if given is not None and given < LEAST_LEASE_S:
+        raise UsageError(
+            f"--lease {args.lease}", "a run over a line that may be lost has a lease of at least "
+            f"{LEAST_LEASE_S:.0f} s",
+        )  # fmt: skip
     return given
 
 
@@ -72,8 +98,12 @@ class _Told(Told):
         self.host = host
         self.rollback = f"omni-console fleet rollback {host}"
 
-    def _how(self) -> str:
-        return f"omni-console fleet tell {self.host} "
+    def _how(self, verbs: list[str]) -> str:
+        step = self.view.current
+        # a pause stands before a step that has not begun
+        asks = step is not None and self.view.state is RunState.WAITING_APPROVAL
+        at = clean(step.id, 60) if step is not None and asks else ""
+        return tell_words(self.host, [verb for verb in verbs if verb in TOLD], at)
 
 
 def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[str, Any]) -> bool:
@@ -88,30 +118,78 @@ def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[
         return True
     if not at_terminal():
         raise UsageError("there is no terminal to confirm the plan at", hint="--yes takes it")
-    print(f"type {short} to start it on {host.name}: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == short
+    forget_typed()
+    while True:
+        words = f"type {short} to start it on {host.name}, or no: "
+        print(words, end="", file=sys.stderr, flush=True)
+        typed = sys.stdin.readline()
+        if typed.strip().lower() in ("n", "no", "q") or not typed.endswith("\n"):
+            return False
+        if typed.strip() == short:
+            return True
+        print(f"'{one_line(typed.strip(), 40)}' is neither", file=sys.stderr)
 
 
 def report(args: Namespace) -> int:
-    """Who decided what on which host, in one table."""
+    """Who decided what on which host, in one table. Without a name: in the newest rollout."""
     made, here = load_fleet(args.fleet), control_dir()
+    head: list[str] = []
     if args.run:
-        asked = [(host, name) for name in args.run for host in made.hosts]
+        names = list(dict.fromkeys(name for name in args.run if name.strip()))
+        asked = [(host, name) for name in names for host in made.hosts]
+        if not names:
+            raise UsageError("which run?", hint="omni-console fleet report RUN…")
     else:
-        newest = next((x for x in rollout.kept() if x.fleet == str(made.path.resolve())), None)
-        if newest is None:
-            raise UsageError("there was no rollout yet", hint="omni-console fleet report RUN…")
+        newest, head = _newest(made)
         known = {one.name: one for one in made.hosts}
         asked = [(known[x.host], x.run) for x in newest.legs if x.run and x.host in known]
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
-        found = [one for one in pool.map(partial(_decided, here), asked) if one is not None]
+        answers = list(pool.map(partial(_decided, here), asked))
+    found = [one for one in answers if one is not None]
+    # which host has a run that was named is not known beforehand
+    silent = [one for one in found if one.trouble] if args.run else []
+    seen = {name for (_, name), one in zip(asked, answers, strict=True) if one is not None}
+    found = [one for one in found if one not in silent]
+    unasked = list(dict.fromkeys(f"{one.host} did not answer: {one.trouble}" for one in silent))
     if not found:
-        raise UsageError("no host has such a run", one_line(", ".join(args.run)))
+        _refuse_unknown(args.run, unasked)
+    missing = list(dict.fromkeys(one_line(name, 80) for _, name in asked if name not in seen))
+    lost = [f"no host has a run {name}" for name in missing]
     if args.json:
-        print(json.dumps({"runs": [one.as_json() for one in found]}))
+        rows = [one.as_json() for one in found]
+        print(json.dumps({"runs": rows, "unasked": unasked, "unknown": missing}))
     else:
-        print("\n".join(markdown(found)))
-    return int(Exit.OK)
+        print("\n".join([*head, *markdown(found), *unasked, *lost]))
+    if lost:
+        return int(Exit.USAGE)
+    return int(Exit.HOLD if unasked or any(one.trouble for one in found) else Exit.OK)
+
+
+def _newest(made: Fleet) -> tuple[rollout.Rollout, list[str]]:
+    """The newest rollout of this fleet that has begun a run, and the lines that name it. Raises
+    UsageError without any."""
+    every = [one for one in rollout.kept() if one.fleet == str(made.path.resolve())]
+    newest = next((one for one in every if any(leg.run for leg in one.legs)), None)
+    if newest is None:
+        raise UsageError("no rollout has begun a run yet", hint="omni-console fleet report RUN…")
+    now = SystemClock().now()
+    head = [f"{_named(newest, now)}{'' if newest.over else ', not over'}", ""]
+    if every[0] is not newest:
+        head.insert(1, f"{_named(every[0], now)}, has begun no run")
+    return newest, [clean(line) for line in head]
+
+
+def _named(one: rollout.Rollout, now: float) -> str:
+    return f"rollout of {one.playbook}, {clock(one.begun, now)}"
+
+
+def _refuse_unknown(runs: list[str], unasked: list[str]) -> NoReturn:
+    """Raises BridgeError where a host that did not answer may have these runs, else UsageError."""
+    names = one_line(", ".join(runs))
+    if not unasked:
+        raise UsageError("no host has such a run", names)
+    words = f"no host that answered has such a run: {names}"
+    raise BridgeError("no_run", words, "\n".join(unasked), "", Exit.HOLD)
 
 
 def _decided(here: Path | None, asked: tuple[Host, str]) -> Decided | None:

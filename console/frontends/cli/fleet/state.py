@@ -7,43 +7,58 @@ import time
 from typing import Any
 
 from console.common.errors import ConsoleError
-from console.common.text import one_line
+from console.common.text import cleaned, one_line
 from console.frontends.cli.machine import guard_json
 from console.frontends.tui.watch.baseline import UNKNOWN, BaselineView, BaselineWatch
-from console.host.gpu import inventory
-from console.host.gpu.inventory import Cards
+from console.host.gpu.inventory import Asked
 from console.host.memory import MemoryReader
-from console.journal.guard_status import GuardWatch, run_on
+from console.journal.guard_status import (
+    ACTED,
+    GONE,
+    SILENT,
+    UNREADABLE,
+    WARN,
+    GuardView,
+    GuardWatch,
+    run_on,
+)
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import cleaned, view_of
+from console.journal.run_files import view_of
 from console.journal.run_view import RunView
 from console.journal.state import possible_verbs, stands
 from console.render.progress import said_words
 from console.runner import control
+from console.runner.slurm.standing import everywhere
 
-CARDS_S, LOOK_S, STATUS_S = 3.0, 4.0, 1.0
+ALARMING = frozenset({WARN, ACTED, SILENT, GONE, UNREADABLE})
+CARDS_S, LOOK_S, STATUS_S, FOREVER_S = 3.0, 4.0, 1.0, 1e6
 
 
-def state_of(site: str | None) -> dict[str, Any]:
-    """Baseline, newest run, guard, lease and memory; what cannot be told is a word, or null."""
-    asked: list[Cards] = []
-    cards = threading.Thread(target=lambda: asked.append(inventory.ask(CARDS_S)), daemon=True)
-    cards.start()
-    run, view, word = _run()
-    alive = run is not None and runner_alive(run)
-    baseline = _baseline(site, planned=alive and view is not None and view.outage)
-    guard = GuardWatch().look(run, alive, over=view is None or view.over)
-    cards.join(CARDS_S + 1.0)
-    found = asked[0] if asked else Cards(words="NVML gave no answer")
-    told: dict[str, Any] = cleaned({
-        "at": time.time(), "baseline": baseline,
-        "run": _run_json(run, view, word, alive) if run is not None else None,
-        "guard": guard_json(guard), "memory": _memory(),
-        "cards": [{"name": one.name, "total": one.total, "free": one.free} for one in found.cards],
-        "cards_why": found.words,
-    })  # fmt: skip
-    return told
+class HostState:
+    """Baseline, newest run, guard, lease and memory, asked over and over; what cannot be told is a
+    word, or null."""
+
+    def __init__(self, site: str | None, cards: Asked) -> None:
+        self._cards = cards
+        self._baseline, self._guard = _Baseline(site), GuardWatch()
+
+    def look(self) -> dict[str, Any]:
+        self._cards.begin()  # first: it takes longest
+        run, view, word = _run()
+        alive = run is not None and runner_alive(run)
+        baseline = self._baseline.look(planned=alive and view is not None and view.outage)
+        guard = self._guard.look(run, alive, over=view is None or view.over)
+        found = self._cards.answer(CARDS_S)
+        told: dict[str, Any] = cleaned({
+            "at": time.time(), "baseline": baseline,
+            "run": _run_json(run, view, word, alive) if run is not None else None,
+            "guard": _guard_json(guard), "memory": _memory(),
+            "slurm": [one.as_json() for one in everywhere()],
+            "cards": [{"name": x.name, "total": x.total, "free": x.free} for x in found.cards],
+            "cards_why": found.words,
+        })  # fmt: skip
+        return told
 
 
 def _run() -> tuple[RunDir | None, RunView | None, str]:
@@ -77,6 +92,12 @@ def _run_json(run: RunDir, view: RunView | None, word: str, alive: bool) -> dict
     }  # fmt: skip
 
 
+def _guard_json(guard: GuardView) -> dict[str, Any]:
+    """`alarming`: whether it gets a line of its own in a table of hosts."""
+    told = guard_json(guard)
+    return {**told, "alarming": told["state"] in ALARMING}
+
+
 def _status(run: RunDir) -> dict[str, Any]:
     """Where the runner stands, which verbs are bound to; empty if it does not say."""
     try:
@@ -85,18 +106,29 @@ def _status(run: RunDir) -> dict[str, Any]:
         return {}
 
 
-def _baseline(site: str | None, *, planned: bool) -> dict[str, Any]:
-    watch = BaselineWatch(site=site)
-    watch.follow(None, planned=planned)
-    watch.start()
-    try:
-        seen = watch.first(LOOK_S) or BaselineView(UNKNOWN, detail="no answer in time")
-    finally:
-        watch.close()
-    return {
-        "word": seen.word, "name": seen.name, "url": seen.url, "detail": seen.detail,
-        "tok_s": seen.tok_s, "proven_at": seen.proven_at or None, "reference": seen.reference,
-    }  # fmt: skip
+class _Baseline:
+    """A thread that looks at the baseline whenever it is asked, and keeps what it read of plans."""
+
+    def __init__(self, site: str | None) -> None:
+        self._seen = threading.Event()
+        self._watch = BaselineWatch(lambda view: self._seen.set(), FOREVER_S, site=site)
+        self._begun = False
+
+    def look(self, *, planned: bool) -> dict[str, Any]:
+        self._seen.clear()
+        self._watch.follow(None, planned=planned)
+        if self._begun:
+            self._watch.look()
+        else:
+            self._watch.start()
+            self._begun = True
+        known = self._seen.wait(LOOK_S) and self._watch.latest
+        seen = known or BaselineView(UNKNOWN, detail="no answer in time")
+        return {
+            "word": seen.word, "name": seen.name, "url": seen.url, "detail": seen.detail,
+            "tok_s": seen.tok_s, "proven_at": seen.proven_at or None,
+            "reference": seen.reference,
+        }  # fmt: skip
 
 
 def _memory() -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 def bisect(args: Namespace) -> int:
-    """Find the first bad version, from where an earlier call with the same words ended. Exit 0 if
+    """Find the first bad version, from where an earlier call of the same command ended. Exit 0 if
     it is found, 4 if only skipped ones are left, 5 if an end is not what it was said to be."""
     if args.status:
         return _status(args)
@@ -61,7 +61,7 @@ def bisect(args: Namespace) -> int:
         except KeyboardInterrupt:
             run = record.pending.run if record.pending is not None else ""
             lead = f"run {run} goes on; " if run else ""
-            say(f"\n{lead}the same words go on with this bisect")
+            say(f"\n{lead}the same command goes on with this bisect")
             return int(Exit.INTERRUPTED)
         finally:
             record.save()

@@ -22,7 +22,7 @@ DIRECTORY = {
 PLACES = {
     "RUN": "runs", "PLAYBOOK": "playbooks", "PLAYBOOK|DIR": "playbooks", "QUERY": "lessons",
     "SERVICE": "services", "SERVICE|STEP": "logs", "STEP": "steps",
-    "INPUT": "input_names",
+    "INPUT": "input_names", "HOST": "hosts", "HOSTS": "some_hosts",
 }  # fmt: skip
 """What an argument is called in the help → the kind of value that stands there."""
 FILES = ("FILE", "FILE|URL", "PATH", "PATH|URL|REPO", "REPO[@REV]|URL|PATH")

@@ -6,8 +6,9 @@ import argparse
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 
+from console import VERSION
 from console.common.errors import EXIT_MEANING, Exit
-from console.frontends.cli.arguments import ABOUT, VERSION, by_heading, parser_for
+from console.frontends.cli.arguments import ABOUT, by_heading, parser_for
 
 EVERYWHERE = (
     ".PP",

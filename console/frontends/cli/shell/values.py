@@ -80,9 +80,7 @@ def _services(current: str, line: Sequence[str]) -> Iterator[str]:
     from console.config.locate import site_file
 
     yield "baseline"
-    given = next((after for word, after in pairwise(line) if word == "--site"),
-                 None)  # fmt: skip
-    for file in (_playbook(line), site_file(given)):
+    for file in (_playbook(line), site_file(_option("--site", line))):
         yield from _table(_document(file).get("services"))
 
 
@@ -103,10 +101,26 @@ def _steps(current: str, line: Sequence[str]) -> Iterator[str]:
         yield from (_table(step).get("id", "") for step in _table(phase).get("steps") or ())
 
 
+def _hosts(current: str, line: Sequence[str]) -> Iterator[str]:
+    """Hosts of the fleet file, as the next of a list `A,B`."""
+    from console.fleet.inventory import fleet_path
+
+    before = current[: current.rfind(",") + 1]
+    named = before.split(",")
+    found = _table(_document(fleet_path(_option("--fleet", line))).get("hosts"))
+    yield from (f"{before}{one}" for one in found if one not in named)
+
+
+def _some_hosts(current: str, line: Sequence[str]) -> Iterator[str]:
+    yield "all"
+    yield from _hosts(current, line)
+
+
 Kind = Callable[[str, Sequence[str]], Iterable[str]]
 KINDS: dict[str, Kind] = {
     "runs": _runs, "playbooks": _playbooks, "inputs": _inputs, "lessons": _lessons,
     "services": _services, "logs": _logs, "steps": _steps, "input_names": _input_names,
+    "hosts": _hosts, "some_hosts": _some_hosts,
 }  # fmt: skip
 
 
@@ -119,6 +133,11 @@ def _names(place: Path) -> list[str]:
 
 def _table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _option(name: str, line: Sequence[str]) -> str | None:
+    """What follows an option on the line."""
+    return next((after for word, after in pairwise(line) if word == name), None)
 
 
 def _playbook(line: Sequence[str]) -> Path | None:

@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from console import VERSION
 from console.common import paths
 from console.common.errors import Exit, UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
-from console.frontends.cli.arguments import VERSION
 from console.frontends.cli.watch.commands import sealed_of
 from console.host.sampler import look_once
 from console.journal import watch_record as record

@@ -193,6 +193,8 @@ class ConsoleDriver(LinuxDriver):
             self.process_message(message)
 
     def process_message(self, message: Message) -> None:
+        if isinstance(message, Key) and (turns := getattr(self._app, "turns", None)) is not None:
+            turns.read(message)
         if isinstance(message, Key) and message.key in EMERGENCY.keys:
             press: Any = getattr(self._app, "press_emergency", None)
             if press is not None:

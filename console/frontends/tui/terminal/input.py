@@ -11,6 +11,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from textual._time import get_time
 from textual._xterm_parser import BRACKETED_PASTE_END as END
 from textual._xterm_parser import BRACKETED_PASTE_START as START
 from textual._xterm_parser import XTermParser
@@ -18,14 +19,20 @@ from textual.app import App
 from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 
 from console.common.text import clean_lines
 from console.render.keymap import EMERGENCY
 
-LOST_S = 0.25
-"""Seconds to wait for a key whose widget is gone."""
-MOUNTED_S = 2.0
-"""Seconds for a screen opened by a key to mount before the next key goes to it."""
+LOOK_S = 0.05
+"""Seconds between looks whether the widget that has a key is still there."""
+MOST_LOOKS = 100
+"""Looks after which a key counts as stuck. They are counted, so that a machine that stood still for
+a while is not taken for a widget that does not answer."""
+ROUNDS = 3
+"""Times that a message follows a key. The first one overtakes what the key's widget posts in turn,
+as when a search that is answered gives the focus back; the second comes behind all of that, and
+the third behind what went to other widgets."""
 MOST_TURNS = 4096
 """Most waiting keys; further ones are dropped."""
 
@@ -40,12 +47,14 @@ _CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel
 
 
 class Passed(Message):
-    """Follows a key on its way up to the app."""
+    """Follows a key on its way up to the app, and once more for each of `rounds`."""
 
-    def __init__(self, turn: int, screen: Screen[object]) -> None:
+    def __init__(self, turn: int, screen: Screen[object], target: Widget, rounds: int) -> None:
         super().__init__()
         self.turn = turn
         self.screen = screen
+        self.target = target
+        self.rounds = rounds
 
 
 class KeyTurns:
@@ -55,6 +64,10 @@ class KeyTurns:
     Textual passes a key to the focused widget, and from there up to the app, which then looks for a
     binding. Keys of one packet would all be dispatched before the first has moved the focus: `/axs`
     would open the search and then drive the run with what was meant for it.
+
+    The next key waits for as long as the widget is there, however slow the machine is; behind a key
+    that is stuck the waiting ones are dropped, because what they were meant for never came.
+    `away`: another program has the terminal, or is about to; what still comes is dropped.
     """
 
     def __init__(self, app: App[int], deliver: Callable[[Event], Awaitable[None]]) -> None:
@@ -64,32 +77,71 @@ class KeyTurns:
         self._turn = 0
         self._busy = False
         self._late: asyncio.TimerHandle | None = None
+        self.away = False
+        self._at = self._read_at = self._done_at = self._void_at = 0.0
+        """When the key at hand came, the newest Enter, the newest key that is done with, and the
+        newest that voids those before it."""
+
+    def read(self, key: Key) -> None:
+        """Note a key that the input thread has read."""
+        if key.key == "enter":
+            self._read_at = key.time
+
+    def void(self) -> None:
+        """Drop what was typed until now and still waits: the emergency key overtakes it, and what
+        it was meant for is no more there."""
+        self._void_at = get_time()
+
+    @property
+    def may_open(self) -> bool:
+        """Whether an Enter that was read is not done with, or has just opened something."""
+        return self.away or self._read_at > self._done_at
 
     async def take(self, event: Event) -> None:
         """Accept a key or a paste."""
-        if not self._busy:
+        if self.away or event.time <= self._void_at:
+            self._done_at = event.time
+        elif not self._busy:
             await self._start(event)
         elif len(self._held) < MOST_TURNS:
             self._held.append(event)
 
     async def _start(self, event: Event) -> None:
         app = self._app
-        self._busy = True
+        self._busy, self._at = True, event.time
         screen = app.screen
         target = app.focused or screen
         await self._deliver(event)
-        self._follow(target.post_message, screen)
+        self._follow(target, screen)
 
-    def _follow(
-        self, post: Callable[[Message], bool], screen: Screen[object], wait_s: float = LOST_S
-    ) -> None:
+    def _follow(self, target: Widget, screen: Screen[object], rounds: int = ROUNDS) -> None:
+        """Send a message after the key, along the same way."""
         self._turn += 1
+        message = Passed(self._turn, screen, target, rounds - 1)
+        if target.post_message(message):
+            self._look_later(message, MOST_LOOKS)
+        else:
+            self._app.post_message(message)
+
+    def _look_later(self, message: Passed, looks: int) -> None:
         self._forget()
-        message = Passed(self._turn, screen)
-        posted = post(message)
-        delay = wait_s if posted else 0
         loop = asyncio.get_running_loop()
-        self._late = loop.call_later(delay, self._app.post_message, message)
+        self._late = loop.call_later(LOOK_S, self._look, message, looks - 1)
+
+    def _look(self, message: Passed, looks: int) -> None:
+        """Go on without an answer if the widget is gone, and with it what was on its way."""
+        target = message.target
+        if looks and not (target._closing or target._closed):
+            self._look_later(message, looks)
+            return
+        if not looks:
+            self._drop()
+            message.rounds = 0
+        self._app.post_message(message)
+
+    def _drop(self) -> None:
+        self._done_at = max([self._done_at, *(event.time for event in self._held)])
+        self._held.clear()
 
     def _forget(self) -> None:
         if self._late is not None:
@@ -97,17 +149,22 @@ class KeyTurns:
             self._late = None
 
     async def passed(self, message: Passed) -> None:
-        """Note that the key was handled; wait for a screen that it opened."""
-        if message.turn != self._turn or not self._busy:
+        """Note that the key was handled; wait for what it led to, a new screen too."""
+        if message.turn != self._turn or not self._busy or not self._app.screen_stack:
             return
         now = self._app.screen
         if now is not message.screen:
-            self._follow(now.post_message, now, MOUNTED_S)
+            self._follow(now, now)
+            return
+        if message.rounds:
+            self._follow(message.target, now, message.rounds)
             return
         self._forget()
-        self._busy = False
+        self._busy, self._done_at = False, max(self._done_at, self._at)
+        if self.away:
+            self._drop()
         while self._held and not self._busy:
-            await self._start(self._held.popleft())
+            await self.take(self._held.popleft())
 
 
 def _clean(text: str) -> Paste:

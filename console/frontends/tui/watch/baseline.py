@@ -39,6 +39,8 @@ ENOUGH = 64
 SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
 DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
 CUT_OVER, DOWN = "cut over", "down"
+BY_KEY = "; F12 brings the baseline back"
+"""How the detail of CUT_OVER ends."""
 HEALTH_S = 1.5
 ENGINE_S = 1.0
 OWNER_S = 10.0
@@ -212,7 +214,7 @@ class BaselineWatch(Watch[BaselineView]):
         words = "promoted" if accepted else "not promoted"
         if not _answers(plan.baseline.url, plan.baseline.ready_path):
             words += ", AND DOES NOT ANSWER"
-        return f"to {found.service}, {words}; F12 brings the baseline back"
+        return f"to {found.service}, {words}{BY_KEY}"
 
     def _check_again(self, plan: SealedPlan) -> tuple[str, str]:
         """Check again after an unclear answer, with words for the result."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import Exit
-from console.common.text import clean_lines, decode, one_line
-from console.journal.run_files import cleaned
+from console.common.text import clean_lines, cleaned, decode, one_line
 from console.recovery.rollback.progress import (
     NOTHING,
     Result,

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from console.common import paths
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError
-from console.common.text import one_line
+from console.common.text import cleaned, one_line
 from console.common.units import number
 from console.host import process
 from console.journal.breach import tell
@@ -28,7 +28,6 @@ from console.journal.run_files import (
     INTERRUPTED,
     LogFile,
     Source,
-    cleaned,
     copy_of,
     relay_state,
     served_since,

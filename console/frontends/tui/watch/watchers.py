@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from console.journal.run_dir import RunDir
     from console.journal.run_view import RunView
     from console.journal.samples import Gauge
+    from console.runner.prepare.catalog import Entry
 
 
 ASK_EVERY_S = 5.0
@@ -163,6 +164,12 @@ class Watchers:
         from console.frontends.tui.watch.history import earlier
 
         return earlier(view.playbook, view.run_id)
+
+    def playbooks(self) -> list[Entry]:
+        """The playbooks that can be used here. Reads files, so not on the UI loop."""
+        from console.runner.prepare.catalog import entries
+
+        return [entry for entry in entries(site=self.site) if not entry.problem]
 
     def _forget_log(self) -> None:
         if self.baseline_log is not None:

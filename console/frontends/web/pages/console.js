@@ -58,19 +58,29 @@ function fitted(terminal) {
   const box = element("terminal").getBoundingClientRect();
   const columns = Math.floor(box.width / (screen.width / terminal.cols));
   const rows = Math.floor(box.height / (screen.height / terminal.rows));
-  return [Math.max(20, columns || 80), Math.max(5, rows || 24)];
+  // before the first drawing a cell has no size
+  return [Number.isFinite(columns) ? Math.max(20, columns) : 80, Number.isFinite(rows) ? Math.max(5, rows) : 24];
 }
 
 function connect(terminal) {
   const socket = new WebSocket(`ws://${location.host}/api/console`);
   const bytes = new TextEncoder();
   let drawn = 0;
-  const say = (message) => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
-  const type = (text) => socket.readyState === WebSocket.OPEN && socket.send(bytes.encode(text));
+  const send = (data) => {
+    const open = socket.readyState === WebSocket.OPEN;
+    if (open) {
+      socket.send(data);
+    }
+    return open;
+  };
+  const say = (message) => send(JSON.stringify(message));
+  const type = (text) => send(bytes.encode(text));
   socket.binaryType = "arraybuffer";
   socket.onopen = () => {
-    terminal.resize(...fitted(terminal));
-    say({ key: key(), size: [terminal.cols, terminal.rows] });
+    // the first message has the key: a new size of the terminal is told as soon as it has one
+    const size = fitted(terminal);
+    say({ key: key(), size });
+    terminal.resize(...size);
     terminal.focus();
     tell("starting the console …");
   };
@@ -107,8 +117,10 @@ function start() {
     }
     event.preventDefault();
     event.stopImmediatePropagation();
-    if (!element("sure").open) {
-      line.type(F12);
+    // without a console there is nobody to hear it: the button asks, and needs none
+    const button = element("rollback-ask");
+    if (!element("sure").open && !line.type(F12) && !button.hidden) {
+      button.click();
     }
   }, true);
   element("again").addEventListener("click", () => {

@@ -132,9 +132,16 @@ async function answerWith(verb) {
   const typed = element("typed").value.trim();
   const confirms = shown.question && shown.question.confirm && verb === "approve";
   const message = { verb, ...shown.seen, [confirms ? "confirm" : "why"]: typed };
-  const { answer } = await ask("/api/verb", message);
-  tell(answer.error ? `${verb}: ${answer.error}` : `${verb}: taken`);
-  look();
+  const buttons = [element("approve"), element("reject")];
+  // a second tap is no second answer, and would be refused as one that comes too late
+  buttons.forEach((one) => { one.disabled = true; });
+  try {
+    const { answer } = await ask("/api/verb", message);
+    tell(answer.error ? `${verb}: ${answer.error}` : `${verb}: taken`);
+    await look();
+  } finally {
+    buttons.forEach((one) => { one.disabled = false; });
+  }
 }
 
 async function go() {

@@ -1,44 +1,68 @@
-"""Hosts as lines of a table, and as objects."""
+"""Hosts as lines of a table, for a shell and for the screens, and as objects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.common.text import UNLIMITED, clean
 from console.common.units import format_duration, number, plural
 from console.fleet.known import Known, clock
-from console.journal.guard_status import ACTED, GONE, SILENT, UNREADABLE, WARN
+from console.fleet.protocol import part
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
-ALARMING = frozenset({WARN, ACTED, SILENT, GONE, UNREADABLE})
-"""States of a guard that get a line of their own."""
+REASONED = "skip --reason WHY"
 NONE, GAP, GIB = "–", "  ", 1024**3
 
 
 def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[str]:
     """A line for each host, and below it why one did not answer."""
-    rows = [_cells(one, now) for one in found]
+    rows = [cells(one, now) for one in found]
     wide = [max(len(row[at]) for row in (HEAD, *rows)) for at in range(len(HEAD))]
     out = [_line(HEAD, wide)]
     for one, row in zip(found, rows, strict=True):
         out.append(_line(row, wide))
-        waits = clean(str(one.part("run").get("waits_for") or ""), 200)
-        if waits and not one.trouble:
-            out.append(f"{GAP}{waits}: omni-console fleet tell {one.host} VERB")
-        if one.part("guard").get("state") in ALARMING and not one.trouble:
-            out.append(f"{GAP}{clean(str(one.part('guard').get('words', '')), 200)}")
-        if one.trouble:
-            out.append(f"{GAP}{clean(one.trouble, 300)}")
+        out += [f"{GAP}{words}" for words in (*notes(one), clean(one.trouble, 300)) if words]
     return [clean(one, width) for one in out]
+
+
+def notes(one: Known) -> list[str]:
+    """What a host needs a person for, and its jobs of Slurm's; nothing of one that is silent."""
+    return [] if one.trouble else [*needs(one), *jobs(one.state)]
+
+
+def needs(one: Known) -> list[str]:
+    """What the run of a host that answers waits for, and what its guard warns of."""
+    if one.trouble:
+        return []
+    waits = clean(str(one.part("run").get("waits_for") or ""), 200)
+    step = clean(str(part(one.part("run"), "status").get("step") or ""), 60)
+    verbs = one.part("run").get("verbs")
+    told = [clean(str(verb), 20) for verb in verbs] if isinstance(verbs, list) else []
+    found = [f"{waits}: {tell_words(one.host, told, step)}"] if waits else []
+    guard = one.part("guard")
+    if guard.get("alarming") is True:
+        found.append(clean(str(guard.get("words", "")), 200))
+    return found
+
+
+def tell_words(host: str, verbs: Sequence[str], step: str = "") -> str:
+    """The command that answers what a run waits for, ready to be pasted, and the other verbs that
+    it takes; a rollback is a command of its own."""
+    offered = [verb for verb in verbs if verb not in ("pause", "rollback")]
+    verb, *others = [REASONED if verb == "skip" else verb for verb in offered] or ["VERB"]
+    at = f" --step {step}" if step else ""
+    more = f" (or {', '.join(others)})" if others else ""
+    return f"omni-console fleet tell {host} {verb}{at}{more}"
 
 
 def _line(row: Sequence[str], wide: Sequence[int]) -> str:
     return GAP.join(f"{text:<{width}}" for text, width in zip(row, wide, strict=True)).rstrip()
 
 
-def _cells(one: Known, now: float) -> tuple[str, ...]:
-    """What is known of a host that does not answer is shown with a question mark."""
+def cells(one: Known, now: float) -> tuple[str, ...]:
+    """A host as the columns of HEAD. What is known of one that does not answer is shown with a
+    question mark."""
     doubt = " ?" if one.trouble else ""
     base = clean(str(one.part("baseline").get("word") or "unknown"), 20)
     known = one.since(now) or f"{max(0, int(now - one.at))} s ago"
@@ -49,6 +73,8 @@ def _cells(one: Known, now: float) -> tuple[str, ...]:
 
 def _run(one: Known) -> str:
     run = one.part("run")
+    if waiting := waits_for_slurm(one):
+        return f"{waiting} waits for Slurm"
     if not run:
         return "none"
     state, name = clean(str(run.get("state", "")), 30), clean(str(run.get("playbook", "")), 30)
@@ -56,6 +82,26 @@ def _run(one: Known) -> str:
     at = clean(str(run.get("step") or ""), 30) if run.get("alive") else ""
     step = f" {at} ({run.get('step_number')}/{run.get('steps')})" if at else ""
     return " ".join(filter(None, (name, state, decision))) + step
+
+
+def waits_for_slurm(one: Known) -> str:
+    """The playbook of a run that has not begun, where no other run is active; else ""."""
+    waiting = [] if one.part("run").get("alive") else rows(one.state)
+    return next((clean(str(x.get("playbook")), 30) for x in waiting if not x.get("run")), "")
+
+
+def jobs(state: Mapping[str, Any]) -> list[str]:
+    """Jobs of Slurm's that runs wait for, and that they hold their cards with, in words."""
+    return [
+        clean(f"Slurm job {row.get('job')}: {row.get('words')}, {row.get('playbook')}", 200)
+        for row in rows(state)
+    ]
+
+
+def rows(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a host says of its jobs of Slurm's, as foreign as it came."""
+    found = state.get("slurm")
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
 def _lease(one: Known, now: float) -> str:

@@ -1,0 +1,101 @@
+"""Where a run stands that waits for its allocation or has one, in Slurm's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from console.common.errors import ConsoleError, Exit
+from console.common.text import clean
+from console.runner.slurm import job as slurm
+from console.runner.slurm import ticket as tickets
+from console.runner.slurm.job import Job, SlurmError
+from console.runner.slurm.ticket import Ticket
+
+SHOWN = 20
+CODES = {one.value: one for one in Exit}
+
+
+class NotBegun(ConsoleError):
+    """A run that waited for an allocation has not begun, and never will."""
+
+    def __init__(self, why: str, code: Exit) -> None:
+        super().__init__("no run has begun", why)
+        self.exit_code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`words`: of its job; `run`: its id, "" before it has begun; `why`: why it never will, ""
+    while it may; `exit`: the code that belongs to that."""
+
+    job: str
+    playbook: str
+    wish: str
+    state: str = ""
+    reason: str = ""
+    words: str = ""
+    run: str = ""
+    why: str = ""
+    exit: int = 0
+
+    @property
+    def exit_code(self) -> Exit:
+        return CODES.get(self.exit, Exit.FAILED) or Exit.FAILED
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def standing(ticket: Ticket) -> Standing:
+    """Where one stands. Slurm is asked only while the run has not begun; the words say so where it
+    does not answer."""
+    run = ticket.run
+    ended = ticket.ended
+    if run is not None and not (ended or ticket.awaited):
+        ended = {"run": run.id}  # whoever began it died before it could note so
+    found = _of(ticket, None, ended)
+    return found if found.run or found.why else next(iter(_asked([ticket])), found)
+
+
+def everywhere() -> list[Standing]:
+    """All that wait and all whose allocation is held now. With a Slurm that does not answer the
+    words say so."""
+    alive = [x for x in tickets.everyone() if not x.ended or (x.held and x.held.lives)][:SHOWN]
+    return list(_asked([one for one in alive if one.job]))
+
+
+def waiting() -> list[str]:
+    """The runs here that have not begun, in words: each with its job and what gives that up."""
+    every = [one for one in everywhere() if not one.run]
+    return [waits(one.playbook, one.job, one.words, f"scancel {one.job}") for one in every]
+
+
+def waits(playbook: str, job: str, words: str, gives_up: str) -> str:
+    """A run that has not begun, in words; `gives_up` is the command that does."""
+    return f"{playbook} waits for Slurm: job {job}, {words}; `{gives_up}` gives it up"
+
+
+def _asked(found: Iterable[Ticket]) -> Iterable[Standing]:
+    known: dict[str, Job] = {}
+    why = ""
+    try:
+        known = slurm.look(one.job for one in found)
+    except SlurmError as error:
+        why = clean(f"Slurm does not answer: {error}", 200)
+    for one in found:
+        job = known.get(one.job, Job(one.job, why or slurm.UNKNOWN))
+        yield _of(one, job, one.ended)
+
+
+def _of(ticket: Ticket, job: Job | None, ended: dict[str, Any] | None = None) -> Standing:
+    told = ended or {}
+    run = clean(str(told.get("run") or ""), 100)
+    why = "" if run else clean(str(told.get("words") or ""), 1500)
+    code = told.get("exit")
+    return Standing(
+        ticket.job, clean(ticket.name, 60), clean(ticket.wish, 200),
+        job.state if job else "", job.reason if job else "", job.words if job else "",
+        run, why, code if isinstance(code, int) else 0,
+    )  # fmt: skip

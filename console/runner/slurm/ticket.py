@@ -1,0 +1,208 @@
+"""A run that waits for its allocation, on disk: what is to be started, the job that was asked for,
+the process that holds it, and what became of it. Whoever comes later finds all of it there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import UsageError
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
+from console.host import process
+from console.journal.run_dir import RunDir, all_runs
+from console.recovery.rollback import trigger
+
+PRIVATE = 0o600
+KEPT = 50
+"""Most tickets that are kept of runs that have begun, or never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The process in a job that holds its allocation while it lives."""
+
+    job: str
+    pid: int
+    start: int
+
+    @property
+    def lives(self) -> bool:
+        """Whether it lives and may run: Slurm stops what it suspends, and gives its cards away."""
+        return process.alive(self.pid, self.start) and not trigger.is_stopped(self.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What is started once the allocation is there. `path`: its directory; `base`: what the
+    playbook's paths are relative to; `expect`: the digest of the plan that was shown, "" for none;
+    `wish`: what the allocation was asked for with, in words; `request`: as `begin` takes it."""
+
+    id: str
+    playbook: str
+    base: str
+    site: str
+    inputs: dict[str, str] = field(default_factory=dict)
+    yes: bool = False
+    step: bool = False
+    headless: bool = False
+    lease_s: float | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+    expect: str = ""
+    request: str = ""
+    wish: str = ""
+    at: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return paths.slurm_dir() / self.id
+
+    @property
+    def name(self) -> str:
+        """The playbook, as it is called."""
+        return Path(self.playbook).stem
+
+    def keep(self) -> None:
+        """Write it down, in place of one of this name whose job was refused. Raises OSError."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        paths.make(self.path)
+        _write(self.path / "ticket.json", asdict(self))
+        _prune()
+
+    # -- the job -------------------------------------------------------------------------------
+
+    def ask_with(self, job: str) -> None:
+        _write(self.path / "job.json", {"job": job})
+
+    @property
+    def job(self) -> str:
+        """The id of its job; "" for one that was never asked for."""
+        return one_line(str(_read(self.path / "job.json").get("job", "")), 40)
+
+    def grant(self, job: str) -> None:
+        """Note that this process holds the allocation."""
+        me = os.getpid()
+        start = process.start_time(me) or 0
+        _write(self.path / "held.json", asdict(Held(job, me, start)) | {"boot": process.boot_id()})
+
+    @property
+    def held(self) -> Held | None:
+        """Who holds the allocation, or did; None while nobody has on this boot."""
+        return _held(_read(self.path / "held.json"))
+
+    def leave(self) -> None:
+        """Note that Slurm wants the allocation back: nothing begins any more."""
+        with suppress(OSError):
+            _write(self.path / "leaving.json", {})
+
+    @property
+    def leaving(self) -> bool:
+        return (self.path / "leaving.json").exists()
+
+    # -- the run -------------------------------------------------------------------------------
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a process lives that begins the run when the allocation is there."""
+        return trigger.is_held(self.path)
+
+    def end(self, *, run: str = "", words: str = "", exit_: int = 0) -> None:
+        """Note the run that has begun, or why none did."""
+        _write(self.path / "end.json", {"run": run, "words": words, "exit": exit_})
+
+    @property
+    def ended(self) -> dict[str, Any]:
+        """What `end` has noted; empty before."""
+        return _read(self.path / "end.json")
+
+    @property
+    def run(self) -> RunDir | None:
+        """The run that has begun with this ticket, by what its own directory says: whoever began it
+        may have died before it could note so."""
+        for run in all_runs():
+            if _read(run.allocation).get("ticket") == self.id:
+                return run
+        return None
+
+
+def read(place: Path) -> Ticket:
+    """The ticket of a directory. Raises UsageError."""
+    try:
+        return Ticket(**json.loads((place / "ticket.json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{place} holds no ticket", one_line(str(error))) from error
+
+
+def by_id(name: str) -> Ticket | None:
+    with suppress(UsageError):
+        return read(paths.slurm_dir() / name)
+    return None
+
+
+def everyone() -> list[Ticket]:
+    """Every readable ticket, the newest first."""
+    found = []
+    with suppress(OSError):
+        for place in paths.slurm_dir().iterdir():
+            with suppress(UsageError):
+                found.append(read(place))
+    return sorted(found, key=lambda one: one.at, reverse=True)
+
+
+def waiting() -> list[Ticket]:
+    """Those whose run has not begun, and whose job still may be there."""
+    return [one for one in everyone() if not one.ended and one.job]
+
+
+def stamp_of(ticket: Ticket, held: Held) -> str:
+    """What a run's directory says of its allocation."""
+    return json.dumps({"ticket": ticket.id, "wish": ticket.wish, **asdict(held),
+                       "boot": process.boot_id()})  # fmt: skip
+
+
+def allocation_of(run: RunDir) -> Held | None:
+    """Who holds a run's allocation, or held it; None for a run that needs none."""
+    told = _read(run.allocation)
+    if not told:
+        return None
+    return _held(told) or Held(clean(str(told.get("job", "")), 40), 0, 0)
+
+
+def told_allocation(run: RunDir) -> dict[str, Any] | None:
+    """What a run's journal keeps of its allocation; None for a run that needs none."""
+    told = _read(run.allocation)
+    return {key: clean(str(told.get(key, "")), 200) for key in ("job", "wish")} if told else None
+
+
+def _held(told: dict[str, Any]) -> Held | None:
+    if told.get("boot") != process.boot_id():
+        return None
+    try:
+        return Held(clean(str(told["job"]), 40), int(told["pid"]), int(told["start"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(data), PRIVATE)
+
+
+def _prune() -> None:
+    """Forget the oldest of those that are through."""
+    through = [one for one in everyone() if one.ended and not (one.held and one.held.lives)]
+    for old in through[KEPT:]:
+        shutil.rmtree(old.path, ignore_errors=True)

@@ -1,0 +1,370 @@
+"""The hosts of the fleet file: what each does, and the way into one's own console."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from textual.app import ComposeResult
+from textual.driver import Driver
+
+from console.common.errors import ConsoleError
+from console.common.text import clean
+from console.common.units import plural
+from console.fleet.inventory import Host, fleet_path, load_fleet
+from console.fleet.known import Known, clock, last, words_of
+from console.fleet.line import NOT_FOUND, SSH_FAILED, console_argv, control_dir
+from console.fleet.table import HEAD, cells, needs, notes, waits_for_slurm
+from console.frontends.tui.terminal.driver import RESTORE
+from console.frontends.tui.terminal.guest import BROWSER, Left, lend
+from console.frontends.tui.watch.hosts import HostsWatch
+from console.render.keymap import EMERGENCY
+from screens.base import LEAST, Page
+from widgets.bars import STATE_TONE, TONE
+from widgets.rows import PickList, Row, Rows, TextView, fit, width_of
+from widgets.steps import behind, paragraph
+
+REFRESH_S = 5.0
+"""Seconds until the fleet file is looked at again."""
+TICK_S = 1.0
+GAP = 2
+HOST, BASELINE, RUN, KNOWN = 0, 1, 2, 6
+WEIGHT = (HOST, BASELINE, KNOWN, RUN, 3, 4, 5)
+"""The table's columns, the last ones left out where there is no room."""
+SPARE = {RUN: 12, KNOWN: 19}
+"""Columns for which so many cells are enough; they take what the others leave."""
+ASKING = "asking …"
+MARK = 2
+NO_FILE = "There is no fleet file, {}. Write one, and this page shows its hosts:"
+EXAMPLE = (
+    "schema: omni.fleet/v1", "hosts:", "  boxa: {}",
+    "  boxb: {ssh: ops@10.0.0.12, command: ~/omni-console}",
+)  # fmt: skip
+MORE = (
+    "Each is a machine that `ssh NAME` reaches without a question, with an omni-console of its "
+    "own. docs/how-to/fleet.md says more."
+)
+
+
+class HostsScreen(Page):
+    """A table like that of `omni-console fleet`, asked anew all the time; Enter opens a host."""
+
+    SCOPE = "hosts"
+    DEFAULT_CSS = """
+    HostsScreen #columns { padding: 0 1 0 0; }
+    HostsScreen #list { background: $surface; }
+    HostsScreen #detail { margin: 1 0 0 0; }
+    HostsScreen.low #detail, HostsScreen.empty #detail { margin: 0; }
+    HostsScreen.empty #columns, HostsScreen.empty #list { display: none; }
+    HostsScreen #next { background: $panel; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosts: tuple[Host, ...] = ()
+        self.known: dict[str, Known] = {}
+        self.asking: set[str] = set()
+        self.problem: list[str] = []
+        self.left: dict[str, str] = {}
+        """How the visit to a host ended that did not end well."""
+        self.watcher: HostsWatch | None = None
+        self.place: int | None = None
+        """Where the cursor's host is in a list that was read anew."""
+        self.loaded = self.reading = False
+
+    def body(self) -> ComposeResult:
+        yield Rows(id="columns")
+        yield PickList(id="list")
+        yield TextView(id="detail")
+        yield Rows(id="next")
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def stand(self) -> None:
+        self._look()
+        self.set_interval(REFRESH_S, self._look)
+        self.set_interval(TICK_S, self._redraw)
+
+    def _look(self) -> None:
+        if not self.reading:
+            self.reading = True
+            self.in_thread(self._load)
+
+    def _load(self) -> None:
+        try:
+            hosts, problem = load_fleet(None).hosts, []
+        except ConsoleError as error:
+            hosts, problem = (), [clean(line, 400) for line in error.lines()]
+        finally:
+            self.reading = False
+        self.on_loop(self._loaded, hosts, problem, [last(host) for host in hosts])
+
+    def _loaded(self, hosts: tuple[Host, ...], problem: list[str], before: list[Known]) -> None:
+        self.problem, self.console.fleet = problem, bool(hosts)
+        if hosts != self.hosts or not self.loaded:
+            self._end()
+            self._keep_place(hosts)
+            self.hosts, self.loaded = hosts, True
+            self.known = {one.host: replace(one, trouble=ASKING) for one in before}
+            self.asking = set(self.known)
+            self.watcher = HostsWatch(hosts, control_dir(), partial(self.on_loop, self._told))
+            self.watcher.start()
+        self.redraw()
+        if self.app.screen is self:  # the text has the keys where there is nothing to pick
+            self.set_focus(self.query_one("#list" if hosts else "#detail"))
+
+    def _keep_place(self, hosts: tuple[Host, ...]) -> None:
+        """The cursor stays on its host, whatever row that has now."""
+        picker = self.query_one(PickList)
+        name = self.hosts[picker.cursor].name if self.hosts and picker.cursor is not None else ""
+        self.place = next((row for row, host in enumerate(hosts) if host.name == name), None)
+
+    def _told(self, one: Known) -> None:
+        if one.host in self.known:
+            self.asking.discard(one.host)
+            self.known[one.host] = one
+            self.redraw()
+
+    def _end(self) -> None:
+        if self.watcher is not None:
+            self.watcher.close()
+
+    def on_unmount(self) -> None:
+        self._end()
+
+    def on_screen_suspend(self) -> None:
+        super().on_screen_suspend()
+        if self.watcher is not None:
+            self.watcher.look(False)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        if self.watcher is not None:
+            self.watcher.look(True)
+
+    # -- into a host ---------------------------------------------------------------------------
+
+    def on_pick_list_moved(self, event: PickList.Moved) -> None:
+        self.redraw()
+        self.query_one("#detail", TextView).scroll_home(animate=False)
+
+    def on_pick_list_picked(self, event: PickList.Picked) -> None:
+        if self.console.turns.away or event.index >= len(self.hosts):
+            return
+        host = self.hosts[event.index]
+        words = ("--readonly",) if self.console.watchers.readonly else ()
+        if no := why_not(os.environ.get(BROWSER, ""), self.app._driver):
+            self.console.say(f"{no}: {shlex.join(['ssh', '-t', host.ssh, host.command, *words])}")
+            return
+        self.console.turns.away = True
+        self.app.run_worker(self._visit(host, words))  # it outlives this page
+
+    async def _visit(self, host: Host, words: tuple[str, ...]) -> None:
+        if self.watcher is not None:
+            self.watcher.look(False)
+        argv = console_argv(host, control_dir(), *words)
+        try:
+            left = await lend(self.app.suspend(), argv, greeting(host), RESTORE)
+        finally:
+            self.console.turns.away = False
+        said = left_words(host, left)
+        self.left[host.name] = said if left.code else ""
+        self.console.say(said, "error" if left.code else "information")
+        if self.is_attached and self.children:
+            if self.watcher is not None:
+                self.watcher.look(self.app.screen is self)
+            self.redraw()
+
+    # -- drawing -------------------------------------------------------------------------------
+
+    def redraw(self) -> None:
+        picker, view = self.query_one(PickList), self.query_one("#detail", TextView)
+        if not view.size.width:  # else it is drawn when its size is known
+            return
+        self._share_room(picker)
+        now, width = time.time(), max(LEAST, self.size.width - 1)
+        found = [self.known[host.name] for host in self.hosts]
+        head, *rows = table(found, now, width, frozenset(self.asking))
+        picker.fill(rows, self.place)
+        self.place = None
+        self.query_one("#columns", Rows).show([head])
+        self.query_one("#head", Rows).show([fit(self._head(found), width)])
+        host = self.hosts[picker.cursor] if picker.cursor is not None else None
+        inner = max(LEAST, view.size.width - 3)
+        if host is None:
+            view.show(self._none(inner))
+        else:
+            one, left = self.known[host.name], self.left.get(host.name, "")
+            view.show(detail(one, now, inner, left, asking=host.name in self.asking))
+        readonly = self.console.watchers.readonly
+        key = "" if readonly or not self.baseline_known else EMERGENCY.first
+        self.query_one("#next", Rows).show(next_rows(host, key, readonly, width))
+
+    def _share_room(self, picker: PickList) -> None:
+        """The list as long as it is, and half of the page at most; the rest is for one host."""
+        self.set_class(self.size.height < 24, "low")
+        self.set_class(not self.hosts, "empty")
+        most = max(3, (self.size.height - 8) // 2)
+        picker.styles.height = max(1, min(len(self.hosts), most))
+
+    def _head(self, found: Sequence[Known]) -> Row:
+        if not self.loaded:
+            return (("reading the fleet file …", "dim"),)
+        if not found:
+            return (("No hosts", "bold"),)
+        lost = sum(bool(one.trouble) and one.host not in self.asking for one in found)
+        need = sum(bool(needs(one)) for one in found)
+        row: Row = ((plural(len(found), "host"), "bold"),)
+        row += ((f"   ? {lost} unknown", "warn"),) if lost else ()
+        row += ((f"   ! {need} {'needs' if need == 1 else 'need'} you", "warn"),) if need else ()
+        return (*row, ("   Enter opens one", "dim"))
+
+    def _none(self, width: int) -> list[Row]:
+        """Why there are no hosts, and what to do."""
+        path = fleet_path(None)
+        if not self.loaded or path.exists():
+            return [row for line in self.problem for row in paragraph(line, width, "warn")]
+        rows = paragraph(NO_FILE.format(clean(str(path), 300)), width)
+        rows += [(), *(((f"  {line}", "accent"),) for line in EXAMPLE), ()]
+        return rows + paragraph(MORE, width, "dim")
+
+
+def why_not(browser: str, driver: Driver | None) -> str:
+    """Why this console cannot lend its terminal to ssh; "" if it can."""
+    if browser:
+        return "a page in a browser opens no other host; in a shell"
+    if driver is None or not driver.can_suspend:
+        return "this terminal cannot be lent to ssh; in a shell"
+    return ""
+
+
+def greeting(host: Host) -> str:
+    name = clean(host.name)
+    return (
+        f"omni-console: opening {name}. There q comes back, {EMERGENCY.first} is {name}'s own "
+        "rollback, and Enter ~ . leaves at once."
+    )
+
+
+def left_words(host: Host, left: Left) -> str:
+    """How a visit has ended. What a console says that ends at once goes to the terminal itself."""
+    name = clean(host.name)
+    if left.code == 0:
+        return f"back from {name}"
+    if left.code == SSH_FAILED:
+        return f"{name}: ssh failed (255): {left.words or 'the connection ended'}"
+    if left.code in NOT_FOUND:
+        return f"{name}: no {clean(host.command)} there ({left.code}): `command` in the fleet file"
+    if left.code < 0:
+        return f"{name}: ssh was ended by signal {-left.code}"
+    return f"{name}: ended with exit code {left.code}; its words stand behind this console"
+
+
+def table(found: Sequence[Known], now: float, width: int, asking: frozenset[str]) -> list[Row]:
+    """The head and a row for each host, with as many columns as there is room for."""
+    texts = [list(cells(one, now)) for one in found]
+    for one, row in zip(found, texts, strict=True):
+        if one.host in asking:
+            row[KNOWN] = ASKING
+    wide = shares([HEAD, *texts], width - MARK)
+    rows: list[Row] = [(("  ", ""), *_line(HEAD, ["dim"] * len(HEAD), wide))]
+    for one, row in zip(found, texts, strict=True):
+        mark = "! " if needs(one) else "? " if one.trouble else "  "
+        rows.append(((mark, "warn"), *_line(row, _tones(one), wide)))
+    return [fit(row, width) for row in rows]
+
+
+def shares(texts: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    """Cells for each column that has room."""
+    wide = [max(width_of(((row[at], ""),)) for row in texts) for at in range(len(HEAD))]
+    wide[HOST] = min(wide[HOST], max(8, width // 4))
+    least = [min(size, SPARE.get(at, size)) for at, size in enumerate(wide)]
+    left, found = width + GAP, dict[int, int]()
+    for at in WEIGHT:
+        if found and least[at] + GAP > left:
+            break
+        found[at] = least[at]
+        left -= least[at] + GAP
+    for at in (one for one in SPARE if one in found):
+        more = min(max(0, left), wide[at] - least[at])
+        found[at] += more
+        left -= more
+    return dict(sorted(found.items()))
+
+
+def _line(texts: Sequence[str], tones: Sequence[str], wide: dict[int, int]) -> Row:
+    row: Row = ()
+    for at, size in wide.items():
+        part = fit(((texts[at], tones[at]),), size)
+        row += (*part, (" " * (size - width_of(part) + GAP), ""))
+    return row[:-1]
+
+
+def _tones(one: Known) -> list[str]:
+    """Of the cells; the words say it too."""
+    tones = ["bold", *[""] * (len(HEAD) - 1)]
+    if one.trouble:
+        tones[KNOWN] = "warn"
+        return tones
+    tones[BASELINE] = TONE.get(str(one.part("baseline").get("word")), "dim")
+    tones[RUN] = STATE_TONE.get(str(one.part("run").get("state")), "")
+    tones[KNOWN] = "dim"
+    return tones
+
+
+def detail(one: Known, now: float, width: int, left: str, *, asking: bool) -> list[Row]:
+    """All that is known of a host, each fact on lines of its own."""
+    name = (clean(one.host), "bold")
+    rows: list[Row] = []
+    if asking:
+        rows.append((name, (f"  {ASKING}", "accent")))
+    elif one.trouble:
+        rows.append((name, (f"  {one.since(now)}", "warn")))
+        rows += paragraph(clean(one.trouble, 300), width, "warn", "  ")
+        if not one.refused:
+            rows += paragraph(words_of(one, now), width)
+    else:
+        rows.append((name, (f"  answered {max(0, int(now - one.at))} s ago", "dim")))
+    if left:
+        rows += paragraph(left, width, "bad", "  ")
+    for words in notes(one):
+        rows += paragraph(words, width, "warn", "  ")
+    if not one.at:
+        return rows
+    if one.trouble:
+        rows.append(((f"last known, at {clock(one.at, now)}:", "dim"),))
+    for title, text in facts(one, now):
+        rows += behind(((f"{title:<10}", "dim"),), text, width)
+    return rows
+
+
+def facts(one: Known, now: float) -> list[tuple[str, str]]:
+    """The columns' words, in full."""
+    _, base, run, lease, ram, vram, _ = cells(one, now)
+    state, doing = one.part("baseline"), one.part("run")
+    named = [base, str(state.get("name") or ""), str(state.get("detail") or "")]
+    said = [run, str(doing.get("said") or "")]
+    name = "" if waits_for_slurm(one) else str(doing.get("id") or "")
+    found = [
+        ("baseline", ", ".join(filter(None, named))), ("run", ", ".join(filter(None, said))),
+        ("", name), ("lease", lease), ("memory", f"RAM {ram}, VRAM {vram}"),
+    ]  # fmt: skip
+    return [(title, clean(text, 300)) for title, text in found if text]
+
+
+def next_rows(host: Host | None, here: str, readonly: bool, width: int) -> list[Row]:
+    """The way to a host's baseline, and whose the emergency key is. `here`: the key that restores
+    the baseline of this machine, "" where none does."""
+    key = EMERGENCY.first
+    if host is None:
+        words = f"{here} restores the baseline of this machine" if here else ""
+        return behind(((" NEXT ", "bold"), (" ", "")), words, width) if words else []
+    name = clean(host.name)
+    own = ", here this machine's" if here else ""
+    whose = ", read-only" if readonly else f"; {key} there is {name}'s{own}"
+    words = f"Enter opens {name}{whose}. From a shell: omni-console fleet rollback {name}"
+    return behind(((" NEXT ", "bold"), (" ", "")), words, width)

@@ -1,0 +1,57 @@
+"""Of which machine something is known, and the objects in which the commands print it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.cli import main
+from console.fleet.inventory import Host, load_fleet
+from console.fleet.known import last
+from tests.fleet.far import documented
+from tests.fleet.standin import ToldHost
+
+
+def test_what_was_known_of_a_name_is_not_known_of_another_machine(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["fleet"]) == 0
+    assert "serving" in capsys.readouterr().out
+    fars["a"].lose = ["state"]
+    assert main(["fleet"]) == 4
+    assert "serving ?" in capsys.readouterr().out
+    for other in ("ssh: nowhere.example", "command: /opt/omni"):
+        (tmp_path / "fleet.yaml").write_text(f"schema: omni.fleet/v1\nhosts: {{a: {{{other}}}}}\n")
+        fars["a"].host = load_fleet(None).hosts[0]
+        fars["a"].lose = ["state"]
+        assert main(["fleet", "--json"]) == 4
+        (told,) = json.loads(capsys.readouterr().out)["hosts"]
+        assert (told["known_at"], told["state"], told["back_at"]) == (None, None, None)
+    assert last(Host("a", "a")).at
+    assert main(["fleet"]) == 0
+    assert not last(Host("a", "a")).at, "it answers under another name now"
+
+
+def test_every_field_of_an_object_is_documented(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: str) -> dict[str, Any]:
+        main(["fleet", *words, "--json"])
+        (line,) = capsys.readouterr().out.splitlines()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    rolled = told("rollback", "a")
+    fars["a"].lose = ["open"]
+    lost = told("rollback", "a")
+    for words, found in (
+        ("fleet", told()), ("fleet rollback", rolled), ("fleet rollback", lost),
+        ("fleet tell", told("tell", "a", "approve")),
+        ("fleet run", told("run", "trial.yaml", "--on", "a", "--yes")),
+        ("fleet report", told("report")),
+    ):  # fmt: skip
+        rows = [*found.get("hosts", []), *found.get("runs", [])]
+        named = documented("reference/commands.md", words)
+        assert {key for one in (found, *rows) for key in one} - named == set(), words
+        assert rows or words == "fleet tell"

@@ -1,0 +1,78 @@
+"""`fleet report`: who decided what on which host, and of which runs nothing is known."""
+
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.common.errors import Exit
+from console.fleet.protocol import BridgeError
+from console.fleet.starts import NOT_BEGUN
+from console.frontends.cli.fleet import rollout
+from tests.clock import FakeClock
+from tests.fleet.standin import BOOK, ToldHost
+
+
+def test_a_report_says_who_decided_where(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "report"]) == 2, "there was no rollout yet"
+    main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"])
+    capsys.readouterr()
+    fars["b"].lose = ["open"]
+    assert main(["fleet", "report"]) == 4
+    head, _, _, _, a, b, *_ = capsys.readouterr().out.splitlines()
+    assert head.startswith("rollout of trial, ")
+    assert a.startswith("| a | `run-a` |")
+    assert "| GO |" in a
+    assert "gate g: GO" in a
+    assert "no route" in b
+
+
+@pytest.mark.parametrize(
+    ("known", "lost", "code", "said"),
+    [("a", "b", 4, "b did not answer: no route"), ("", "b", 4, "no host that answered has such"),
+     ("", "", 2, "no host has such a run"), ("a", "", 0, "| a | `run-a` |")],
+)  # fmt: skip
+def test_a_report_of_a_named_run_says_who_was_not_asked(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], known: str, lost: str, code: int,
+    said: str,
+) -> None:  # fmt: skip
+    for name, far in fars.items():
+        far.lose = ["open"] if name == lost else []
+        far.no_run = name != known
+    assert main(["fleet", "report", "run-a"]) == code
+    shown = "".join(capsys.readouterr())
+    assert said in shown
+    assert "| b |" not in shown
+
+
+def test_a_report_names_the_runs_that_no_host_has(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It told of the first as often as it was named, and left the other one out without a word."""
+    fars["b"].no_run = True
+    assert main(["fleet", "report", "run-a", "run-a", "nope"]) == 2
+    said = capsys.readouterr().out
+    assert said.count("run-a") == 1
+    assert "no host has a run nope" in said
+    assert main(["fleet", "report", ""]) == 2
+
+
+def test_a_report_says_that_a_newer_rollout_has_begun_no_run(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(rollout, "SystemClock", lambda: clock)
+    main(["fleet", "run", "trial.yaml", "--on", "a", "--yes"])
+    clock.sleep(60)
+    Path("night.yaml").write_text(BOOK.replace("trial", "night"))
+    given_up = BridgeError(NOT_BEGUN, "no run has begun", "CANCELLED", "", Exit.FAILED)
+    fars["b"].jobs = [{"job": "7", "words": "PENDING"}, given_up]
+    main(["fleet", "run", "night.yaml", "--on", "b", "--yes"])
+    capsys.readouterr()
+    assert main(["fleet", "report"]) == 0
+    head, newest, *_ = capsys.readouterr().out.splitlines()
+    assert head.startswith("rollout of trial, ")
+    assert newest.startswith("rollout of night, ")
+    assert newest.endswith("has begun no run")

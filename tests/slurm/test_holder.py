@@ -1,0 +1,141 @@
+"""When an allocation is given up, and when not, on a machine without Slurm."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from console.common.errors import UsageError
+from console.host import process
+from console.journal.run_dir import ALLOCATION, RunDir
+from console.journal.store import Journal
+from console.recovery.rollback import trigger
+from console.recovery.rollback.live import Live, append
+from console.recovery.rollback.progress import who_asked
+from console.runner.launch import check_resume
+from console.runner.slurm.holder import ALONE_S, TICK_S, Holder
+from console.runner.slurm.ticket import Held, Ticket, allocation_of, by_id, stamp_of, waiting
+from tests.clock import FakeClock
+from tests.fleet.far import new_run
+
+ME = (os.getpid(), process.start_time(os.getpid()) or 0)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ticket, Holder]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ticket = Ticket("t", "trial.yaml", "/", "site.yaml", at=1.0)
+    ticket.keep()
+    ticket.ask_with("7")
+    ticket.grant("7")
+    return ticket, Holder(ticket, "7", FakeClock())
+
+
+def begun(ticket: Ticket) -> RunDir:
+    """The ticket's run, whose runner lives."""
+    run = new_run()
+    (run.path / ALLOCATION).write_text(stamp_of(ticket, Held("7", *ME)))
+    append(run.live, Live("runner", "", *ME))
+    ticket.end(run=run.id)
+    return run
+
+
+def add(run: RunDir, kind: str, **data: object) -> None:
+    journal = Journal(run.journal)
+    journal.append(9.0, kind, "", 0, data)
+    journal.close()
+
+
+def dead(run: RunDir) -> None:
+    append(run.live, Live("runner", "", 4194304, 1))
+
+
+def test_a_ticket_finds_its_run_and_who_holds_its_cards(made: tuple[Ticket, Holder]) -> None:
+    ticket, _ = made
+    assert (ticket.job, ticket.held, ticket.run) == ("7", Held("7", *ME), None)
+    assert [one.id for one in waiting()] == ["t"]
+    run = begun(ticket)
+    assert ticket.run is not None
+    assert (ticket.run.id, waiting(), by_id("t")) == (run.id, [], ticket)
+    held = allocation_of(run)
+    assert held is not None
+    assert held.lives
+
+
+def test_what_held_it_on_another_boot_holds_nothing(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticket, _ = made
+    run = begun(ticket)
+    monkeypatch.setattr(process, "boot_id", lambda: "another")
+    assert ticket.held is None
+    held = allocation_of(run)
+    assert held is not None
+    assert not held.lives
+
+
+def test_it_is_held_until_the_run_is_over_and_the_baseline_serves(
+    made: tuple[Ticket, Holder],
+) -> None:
+    ticket, holder = made
+    run = begun(ticket)
+    assert holder.tick() is None
+    add(run, "outage", down=True)
+    dead(run)
+    assert holder.tick() is None, "its runner died in the outage"
+    add(run, "run.state", state="rollback_failed")
+    assert holder.tick() is None, "the baseline is still down"
+    add(run, "outage", down=False)
+    add(run, "run.state", state="rolled_back")
+    assert holder.tick() == 0
+
+
+def test_what_slurm_wants_back_is_asked_of_the_standby(made: tuple[Ticket, Holder]) -> None:
+    ticket, holder = made
+    run = begun(ticket)
+    holder.asked_back = True
+    assert holder.tick() is None
+    assert ticket.leaving
+    fifo = run.rollback / trigger.FIFO
+    os.mkfifo(fifo)
+    with os.fdopen(os.open(fifo, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0) as standby:
+        assert holder.tick() is None, "the standby came later, and is asked again"
+        assert holder.tick() is None
+        assert standby.read(10) == trigger.EMERGENCY, "once"
+    assert who_asked(run.rollback) == "Slurm, which ends job 7"
+
+
+@pytest.mark.parametrize("asked_back", [True, False])
+def test_an_allocation_that_nobody_uses_is_given_up(
+    made: tuple[Ticket, Holder], asked_back: bool
+) -> None:
+    ticket, holder = made
+    holder.asked_back = asked_back
+    waiter = trigger.Lock(ticket.path)
+    assert waiter.taken()
+    assert holder.tick() is None, "somebody is about to begin the run"
+    waiter.close()
+    ticks = 1
+    while (code := holder.tick()) is None:
+        holder._clock.sleep(TICK_S)
+        ticks += 1
+    assert code != 0
+    assert ticks >= (1 if asked_back else ALONE_S / TICK_S)
+    assert ticket.ended["words"]
+
+
+def test_a_run_that_was_refused_gives_it_up(made: tuple[Ticket, Holder]) -> None:
+    ticket, holder = made
+    ticket.end(words="the baseline does not serve", exit_=5)
+    assert holder.tick() == 5
+
+
+def test_a_run_without_its_allocation_is_not_resumed(made: tuple[Ticket, Holder]) -> None:
+    ticket, _ = made
+    run = begun(ticket)
+    dead(run)
+    add(run, "outage", down=True)
+    check_resume(run)
+    (run.path / ALLOCATION).write_text(stamp_of(ticket, Held("7", 4194304, 1)))
+    with pytest.raises(UsageError, match="no allocation any more"):
+        check_resume(run)
