@@ -135,7 +135,7 @@ def measure(
     told = any(event.tokens for event in text) or len(text) == tokens
     begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
     decode, first = decode_rate(text, tokens, flags, begin)
-    decode = _checked(decode, server, flags)
+    decode = _checked(decode, server, flags) if text else None
     size = len(reply.raw_text.encode(errors="replace"))
     if tokens and size and tokens > size:
         # more than one token a byte: invisible ones, or a wrong count
@@ -204,15 +204,17 @@ def decode_rate(
 def _checked(decode: float | None, server: float | None, flags: list[str]) -> float | None:
     """The decode rate, flagged if the server's own disagrees by more than 5 %.
 
-    No client sees tokens faster than they are made: a higher rate means that this process was held
-    up and then found them all at once, so it is dropped. A lower one may be the network.
+    No client sees tokens faster than they are made: a higher rate, or all tokens at one moment,
+    mean that this process was held up and then found them all at once. The server's own rate
+    stands in for it then, so that a busy machine costs no figure. A lower one may be the network.
     """
-    if decode is None or server is None or abs(decode / server - 1) <= DISAGREEMENT:
+    if server is None:
         return decode
-    if decode > server:
-        flags.append("a decode rate above the server's own was dropped: tokens came in bursts")
-        return None
-    flags.append(f"decode {decode:.4g} tok/s here, {server:.4g} tok/s by the server's timings")
+    if decode is None or decode > server * (1 + DISAGREEMENT):
+        flags.append("tokens came in bursts: the decode rate is the server's own")
+        return server
+    if abs(decode / server - 1) > DISAGREEMENT:
+        flags.append(f"decode {decode:.4g} tok/s here, {server:.4g} tok/s by the server's timings")
     return decode
 
 

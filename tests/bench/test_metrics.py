@@ -138,12 +138,26 @@ def test_a_rate_below_the_servers_is_flagged(factor: float, flagged: bool) -> No
     assert not sample.void
 
 
-def test_a_rate_above_the_servers_is_dropped() -> None:
-    sample = measure(made(timings=timings(1270.0 * 1.07)), 128)
-    assert (sample.decode_tok_s, sample.tpot_s) == (None, None)
-    assert len(sample.flags) == 1
+def together(at_ms: int = 500) -> Reply:
+    """A reply whose text arrives at one moment, as a process finds it that was held up."""
+    reply = made(timings=timings())
+    events = [replace(one, at_ns=at_ms * MS) if one.is_text else one for one in reply.events]
+    return replace(reply, events=tuple(events))
+
+
+@pytest.mark.parametrize("reply", [made(timings=timings(1270.0 * 1.07)), together()])
+def test_tokens_in_bursts_have_the_servers_own_rate(reply: Reply) -> None:
+    sample = measure(reply, 128)
+    assert sample.decode_tok_s == sample.server_decode_tok_s is not None
+    assert sample.tpot_s == pytest.approx(1 / sample.decode_tok_s)
+    assert sample.flags == ["tokens came in bursts: the decode rate is the server's own"]
     assert sample.tok_s is not None
     assert not sample.void
+
+
+def test_a_reply_without_text_has_no_rate_whatever_its_timings_say() -> None:
+    sample = measure(Reply(timings=timings(), completion_tokens=128), 128)
+    assert (sample.decode_tok_s, sample.tpot_s) == (None, None)
 
 
 @pytest.mark.parametrize("counted", [True, False])
