@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from console.common.errors import Exit
+from console.fleet.drive import Driver
 from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError, LineLost
-from console.fleet.rollout import Driver, Rollout, opened
+from console.fleet.rollout import Rollout, opened
 from console.fleet.starts import Wanted
 from console.journal.fold import fold
 from console.journal.run_view import RunView

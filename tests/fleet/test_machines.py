@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from console.fleet.rollout import BY_UNIT
+from console.fleet.drive import BY_UNIT
 from tests.fleet.hosts import Operator, operating
 from tests.fleet.standin import JUDGE, SAY
 from tests.ports import free_port

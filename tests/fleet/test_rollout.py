@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from console.common.errors import Exit, HostBusy, UsageError
-from console.fleet import rollout
+from console.fleet import drive, rollout
 from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
 from console.fleet.rollout import held, kept, opened
@@ -157,7 +157,7 @@ def test_a_boot_unit_that_is_still_to_act_is_waited_for_and_told_once(fleet: Fle
 
     far._journal = journal  # type: ignore[method-assign]
     assert fleet.go() is Exit.ROLLED_BACK
-    assert fleet.said.count(f"a: {rollout.BY_UNIT}") == 1
+    assert fleet.said.count(f"a: {drive.BY_UNIT}") == 1
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 4])
@@ -234,7 +234,7 @@ def test_the_lease_of_the_command_goes_before_the_files(fleet: Fleet) -> None:
     far = fleet.host("a")
     host = Host("a", "a", lease_s=1200.0)
     for given, wanted in ((None, 1200.0), (90.0, 90.0)):
-        asked = rollout._asked(Wanted("t", "x", lease_s=given), host)
+        asked = drive._asked(Wanted("t", "x", lease_s=given), host)
         assert asked["lease_s"] == wanted
     fleet.go()
     assert far.plans[0]["inputs"] == {"n": "1"}

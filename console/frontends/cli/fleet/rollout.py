@@ -18,6 +18,7 @@ from console.config.locate import inputs_of, playbook_path, shipped
 from console.config.site.schedule import LEAST_LEASE_S
 from console.config.yaml import read_text
 from console.fleet import rollout
+from console.fleet.drive import Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, control_dir
@@ -45,13 +46,13 @@ def run(args: Namespace) -> int:
     here, now = control_dir(), SystemClock()
     one = rollout.opened(wanted, made.path, hosts, now.now(), fresh=args.fresh)
     say = partial(print, file=out, flush=True)
-    driver = rollout.Driver(
+    driver = Driver(
         one, wanted, line=lambda host: Line(host, here), say=say,
         agree=partial(_agreed, args, say),
         viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
     )  # fmt: skip
     if args.fresh:
-        rollout.require_none_waits(one, hosts, driver.line)
+        require_none_waits(one, hosts, driver.line)
     with rollout.held(one):
         if any(leg.hash for leg in one.legs):
             say(f"going on with the rollout of {clock(one.begun, now.now())}")
