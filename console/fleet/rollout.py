@@ -41,7 +41,7 @@ class Leg:
 @dataclass
 class Rollout:
     """What was asked for, and how far it is; `save` makes every change durable before anything
-    else happens."""
+    else happens. `terms`: the lease, the wishes to Slurm and the consent it began with."""
 
     playbook: str
     digest: str
@@ -50,6 +50,7 @@ class Rollout:
     begun: float
     legs: list[Leg] = field(default_factory=list)
     over: bool = False
+    terms: dict[str, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -93,9 +94,16 @@ def opened(
     UsageError."""
     digest = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()
     legs = [Leg(one.name, secrets.token_hex(16)) for one in hosts]
-    made = Rollout(wanted.name, digest, wanted.inputs, str(fleet.resolve()), now, legs)
+    made = Rollout(
+        wanted.name, digest, wanted.inputs, str(fleet.resolve()), now, legs, terms=terms_of(wanted)
+    )
     before = read(made.path) if made.path.exists() and not fresh else None
     return made if before is None or before.over else before
+
+
+def terms_of(wanted: Wanted) -> dict[str, Any]:
+    """On what terms its runs begin; they do not make it another rollout."""
+    return {"lease_s": wanted.lease_s, "slurm": wanted.slurm, "yes": wanted.yes}
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
     with rollout.held(one):
         if any(leg.hash for leg in one.legs):
             say(f"going on with the rollout of {clock(one.begun, now.now())}")
-            if wanted.slurm or wanted.lease_s is not None or args.yes:
+            if one.terms != rollout.terms_of(wanted):
                 say("a run that has begun keeps the --lease, --slurm and --yes that it began with")
         try:
             code = driver.go(hosts)
