@@ -27,7 +27,7 @@ from widgets.steps import paragraph, progress_words
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline import BaselineView
 
-SAY_S = 5.0
+SAY_S, SAY_LINES = 5.0, 4
 OTHER = EMERGENCY.shown.split()[1]
 """The key for a terminal that keeps the first one for itself, as Guake does."""
 _KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
@@ -156,7 +156,7 @@ class KeyLine(Rows):
         super().__init__(id=id)
         self._drawn: tuple[str, tuple[str, ...], dict[str, str]] = ("run", (), {})
         self._readonly = self._fleet = False
-        self._words = ""
+        self._words, self._tone = "", ""
         self._timer: Timer | None = None
 
     def draw(
@@ -194,9 +194,13 @@ class KeyLine(Rows):
         self.show([(*head, *key_row(wanted, room), *end)])
 
     def tell(self, words: str, tone: str) -> None:
-        """Show a sentence in place of the keys, for a few seconds."""
-        self._words = words
-        self.show(paragraph(words, (self.size.width or 80) - 1, tone)[:4])
+        """Show a sentence in place of the keys, for a few seconds. An error that still stands there
+        stays above what is no error: nobody has asked for that to be taken away."""
+        width, before = (self.size.width or 80) - 1, list[Row]()
+        if self._words and self._tone == "bad" != tone:
+            before = paragraph(self._words, width, "bad")
+        self._words, self._tone = words, tone
+        self.show([*before, *paragraph(words, width, tone)][:SAY_LINES])
         if self._timer is not None:
             self._timer.stop()
         self._timer = once(self, SAY_S, self.untell)

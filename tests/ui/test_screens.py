@@ -40,6 +40,21 @@ async def test_plain_verbs_are_sent_and_forbidden_ones_say_why(run: RunDir, aske
         assert asked == [("auto", {}), ("pause", {})]
 
 
+async def test_an_error_is_not_taken_away_by_what_is_none(run: RunDir) -> None:
+    async with console(scene.running(), run) as (app, _, _):
+        keys = app.screen.query_one(KeyLine)
+        app.say("it acted nowhere", "error")
+        app.say("back from boxa", "information")
+        assert [words in words_of(keys) for words in ("it acted nowhere", "back from")] == [
+            True
+        ] * 2
+        app.say("the log is at its end", "information")
+        assert "it acted nowhere" not in words_of(keys)
+        app.say("refused", "error")
+        app.say("refused again", "error")
+        assert words_of(keys).count("refused") == 1
+
+
 async def test_an_approval_is_answered_by_y_once_it_can_have_been_read(
     run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
