@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
@@ -112,6 +113,8 @@ def test_why_a_verb_cannot_be(hand: Callable[..., Hand], snapshot: SnapshotAsser
         for verb in sorted(VERBS) + ["resume"] * ("resume" not in VERBS)
     ]
     assert "\n".join(said) == snapshot
+    bare = {why_not(view, verb, keys=False) for view in views.values() for verb in VERBS}
+    assert not [one for one in bare if re.search(r"\bF12\b|;", one)]
 
 
 def calm(text: str, run: RunDir) -> str:

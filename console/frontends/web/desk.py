@@ -119,7 +119,7 @@ class Desk:
         seen = bound_to(snapshot)
         if any(message.get(name) != seen[name] for name in seen):
             return NEWER
-        if no := why_not(snapshot, verb):
+        if no := why_not(snapshot, verb, keys=False):
             return clean(no, 300)
         why, confirm = (clean(str(message.get(name) or ""), 300) for name in ("why", "confirm"))
         no = ask(snapshot, verb, why=why, confirm=confirm)

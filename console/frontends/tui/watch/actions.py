@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WHOLE = frozenset({"pause", "abort", "rollback"})
 """Verbs for the run as a whole: they mean the same at the next step."""
 BINDS = ("step", "attempt", "evidence")
+NO_RUN = "no run is active"
 
 
 def ask(
@@ -34,7 +35,7 @@ def ask(
     question; verbs for the whole run are not bound. Blocks for up to five seconds.
     """
     if snapshot.run is None:
-        return _no_run()
+        return f"{NO_RUN}; {_picks()}"
     message: dict[str, Any] = {
         "verb": verb, "why": why, "args": {"inputs": dict(inputs or {}), "confirm": confirm},
     }  # fmt: skip
@@ -62,37 +63,41 @@ def asked(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def why_not(snapshot: Snapshot, verb: str) -> str:
-    """Why a verb is not possible now, in one calm sentence; "" if it is. Makes no request."""
+def why_not(snapshot: Snapshot, verb: str, *, keys: bool = True) -> str:
+    """Why a verb is not possible now, in one calm sentence; "" if it is. Makes no request. `keys`:
+    whether it names the key that helps, which only the screens have."""
+    fact, way = _fact_and_key(snapshot, verb)
+    return f"{fact}; {way}" if way and keys else fact
+
+
+def _fact_and_key(snapshot: Snapshot, verb: str) -> tuple[str, str]:
+    """Why a verb is not possible now, and which key helps; "" where there is none."""
+    emergency = action("emergency").first
     if snapshot.run is None or snapshot.word == "none":
-        return _no_run()
+        return NO_RUN, _picks()
     if snapshot.word == "unreadable":
-        return f"the run cannot be read: {snapshot.trouble}"
+        return f"the run cannot be read: {snapshot.trouble}", ""
     if snapshot.is_rolling_back and (not snapshot.alive or snapshot.rollback != "restoring"):
-        return f"a rollback is under way; {action('emergency').first} shows it"
+        return "a rollback is under way", f"{emergency} shows it"
     if snapshot.word == NEVER_BEGAN:
-        return NO_RESUME
+        return NO_RESUME, ""
     if verb == "resume":
-        return _why_no_resume(snapshot)
+        return _why_no_resume(snapshot), ""
     if snapshot.word == INTERRUPTED:
-        return (
-            f"the runner is gone: {action('resume').first} resumes, "
-            f"{action('emergency').first} rolls back"
-        )
+        return "the runner is gone", f"{action('resume').first} resumes, {emergency} rolls back"
     state, reason = snapshot.view.state, snapshot.view.reason
     if state in ENDS:
-        return f"the run has ended ({_said(state)})"
+        return f"the run has ended ({_said(state)})", ""
     if verb not in possible_verbs(state, reason):
-        return _sentence(snapshot, verb)
+        return _not_now(snapshot, verb)
     if _for_the_whole(state, verb):
-        return ""
+        return "", ""
     if snapshot.silent:
-        return "the runner lives but does not answer; " + (
-            f"{action('emergency').first} restores the baseline whatever it does"
-        )
+        way = f"{emergency} restores the baseline whatever it does"
+        return "the runner lives but does not answer", way
     if state is not RunState.RUNNING and snapshot.control.get("state") != str(state):
-        return "one moment: the runner has not said yet what it waits for"
-    return ""
+        return "one moment: the runner has not said yet what it waits for", ""
+    return "", ""
 
 
 def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,27 +127,27 @@ def _why_no_resume(snapshot: Snapshot) -> str:
     return ""
 
 
-def _sentence(snapshot: Snapshot, verb: str) -> str:
-    """Why a live run does not take this verb."""
+def _not_now(snapshot: Snapshot, verb: str) -> tuple[str, str]:
+    """Why a live run does not take this verb, and the keys of what it takes."""
     state, reason = snapshot.view.state, snapshot.view.reason
     now = f"the run is {_said(state)}" + (f" ({_said(reason)})" if reason else "")
     if state is RunState.RUNNING:
         step = snapshot.view.current
         now = f"the run is running step {clean(step.id, 60)}" if step else "the run is starting"
         if verb in ("approve", "reject"):
-            return f"nothing waits for an answer: {now}"
+            return f"nothing waits for an answer: {now}", ""
         if verb == "retry":
-            return f"nothing to retry: {now}"
+            return f"nothing to retry: {now}", ""
         if verb in ("next", "skip"):
-            return f"{now}; {action('pause').first} pauses after it"
+            return now, f"{action('pause').first} pauses after it"
     if state in (RunState.STOPPING, RunState.ROLLING_BACK):
-        return f"{now}: it accepts no more commands"
+        return f"{now}: it accepts no more commands", ""
     if verb == "pause" and state is RunState.PAUSED:
-        return f"{now} already"
+        return f"{now} already", ""
     if verb not in VERBS:
-        return refusal(verb, state, reason)
+        return refusal(verb, state, reason), ""
     others = ", ".join(f"{_key(v)} {v}" for v in possible_verbs(state, reason) if _key(v))
-    return f"{now}; possible: {others}"
+    return now, f"possible: {others}"
 
 
 def _key(verb: str) -> str:
@@ -156,5 +161,5 @@ def _said(word: str) -> str:
     return clean(str(word), 60).replace("_", " ")
 
 
-def _no_run() -> str:
-    return f"no run is active: {action('playbooks').first} picks a playbook"
+def _picks() -> str:
+    return f"{action('playbooks').first} picks a playbook"
