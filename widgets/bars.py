@@ -347,7 +347,8 @@ def status(
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
     if view.playbook and width >= NAMED and word != "unreadable":
-        left.append((f"{dot}{clean(view.playbook, 40)}", ""))
+        job = clean(view.allocation.partition(":")[0], 40)
+        left.append((f"{dot}{clean(view.playbook, 40)}{f' in {job}' if job else ''}", ""))
     current = None if waits else view.current
     if not waits and at and view.step(at) is not None and (current is None or at != current.id):
         left.append((f" before {clean(at)}", "bold"))
@@ -360,8 +361,7 @@ def status(
         left.append((f"{dot}baseline was down then", "bad"))
     elif view.outage and view.over:
         left.append((f"{dot}BASELINE DOWN", "bad"))
-    if lease:
-        left.append((f"{dot}{lease}", "warn"))
+    left += [(f"{dot}{lease}", "warn")] if lease else []
     if view.decision and view.reason not in UNDECIDED:
         tone = DECISION_TONE.get(view.decision, "")
         left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]

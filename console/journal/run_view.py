@@ -204,6 +204,13 @@ class RunView:
         found = self.header.get("rehearsal")
         return found if isinstance(found, dict) else {}
 
+    @property
+    def allocation(self) -> str:
+        """`Slurm job 12: GPUs 2` for a run inside an allocation of Slurm's; "" for any other."""
+        found = self.header.get("allocation")
+        held = found if isinstance(found, dict) else {}
+        return f"Slurm job {held.get('job')}: {held.get('wish')}" if held else ""
+
     def step(self, step_id: str) -> StepView | None:
         return next((s for s in self.steps if s.id == step_id), None)
 

@@ -56,7 +56,9 @@ def test_a_run_to_go_holds_the_allocation_until_the_baseline_serves(
     assert (cluster.job(job)["Requeue"], cluster.job(job)["NodeList"]) == ("0", "box")
     assert world.serves()
     report = world.run.report.read_text()
-    assert f"job {job}: partition gpu, gres gpu:1, exclusive" in report
+    told = f"Slurm job {job}: partition gpu, gres gpu:1, exclusive"
+    assert told in report
+    assert f"in {told}" in world.console("show").out
 
 
 @pytest.mark.full

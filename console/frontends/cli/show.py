@@ -97,6 +97,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         print(clean(view.detail))
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
+    if view.allocation:
+        print(f"in {clean(view.allocation, 240)}")
     for text in view.trouble[:MOST_TROUBLE]:
         print(clean(text, 300))
     for text in [*_now(guard), *way_on(run, view, state)]:

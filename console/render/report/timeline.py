@@ -72,9 +72,7 @@ def summary(view: RunView) -> list[str]:
         ("Baseline down", outage_words(view)),
         ("Baseline after", baseline_words(view)),
     ]
-    held = view.header.get("allocation") or {}
-    words = prose(f"job {held.get('job')}: {held.get('wish')}", 240)
-    rows += [("Slurm", words)] if held else []
+    rows += [("Allocation", prose(view.allocation, 240))] if view.allocation else []
     rows += [("Baseline drift", prose(drift_words(one))) for one in drifts(view)]
     rows += [(f"Input {prose(name, 60)}", code(value)) for name, value in view.inputs.items()]
     asked = view.header.get("lessons") or []
