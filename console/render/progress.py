@@ -23,7 +23,7 @@ from console.common.progress import (
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import StepState
+from console.journal.state import STANDING, StepState
 from console.render.cells import Glyphs, Part, Row, cells, cut, glyphs
 
 LEAST_BAR, MOST_BAR = 8, 48
@@ -150,7 +150,8 @@ def run_share(view: RunView, now: float) -> float | None:
 
 def run_progress(view: RunView, now: float, width: int) -> Row:
     """`7/11 ━━━━━━╸──── 62 % 16:05 gone, ~9 min left`: steps, and the time if all of it is known;
-    () for a run that is over or has no steps."""
+    what is left is not said while the run waits for a person. () for a run that is over or has no
+    steps."""
     if view.over or not view.steps:
         return ()
     ended = sum(step.state not in BEFORE for step in view.steps)
@@ -158,7 +159,7 @@ def run_progress(view: RunView, now: float, width: int) -> Row:
     by_time, left = run_share(view, now), run_left_s(view, now)
     if by_time is not None:
         after = [f"{int(100 * by_time)} % {one}" for one in after] or [f"{int(100 * by_time)} %"]
-    if left is not None:
+    if left is not None and view.state not in STANDING:
         after.append(left_words(left))
     done = by_time if by_time is not None else ended / len(view.steps)
     return _row([(f"{ended}/{len(view.steps)}", "bold")], done, after, width)
