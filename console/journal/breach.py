@@ -91,7 +91,7 @@ def _reasons(found: object) -> list[str]:
 
 def breach_of(run: RunDir) -> Breach | None:
     """Return the breach in breach.json; None if there is none."""
-    page = read_table(run.guard / guard_config.BREACH)
+    page = read_table(run.breach)
     at = number(page.get("at"))
     if at is None:
         return None

@@ -7,7 +7,6 @@ do not read them on the UI loop.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,6 @@ from console.journal.run_files import stamp
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import GuardConfig, Limit
 from console.recovery.guard.record.read import Recording, crash_words, open_newest
-from console.recovery.rollback import records as pointers
 
 EVERY_S = 1.0
 OLD_S = 2.0
@@ -34,6 +32,8 @@ SILENT_S = 5.0
 NONE, LOOKING, STARTING, OK, WARN, ACTED, SILENT, GONE, UNREADABLE, ENDED = (
     "none", "looking", "starting", "ok", "warn", "acted", "silent", "gone", "unreadable", "ended",
 )  # fmt: skip
+ALARMING = frozenset({WARN, ACTED, SILENT, GONE, UNREADABLE})
+"""Words that a person has to know of wherever they look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class GuardWatch:
         """Read the guard of a run once."""
         if run is None:
             return NOBODY
-        found: dict[str, Any] = self._kept("breach", run.guard / guard_config.BREACH, breach, run)
+        found: dict[str, Any] = self._kept("breach", run.breach, breach, run)
         recording = open_newest(run.path)
         if not alive:
             return self._without_runner(run, recording, over, found)
@@ -178,21 +178,6 @@ class GuardWatch:
         if self._read.get(what, (None, None))[0] != key:
             self._read[what] = (key, read(run))
         return self._read[what][1]
-
-
-def run_on() -> tuple[RunDir | None, bool]:
-    """Return the active run (this user's; for root anybody's), and whether its runner lives. A run
-    without a runner counts as active while its sentinel watches."""
-    uid = os.getuid()
-    mine = [found for found in pointers.find_all() if found.uid == uid or uid == 0]
-    for found in mine:
-        if process.alive(found.pid, found.start):
-            return RunDir(Path(found.run_dir)), True
-    for found in mine:
-        recording = open_newest(Path(found.run_dir))
-        if recording is not None and recording.alive:
-            return RunDir(Path(found.run_dir)), False
-    return None, False
 
 
 def view_of(

@@ -25,6 +25,26 @@ CHANGING = "its runner is still starting or just ending"
 HINT = "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"
 
 
+def run_on() -> tuple[RunDir | None, bool]:
+    """Return the active run (this user's; for root anybody's), and whether its runner lives. A run
+    without a runner counts as active while its sentinel watches."""
+    uid = os.getuid()
+    mine = [found for found in records.find_all() if found.uid == uid or uid == 0]
+    for found in mine:
+        if process.alive(found.pid, found.start):
+            return RunDir(Path(found.run_dir)), True
+    if not mine:
+        return None, False
+    # imported late: a machine without a run is looked at more often than any other
+    from console.recovery.guard.record.read import open_newest
+
+    for found in mine:
+        recording = open_newest(Path(found.run_dir))
+        if recording is not None and recording.alive:
+            return RunDir(Path(found.run_dir)), False
+    return None, False
+
+
 def runner_alive(run: RunDir) -> bool:
     """Whether the newest recorded runner of this run still lives."""
     runners = [entry for entry in live.read(run.live) if entry.kind == "runner"]

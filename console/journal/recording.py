@@ -84,7 +84,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 
 def breach(run: RunDir) -> dict[str, Any]:
     """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
-    return table(cleaned(read_table(run.guard / guard_config.BREACH)))
+    return table(cleaned(read_table(run.breach)))
 
 
 def struck(recording: Recording) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class RunDir:
     socket = property(lambda self: self.path / "control.sock")
     runner_log = property(lambda self: self.path / "runner.log")
     guard = property(lambda self: self.path / "guard")
+    breach = property(lambda self: self.path / "guard" / "breach.json")
+    """What the sentinel writes after a kill."""
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     switched = property(lambda self: self.path / "rollback" / "cut-over")
     """Exists while clients are at this run's candidate, as far as is recorded."""

@@ -1,5 +1,8 @@
 """What a host tells of itself, over and over from one process."""
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,6 +13,7 @@ import pytest
 from console.common.clock import SystemClock
 from console.frontends.cli.fleet.state import HostState
 from console.host.gpu.inventory import Asked
+from console.journal.store import Journal
 from tests.fleet.far import SITE, Far, documented, new_run
 from tests.ports import free_port
 
@@ -44,3 +48,26 @@ def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
     assert second["baseline"]["word"] == "serving"
     assert second["run"]["id"] == run.id
     assert state.look()["baseline"]["word"] == "stopped"
+
+
+def test_a_guard_is_told_of_while_a_run_goes_on_or_where_it_has_acted(
+    host: Far, asked: Asked
+) -> None:
+    state, run = HostState(None, asked), new_run()
+    assert state.look()["guard"]["run"] == run.id
+    journal = Journal(run.journal)
+    journal.append(3.0, "run.state", "", 0, {"state": "rolled_back"})
+    journal.append(4.0, "run.finished", "", 0, {})
+    journal.close()
+    assert state.look()["guard"] is None
+    run.guard.mkdir()
+    run.breach.write_text(json.dumps({"reason": "RAM below 2.0 GiB", "at": 1.0}))
+    assert state.look()["guard"]["alarming"] is True
+
+
+def test_a_host_without_a_run_imports_nothing_that_tells_of_one() -> None:
+    """Ten hosts are ten new processes, and importing is nearly all that each of them does."""
+    script = "import sys, console.frontends.cli.fleet.state\nprint(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
+    for name in ("journal.guard_status", "journal.breach", "runner.control", "runner.slurm.job"):
+        assert f"console.{name}" not in loaded

@@ -20,7 +20,8 @@ from console.common.text import clean, columns, one_line
 from console.common.units import DURATION_FORM, parse_duration, plural
 from console.host.history import History
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
-from console.journal.guard_status import GuardView, GuardWatch, run_on
+from console.journal.guard_status import GuardView, GuardWatch
+from console.journal.lock import run_on
 from console.render.cells import ASCII, UNICODE, Glyphs, plain
 from console.render.gauges import all_rows, one_row
 from console.render.guard import lease_words

@@ -4,61 +4,75 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.text import cleaned, one_line
-from console.frontends.cli.machine import guard_json
 from console.frontends.tui.watch.baseline import UNKNOWN, BaselineView, BaselineWatch
 from console.host.gpu.inventory import Asked
 from console.host.memory import MemoryReader
-from console.journal.guard_status import (
-    ACTED,
-    GONE,
-    SILENT,
-    UNREADABLE,
-    WARN,
-    GuardView,
-    GuardWatch,
-    run_on,
-)
-from console.journal.lock import runner_alive
+from console.journal.lock import run_on, runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import view_of
 from console.journal.run_view import RunView
 from console.journal.state import possible_verbs, stands
 from console.render.progress import said_words
-from console.runner import control
-from console.runner.slurm.standing import everywhere
 
-ALARMING = frozenset({WARN, ACTED, SILENT, GONE, UNREADABLE})
+if TYPE_CHECKING:
+    from console.journal.guard_status import GuardWatch
+
 CARDS_S, LOOK_S, STATUS_S, FOREVER_S = 3.0, 4.0, 1.0, 1e6
 
 
 class HostState:
     """Baseline, newest run, guard, lease and memory, asked over and over; what cannot be told is a
-    word, or null."""
+    word, or null.
+
+    Of ten hosts at once each is a new process: what tells of a live run or of Slurm is imported
+    where there is one."""
 
     def __init__(self, site: str | None, cards: Asked) -> None:
         self._cards = cards
-        self._baseline, self._guard = _Baseline(site), GuardWatch()
+        self._baseline = _Baseline(site)
+        self._watch: GuardWatch | None = None
 
     def look(self) -> dict[str, Any]:
         self._cards.begin()  # first: it takes longest
         run, view, word = _run()
         alive = run is not None and runner_alive(run)
         baseline = self._baseline.look(planned=alive and view is not None and view.outage)
-        guard = self._guard.look(run, alive, over=view is None or view.over)
+        guard = self._guard(run, alive, over=view is None or view.over)
         found = self._cards.answer(CARDS_S)
         told: dict[str, Any] = cleaned({
             "at": time.time(), "baseline": baseline,
             "run": _run_json(run, view, word, alive) if run is not None else None,
-            "guard": _guard_json(guard), "memory": _memory(),
-            "slurm": [one.as_json() for one in everywhere()],
+            "guard": guard, "memory": _memory(), "slurm": _slurm(),
             "cards": [{"name": x.name, "total": x.total, "free": x.free} for x in found.cards],
             "cards_why": found.words,
         })  # fmt: skip
         return told
+
+    def _guard(self, run: RunDir | None, alive: bool, *, over: bool) -> dict[str, Any] | None:
+        """`alarming`: whether it gets a line of its own in a table of hosts. None where no run is
+        watched and no guard has acted."""
+        if run is None or (over and not alive and not run.breach.exists()):
+            return None
+        from console.frontends.cli.machine import guard_json
+        from console.journal import guard_status as guards
+
+        self._watch = self._watch or guards.GuardWatch()
+        told = guard_json(self._watch.look(run, alive, over))
+        return {**told, "alarming": told["state"] in guards.ALARMING}
+
+
+def _slurm() -> list[dict[str, Any]]:
+    """The runs that wait for an allocation of Slurm's, and those that have one."""
+    if not paths.slurm_dir().is_dir():
+        return []
+    from console.runner.slurm.standing import everywhere
+
+    return [one.as_json() for one in everywhere()]
 
 
 def _run() -> tuple[RunDir | None, RunView | None, str]:
@@ -92,14 +106,10 @@ def _run_json(run: RunDir, view: RunView | None, word: str, alive: bool) -> dict
     }  # fmt: skip
 
 
-def _guard_json(guard: GuardView) -> dict[str, Any]:
-    """`alarming`: whether it gets a line of its own in a table of hosts."""
-    told = guard_json(guard)
-    return {**told, "alarming": told["state"] in ALARMING}
-
-
 def _status(run: RunDir) -> dict[str, Any]:
     """Where the runner stands, which verbs are bound to; empty if it does not say."""
+    from console.runner import control
+
     try:
         return control.send(run.socket, {"verb": "status"}, STATUS_S)
     except (ConsoleError, OSError):

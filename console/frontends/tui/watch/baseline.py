@@ -17,7 +17,7 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.common.units import plural
 from console.config.locate import site_file
-from console.frontends.tui.watch.run import Watch
+from console.frontends.tui.watch.watch import Watch
 from console.host import process
 from console.host.ports import foreign
 from console.host.process import BASELINE_COOKIE

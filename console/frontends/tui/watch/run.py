@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from console.common import paths
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import cleaned, one_line
 from console.common.units import number
+from console.frontends.tui.watch.watch import Watch
 from console.host import process
 from console.journal.breach import tell
 from console.journal.lock import closer_alive
@@ -41,8 +42,6 @@ from console.recovery.rollback import records as pointers
 from console.recovery.rollback.progress import is_of_runner
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runner.control import send
-
-T = TypeVar("T")
 
 NONE, UNREADABLE = "none", "unreadable"
 POINTER_S = 1.0
@@ -98,65 +97,6 @@ class Snapshot:
             return ""
         asked = str(self.stages[-1].get("trigger", "")) if self.stages else ""
         return "restoring" if is_of_runner(asked) else "rolling back"
-
-
-class Watch(Generic[T]):
-    """A daemon thread that looks every `poll_s` seconds, keeps what it saw last and delivers it."""
-
-    def __init__(self, name: str, deliver: Callable[[T], None], poll_s: float) -> None:
-        """`deliver` is called in the watcher's thread; its exceptions are dropped."""
-        self._deliver = deliver
-        self._poll_s = poll_s
-        self._wake = threading.Event()
-        self._ready = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.latest: T | None = None
-
-    def start(self) -> None:
-        """Start reading, even before there is a receiver."""
-        self._thread.start()
-
-    def look(self) -> None:
-        """Look now, not at the next turn."""
-        self._wake.set()
-
-    def first(self, timeout_s: float) -> T | None:
-        """The latest result, after waiting for a first look if need be; None if none came."""
-        self._ready.wait(timeout_s)
-        return self.latest
-
-    def close(self) -> None:
-        """End the thread; waits for a look in progress, at most two seconds."""
-        self._closed = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(2.0)
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._wake.clear()
-            self._look()
-            self._wake.wait(self._pause())
-
-    def _look(self) -> None:
-        """Look once, and `_publish` the result; may not raise."""
-        raise NotImplementedError
-
-    def _pause(self) -> float:
-        return self._poll_s
-
-    def deliver_to(self, deliver: Callable[[T], None]) -> None:
-        """Deliver to this receiver from now on, starting with the latest result."""
-        self._deliver = deliver
-        if self.latest is not None:
-            deliver(self.latest)
-
-    def _publish(self, seen: T) -> None:
-        self.latest = seen
-        self._ready.set()
-        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
-            self._deliver(seen)
 
 
 class RunWatch(Watch[Snapshot]):
