@@ -213,6 +213,16 @@ def test_a_rollback_waits_for_each_host_and_ends_with_the_worst(
     assert main(["fleet", "rollback", "a", "--all"]) == 2
 
 
+@pytest.mark.parametrize("ended", [-9, 256, True, None])
+def test_a_rollback_that_was_killed_there_is_no_success_beside_one_that_is(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], ended: object
+) -> None:
+    """The bridge passes on what the kernel says of its child: minus a signal's number."""
+    fars["b"].rolled = {"exit": ended, "results": []}
+    assert main(["fleet", "rollback", "--all"]) == 7
+    assert "b: its rollback was ended before it could say" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("lost", "heard", "words", "asked"),
     [
