@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from console.common.files import write_atomically
 from console.common.text import clean, cleaned, one_line
 from console.common.units import number
 from console.fleet.inventory import Host
-from console.fleet.line import Line
+from console.fleet.line import Line, at_once
 from console.fleet.protocol import BridgeError, part
 
 if TYPE_CHECKING:
@@ -64,13 +63,11 @@ def clock(at: float, now: float) -> str:
 
 def look(hosts: tuple[Host, ...], control: Path | None) -> list[Known]:
     """Ask all hosts at the same time; one that does not answer is as it was last known."""
-    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-        return list(pool.map(lambda host: ask(host, control), hosts))
+    return at_once([Line(host, control) for host in hosts], _ask)
 
 
-def ask(host: Host, control: Path | None) -> Known:
+def _ask(line: Line) -> Known:
     """The state of one host, remembered; never raises for a host that cannot answer."""
-    line = Line(host, control)
     try:
         return told(line)
     finally:

@@ -12,9 +12,10 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import write_all
@@ -32,6 +33,7 @@ from console.fleet.protocol import (
     refusal,
 )
 
+T = TypeVar("T")
 CONNECT_S = 10
 PERSIST_S = 60
 ALIVE_S, ALIVE_TIMES = 5, 3
@@ -103,6 +105,8 @@ class Line:
     def open(self) -> Line:
         """Reach the host's bridge. Raises LineLost, and BridgeError if there is none."""
         self.close()
+        if self.abandoned:
+            raise LineLost(f"{self.host.name} was given up")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         argv = ["ssh", *options(self._control), self.host.ssh, self.host.words("bridge")]
         try:
@@ -113,6 +117,8 @@ class Line:
         except OSError as error:
             self._errors.close()
             raise UsageError("ssh cannot be started", str(error), "install OpenSSH") from error
+        if self.abandoned:  # meanwhile: who gave it up had no ssh to end
+            self._kill()
         assert self._child.stdout is not None
         self._lines = Lines(self._child.stdout.fileno())
         self._hello()
@@ -181,7 +187,8 @@ class Line:
         return found
 
     def abandon(self) -> None:
-        """End the ssh from another thread: whoever waits for an answer has lost the line."""
+        """End the ssh from another thread, for good: whoever waits for an answer has lost the
+        line."""
         self.abandoned = True
         self._kill()
 
@@ -245,3 +252,15 @@ class Line:
         asks = any(one in words for one in ASKS)
         hint = f"`ssh {self.host.ssh} true` has to work without a question" if asks else ""
         return LineLost(f"{name} cannot be reached", words, hint)
+
+
+def at_once(lines: Sequence[Line], ask: Callable[..., T], *more: Sequence[Any]) -> list[T]:
+    """What `ask` returns of each line, all at the same time, each with its own of `more`. Ctrl-C
+    gives all lines up, so that it waits for no host."""
+    with ThreadPoolExecutor(max(1, len(lines))) as pool:
+        try:
+            return list(pool.map(ask, lines, *more))
+        except BaseException:
+            for one in lines:
+                one.abandon()
+            raise

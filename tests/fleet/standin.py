@@ -1,6 +1,7 @@
 """Hosts as their bridges are, and the operator who asks them, for lines lost at each question."""
 
 import io
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,15 +143,29 @@ class ToldHost(FarHost):
         self.rolled: Json | BridgeError = {"exit": 0, "results": [{"serving": True}]}
         self.state_told: Json = STATE
         self.no_run = self.abandoned = False
+        self.given_up: threading.Event | None = None
+        """For a host that does not answer until it is given up."""
+        self.ctrl_c = False
+        """Whether a person presses Ctrl-C while this host is asked."""
         self.words: list[str] = []
         """What its rollback says."""
 
     def ask(self, question: str, limit_s: float = 0.0, said: Any = None, **more: Any) -> Json:
         self.tell = said
+        if self.ctrl_c:
+            raise KeyboardInterrupt
+        if self.given_up is not None:
+            assert self.given_up.wait(60)
+            raise LineLost(f"{self.name} cannot be reached")
         return super().ask(question, limit_s, said, **more)
 
     def token(self) -> str:
         return str(self.ask("ready")["token"])
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        if self.given_up is not None:
+            self.given_up.set()
 
     def open(self) -> "ToldHost":
         self._line("open")

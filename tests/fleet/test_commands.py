@@ -3,6 +3,7 @@ the exit codes."""
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,13 @@ def test_a_line_that_ctrl_c_has_ended_is_not_called_lost(
     fars["a"].lose, fars["a"].abandoned = ["rollback!"], True
     assert main(["fleet", "rollback", "a", "--json"]) == 130
     assert "reach" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["report", "run-a"], ["rollback", "--all"]])
+def test_ctrl_c_waits_for_no_host(fars: dict[str, ToldHost], words: list[str]) -> None:
+    fars["a"].ctrl_c, fars["b"].given_up = True, threading.Event()
+    assert main(["fleet", *words]) == 130
+    assert fars["b"].abandoned
 
 
 def test_a_console_without_a_bridge_names_the_way_by_hand(

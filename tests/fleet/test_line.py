@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,29 @@ def test_a_login_shell_that_prints_without_end_is_no_bridge(
     monkeypatch.setattr(near, "MOST_NOISE", 1000)
     with pytest.raises(BridgeError, match="no bridge answers"):
         ssh("while :; do echo noise noise noise; done").open()
+
+
+def test_a_line_that_was_given_up_is_not_opened(ssh: Ssh, tmp_path: Path) -> None:
+    """Ctrl-C may come before a rollback's ssh is there: it must not go on behind the words."""
+    line = ssh(f"{HELLO}{ECHO}")
+    line.abandon()
+    with pytest.raises(LineLost, match="given up"):
+        line.ask("ready")
+    assert not (tmp_path / "argv").exists()
+
+
+def test_a_line_that_is_given_up_while_its_ssh_starts_is_lost(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, start = ssh(f"{HELLO}exec sleep 600"), near.subprocess.Popen
+
+    def starts(*argv: Any, **more: Any) -> Any:
+        line.abandon()
+        return start(*argv, **more)
+
+    monkeypatch.setattr(near.subprocess, "Popen", starts)
+    with pytest.raises(LineLost, match="the connection ended"):
+        line.open().ask("ready", 5.0)
 
 
 def test_no_ssh_is_said(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> None:

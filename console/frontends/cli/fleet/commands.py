@@ -7,7 +7,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from console.common.errors import ConsoleError, ControlError, Exit, RollbackFail
 from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
-from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, control_dir
+from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, at_once, control_dir
 from console.fleet.protocol import CODES, BridgeError, LineLost, part
 from console.fleet.table import as_json, lines, rows
 
@@ -93,14 +92,11 @@ def rollback(args: Namespace) -> int:
     say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
     here = control_dir()
     rollbacks = [Line(host, here) for host in hosts]
-    with ThreadPoolExecutor(len(hosts)) as pool:
-        try:
-            done = list(pool.map(partial(_roll_back, say), rollbacks))
-        except KeyboardInterrupt:
-            for one in rollbacks:
-                one.abandon()
-            say("\nthis command ends; a rollback that a host has begun goes on there")
-            return int(Exit.INTERRUPTED)
+    try:
+        done = at_once(rollbacks, partial(_roll_back, say))
+    except KeyboardInterrupt:
+        say("\nthis command ends; a rollback that a host has begun goes on there")
+        return int(Exit.INTERRUPTED)
     if args.json:
         print(json.dumps({"hosts": done}))
     return max(int(one["exit_code"]) for one in done)

@@ -6,9 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from console.common.clock import SystemClock
@@ -21,7 +19,7 @@ from console.fleet import rollout
 from console.fleet.drive import Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
-from console.fleet.line import Line, control_dir
+from console.fleet.line import Line, at_once, control_dir
 from console.fleet.protocol import BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
@@ -144,8 +142,8 @@ def report(args: Namespace) -> int:
         newest, head = _newest(made)
         known = {one.name: one for one in made.hosts}
         asked = [(known[x.host], x.run) for x in newest.legs if x.run and x.host in known]
-    with ThreadPoolExecutor(max(1, len(asked))) as pool:
-        answers = list(pool.map(partial(_decided, here), asked))
+    bridges = [Line(host, here) for host, _ in asked]
+    answers = at_once(bridges, _decided, [name for _, name in asked])
     found = [one for one in answers if one is not None]
     # which host has a run that was named is not known beforehand
     silent = [one for one in found if one.trouble] if args.run else []
@@ -193,10 +191,9 @@ def _refuse_unknown(runs: list[str], unasked: list[str]) -> NoReturn:
     raise BridgeError("no_run", words, "\n".join(unasked), "", Exit.HOLD)
 
 
-def _decided(here: Path | None, asked: tuple[Host, str]) -> Decided | None:
+def _decided(line: Line, name: str) -> Decided | None:
     """What was decided in one run; None for a host that has no such run."""
-    host, name = asked
-    line = Line(host, here)
+    host = line.host
     try:
         return decided(host.name, line.open(), name)
     except LineLost as error:
