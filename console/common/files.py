@@ -35,6 +35,12 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def in_memory() -> BinaryIO:
+    """A file without a name for what a child writes: it is there on a full disk, too. Raises
+    OSError."""
+    return open(os.memfd_create("omni-console"), "w+b")
+
+
 def open_log(path: str | os.PathLike[str]) -> int:
     """A descriptor that appends to a log file or a device such as /dev/null. Raises OSError, also
     for a FIFO in its place: without a reader its writer would wait for ever."""

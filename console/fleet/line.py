@@ -11,14 +11,13 @@ import os
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, Exit, UsageError
-from console.common.files import write_all
+from console.common.files import in_memory, write_all
 from console.common.text import clean, one_line
 from console.fleet.inventory import Host
 from console.fleet.protocol import (
@@ -107,7 +106,7 @@ class Line:
         self.close()
         if self.abandoned:
             raise LineLost(f"{self.host.name} was given up")
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._errors = in_memory()
         argv = ["ssh", *options(self._control), self.host.ssh, self.host.words("bridge")]
         try:
             self._child = subprocess.Popen(

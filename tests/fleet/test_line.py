@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,13 @@ def test_a_line_that_is_given_up_while_its_ssh_starts_is_lost(
     monkeypatch.setattr(near.subprocess, "Popen", starts)
     with pytest.raises(LineLost, match="the connection ended"):
         line.open().ask("ready", 5.0)
+
+
+def test_a_full_disk_keeps_nobody_from_a_host(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
+    assert ssh(f"{HELLO}{ECHO}").ask("state")["ok"]
+    with pytest.raises(LineLost, match="no route"):
+        ssh("echo no route >&2; exit 255").ask("state")
 
 
 def test_no_ssh_is_said(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO
 
+from console.common.files import in_memory
 from console.common.text import one_line
 
 BROWSER = "OMNI_BROWSER"
@@ -40,7 +40,7 @@ async def lend(
 ) -> Left:
     """Run a program in this terminal. `suspended`: while the app leaves it alone; `restore`: ends
     the modes that a program may leave behind which did not end by itself. Never raises OSError."""
-    with _left_well(suspended), _keyboard_is_the_guests(), tempfile.TemporaryFile() as errors:
+    with _left_well(suspended), _keyboard_is_the_guests(), in_memory() as errors:
         sys.stderr.write(f"{greeting}\n")
         sys.stderr.flush()
         try:
