@@ -123,6 +123,19 @@ def test_a_verb_that_meets_something_else_is_refused(
     assert len(fars["a"].told) == (code == 0)
 
 
+@pytest.mark.parametrize(
+    ("lost", "told", "said"),
+    [("state", 0, "cannot be reached"), ("ready!", 0, "cannot be reached"),
+     ("tell!", 1, "a: the line was lost, and whether its run took approve is not known")],
+)  # fmt: skip
+def test_a_verb_whose_answer_is_lost_may_have_been_taken(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], lost: str, told: int, said: str
+) -> None:
+    fars["a"].lose = [lost]
+    assert main(["fleet", "tell", "a", "approve"]) == 4
+    assert (said in capsys.readouterr().err, len(fars["a"].told)) == (True, told)
+
+
 def test_a_rollback_names_the_jobs_that_still_wait(
     fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,22 +39,29 @@ def tell(args: Namespace) -> int:
     if args.verb == "rollback":
         hint = f"omni-console fleet rollback {host.name}"
         raise UsageError("a rollback is a command of its own", hint=hint)
-    line = Line(host, control_dir())
+    line, token = Line(host, control_dir()), ""
     try:
         answer = line.open().ask("state")
         found = part(answer, "run")
         if not found.get("alive"):
             raise ControlError(f"no run is active on {host.name}", "\n".join(waiting(host, answer)))
-        status = part(found, "status")
+        run, status = str(found.get("id")), part(found, "status")
         if args.step and args.step != status.get("step"):
             at = clean(str(status.get("step") or "no step"), 60)
             words = f"its run stands at {at}, not at {clean(args.step, 60)}; nothing was told"
             raise ControlError(f"{host.name}: {args.verb} refused", words)
         seen = {name: status[name] for name in ("step", "attempt", "evidence") if name in status}
-        answer = line.act(
-            "tell", run=str(found["id"]), verb=args.verb, seen=seen, why=args.reason,
+        token = line.token()
+        answer = line.ask(
+            "tell", token=token, run=run, verb=args.verb, seen=seen, why=args.reason,
             confirm=args.confirm,
         )  # fmt: skip
+    except LineLost as error:
+        if token:
+            lost = f"the line was lost, and whether its run took {args.verb} is not known"
+            error.title = f"{host.name}: {lost}"
+            error.hint = "`omni-console fleet` says where its run stands"
+        raise
     except BridgeError as error:
         if host.name not in error.title:
             error.title = f"{host.name}: {error.title}"
@@ -62,7 +69,7 @@ def tell(args: Namespace) -> int:
     finally:
         line.close()
     step = clean(str(part(answer, "status").get("step", "")), 60)
-    words = f"{args.verb}: accepted by run {clean(str(found['id']), 100)} at step {step}"
+    words = f"{args.verb}: accepted by run {clean(run, 100)} at step {step}"
     print(json.dumps({"host": host.name, **answer}) if args.json else words)
     return int(Exit.OK)
 
