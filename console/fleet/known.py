@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from console.journal.run_view import RunView
 
 PRIVATE = 0o600
+LATEST = 2.0**36
+"""No real time is later, Unix seconds: calendars end before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,10 @@ class Known:
     @property
     def back_at(self) -> float | None:
         """When its lease brings the baseline back unless somebody attaches, by this machine's
-        clock; None if none was counted."""
+        clock; None if none was counted, or none that a clock could show."""
         left = number(self.part("guard").get("lease_s"))
-        return self.at + left if left is not None and self.at else None
+        back = self.at + left if left is not None and self.at else 0.0
+        return back if 0 < back < LATEST else None
 
 
 def clock(at: float, now: float) -> str:
@@ -111,10 +114,10 @@ def remember(host: Host, state: dict[str, Any], now: float) -> Known:
 def last(host: Host) -> Known:
     """What was known when the host answered last; nothing where another machine had that name."""
     data = _read(host.name)
-    at, state = number(data.get("at")), data.get("state")
-    if data.get("asked") != _asked(host):
+    at, state = number(data.get("at")) or 0.0, data.get("state")
+    if data.get("asked") != _asked(host) or not 0 < at < LATEST:
         return Known(host.name)
-    return Known(host.name, at or 0.0, cleaned(state) if isinstance(state, dict) else {})
+    return Known(host.name, at, cleaned(state) if isinstance(state, dict) else {})
 
 
 def _asked(host: Host) -> list[str]:

@@ -10,7 +10,7 @@ from console.cli import main
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last
 from tests.fleet.far import documented
-from tests.fleet.standin import ToldHost
+from tests.fleet.standin import STATE, ToldHost
 
 
 def test_what_was_known_of_a_name_is_not_known_of_another_machine(
@@ -55,3 +55,17 @@ def test_every_field_of_an_object_is_documented(
         named = documented("reference/commands.md", words)
         assert {key for one in (found, *rows) for key in one} - named == set(), words
         assert rows or words == "fleet tell"
+
+
+@pytest.mark.parametrize("lease_s", [1e17, -1e17])
+def test_no_lease_of_one_host_keeps_the_others_from_the_table(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], lease_s: float
+) -> None:
+    """No calendar has such a time; it is kept on disk, so that each later call met it again."""
+    fars["a"].state_told = {**STATE, "guard": {"lease_s": lease_s}}
+    assert main(["fleet"]) == 0
+    fars["a"].lose = ["state", "open"]
+    assert main(["fleet"]) == 4
+    assert "b     serving" in capsys.readouterr().out
+    assert main(["fleet", "rollback", "--all", "--json"]) == 7
+    assert [one["host"] for one in json.loads(capsys.readouterr().out)["hosts"]] == ["a", "b"]
