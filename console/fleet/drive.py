@@ -3,7 +3,7 @@ was done with GO. Each step is on disk before the next is taken: the same comman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from console.fleet.line import ANSWER_S, PLAN_S, START_S
 from console.fleet.protocol import Asks, BridgeError, LineLost, part
 from console.fleet.report import events_of
 from console.fleet.rollout import FRESH, Leg, Rollout, read
-from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
+from console.fleet.starts import LETTERS, NOT_BEGUN, STARTING, Wanted
 from console.journal.run_view import RunView
 from console.journal.store import Event
 
@@ -31,6 +31,8 @@ TRIES = 4
 """Tries to reach a host on which nothing was started."""
 BUSY_S = 120.0
 """How long a host may be busy with the start whose answer was lost."""
+SHOWN = 8
+"""Digits of a plan's hash that a person types."""
 NOTE_S = 10.0
 """Seconds between two times that what is known of a followed run is kept on disk."""
 BY_UNIT = "the runner is gone; the host's boot unit is to bring the baseline back"
@@ -121,7 +123,8 @@ class Driver:
     def _begun(self, at: _Reached, host: Host, leg: Leg) -> bool:
         """Plan, have the plan confirmed, start. False if nobody agreed. Raises BridgeError."""
         plan = at.insist("plan", PLAN_S, **_asked(self.wanted, host))
-        if problems := [clean(str(one), 1000) for one in plan.get("problems") or ()]:
+        problems, hashed = _read_plan(host.name, plan)
+        if problems:
             words = f"{host.name}: a run would be refused; nothing was started"
             raise BridgeError("not_started", words, "\n".join(problems), "", Exit.LINT)
         if host.slurm and not plan.get("slurm"):
@@ -130,7 +133,7 @@ class Driver:
         if not self.agree(host, plan):
             self.say(f"nothing was started on {host.name}")
             return False
-        leg.hash = str(plan["hash"])
+        leg.hash = hashed
         self.rollout.save()
         leg.run = self._started(at, leg) or self._waited(at, leg)
         return True
@@ -142,10 +145,10 @@ class Driver:
         lost_at: float | None = None
         while True:
             try:
-                return str(at.line.act(
+                return _run_in(at.line.name, at.line.act(
                     "start", START_S, request=leg.request, hash=leg.hash,
                     headless=self.headless, said=lambda text: self.say(f"{at.line.name}: {text}"),
-                )["run"] or "")  # fmt: skip
+                ))  # fmt: skip
             except LineLost as error:
                 lost_at = self.clock.monotonic()
                 at.lost(error)
@@ -156,8 +159,9 @@ class Driver:
                     raise
                 self.clock.sleep(POLL_S)
             found = at.insist("started", request=leg.request)
-            if found["run"] or found.get("job"):
-                return str(found["run"] or "")
+            run = _run_in(at.line.name, found)
+            if run or part(found, "job"):
+                return run
 
     def _waited(self, at: _Reached, leg: Leg) -> str:
         """The run of a leg, which may wait for an allocation of Slurm's as long as that takes; ""
@@ -165,9 +169,9 @@ class Driver:
         told = ""
         while True:
             found = at.insist("started", request=leg.request)
-            if found["run"] or not found.get("job"):
-                return str(found["run"] or "")
-            job = found["job"]
+            run, job = _run_in(at.line.name, found), part(found, "job")
+            if run or not job:
+                return run
             words = f"{at.line.name}: Slurm job {job.get('job')}: {job.get('words')}"
             if words != told:
                 told = words
@@ -183,11 +187,11 @@ class Driver:
             page = at.insist("journal", run=leg.run, since=seq, attend=True)
             events = events_of(page)
             seen.take(events)
-            seq = max([seq, *(one.seq for one in events)])
-            if (page.get("more") and events) or seen.finished:
+            before, seq = seq, max([seq, *(one.seq for one in events)])
+            if (page.get("more") and seq > before) or seen.finished:
                 continue
             # the lease begins with the outage, and is told a moment later
-            lease_s = number((page.get("status") or {}).get("lease"))
+            lease_s = number(part(page, "status").get("lease"))
             now, stands = self.clock.monotonic(), (seen.view.outage, lease_s is not None)
             if now - noted[0] >= NOTE_S or stands != noted[1]:
                 noted = now, stands
@@ -251,6 +255,31 @@ class _Reached:
             tried = "until it answers" if self._begun or self._answered else "a few more times"
             self._say(f"  it is tried {tried}; Ctrl-C ends this command, and no run")
         self._clock.sleep(AGAIN_S[min(self._tries, len(AGAIN_S)) - 1])
+
+
+def _run_in(name: str, answer: Mapping[str, Any]) -> str:
+    """The run that an answer names; "" where it says that there is none. Raises BridgeError."""
+    found = answer.get("run", "")
+    if found is None or (isinstance(found, str) and found):
+        return found or ""
+    raise _senseless(name, "it does not say which run there is")
+
+
+def _read_plan(name: str, plan: Mapping[str, Any]) -> tuple[list[str], str]:
+    """What a run would be refused for, and the hash by which a person takes the plan: never one
+    that Enter alone would be. Raises BridgeError."""
+    problems, hashed = plan.get("problems") or [], plan.get("hash")
+    if not isinstance(problems, list):
+        raise _senseless(name, "it does not say whether a run would be refused")
+    told = [clean(str(one), 1000) for one in problems]
+    if isinstance(hashed, str) and len(hashed) >= SHOWN and LETTERS.issuperset(hashed):
+        return told, hashed
+    raise _senseless(name, "its plan has no hash")
+
+
+def _senseless(name: str, why: str) -> BridgeError:
+    words = f"{name}: its answer makes no sense"
+    return BridgeError("version", words, why, "the same omni-console on both sides")
 
 
 def _asked(wanted: Wanted, host: Host) -> dict[str, Any]:

@@ -52,10 +52,11 @@ def decided(host: str, line: Asks, name: str) -> Decided:
     """What a run's journal says of its decision. Raises BridgeError, LineLost."""
     view, more, run = RunView(), True, name
     while more:
-        page = line.ask("journal", run=run, since=view.seq)
+        since = view.seq
+        page = line.ask("journal", run=run, since=since)
         events, run = events_of(page), str(page.get("run") or run)
         fold(events, view)
-        more = page.get("more") is True and bool(events)
+        more = page.get("more") is True and view.seq > since
     word = view.decision.word or "no decision"
     named = f" ({view.outcome})" if view.outcome else ""
     mark = f" {view.mark}" if view.mark else ""

@@ -10,7 +10,7 @@ from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
 from console.fleet.rollout import held, kept, opened
 from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
-from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, Fleet, Json
+from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json
 
 
 @pytest.mark.parametrize(
@@ -259,3 +259,49 @@ def test_other_words_are_another_rollout_and_a_broken_record_is_told(fleet: Flee
     first.path.write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         fleet.open()
+
+
+class Odd(FarHost):
+    """A host that answers one question with something else. `answers`: what, by the question."""
+
+    def __init__(self, name: str, **answers: Json) -> None:
+        super().__init__(name)
+        self.answers = answers
+
+    def ask(self, question: str, limit_s: float = 0.0, said: Any = None, **more: Any) -> Json:
+        answer = super().ask(question, limit_s, said, **more)
+        return {**answer, **self.answers.get(question, {})}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("started", {"run": 7}), ("started", {"run": ""}), ("start", {"run": ["x"]}),
+        ("plan", {"problems": 7}), ("plan", {"hash": None}), ("plan", {"hash": ""}),
+        ("plan", {"hash": "no"}),
+    ],
+)  # fmt: skip
+def test_an_answer_without_sense_is_a_refusal_and_no_error_of_this_program(
+    fleet: Fleet, question: str, answer: Json
+) -> None:
+    fleet.hosts["a"] = one = Odd("a", **{question: answer})
+    agreed: list[str] = []
+    fleet.agrees = lambda host, plan: not agreed.append(host.name)  # type: ignore[func-returns-value]
+    with pytest.raises(BridgeError, match="a: its answer makes no sense") as refused:
+        fleet.go()
+    assert refused.value.code == "version"
+    assert bool(agreed) == bool(one.begun) == (question == "start")
+
+
+def test_a_job_and_a_status_that_are_no_tables_are_none(fleet: Fleet) -> None:
+    fleet.hosts["a"] = Odd("a", started={"job": "7"}, journal={"status": [1]})
+    assert fleet.go() is Exit.OK
+
+
+def test_a_host_that_always_has_more_of_the_same_is_asked_no_faster(fleet: Fleet) -> None:
+    """`more` without anything new had it asked without a pause, for ever."""
+    fleet.hosts["a"] = Odd(
+        "a", journal={"events": [[1, 1.0, "run.note", "", 0, {"text": "x"}]], "more": True,
+                      "goes_on": False},
+    )  # fmt: skip
+    assert fleet.go() is Exit.HOLD

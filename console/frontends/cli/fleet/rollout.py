@@ -16,7 +16,7 @@ from console.config.locate import inputs_of, playbook_path, shipped
 from console.config.site.schedule import LEAST_LEASE_S
 from console.config.yaml import read_text
 from console.fleet import rollout
-from console.fleet.drive import Driver, require_none_waits
+from console.fleet.drive import SHOWN, Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, at_once, control_dir
@@ -111,7 +111,7 @@ def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[
     shown, width = plan.get("lines"), columns(sys.stdout)
     for one in shown if isinstance(shown, list) else ():
         say("\n".join(folded(clean(str(one)), width)))
-    short = clean(str(plan["hash"]), 80)[:8]
+    short = clean(str(plan["hash"]), 80)[:SHOWN]
     say(f"plan {short} of {host.name}")
     if args.yes:
         return True
