@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,10 +126,15 @@ class Line:
 
     def _hello(self) -> None:
         """Wait for the host's first word; what a login shell prints before it is skipped."""
-        skipped = 0
+        skipped, until = 0, time.monotonic() + HELLO_S
         while skipped < MOST_NOISE:
-            data = self._next(HELLO_S)
-            skipped += len(data)
+            try:
+                data = self._next(until - time.monotonic(), HELLO_S)
+            except BridgeError as error:
+                if error.code != "too_large":
+                    raise
+                break
+            skipped += len(data) + 1
             with contextlib.suppress(BridgeError):
                 if HELLO in parsed(data):
                     return
@@ -208,14 +214,16 @@ class Line:
             child.wait()
         self._errors.close()
 
-    def _next(self, limit_s: float) -> bytes:
+    def _next(self, limit_s: float, of_s: float = 0.0) -> bytes:
+        """The next line. Raises LineLost when none comes within `limit_s`, what is left of `of_s`;
+        BridgeError for one that is too long."""
         assert self._lines is not None
         try:
             data = self._lines.next(limit_s)
         except TimeoutError:
             self._kill()
             self.close()
-            words = f"no answer within {limit_s:.0f} s"
+            words = f"no answer within {of_s or limit_s:.0f} s"
             raise LineLost(f"{self.host.name} cannot be reached", words) from None
         if data is None:
             raise self._lost()

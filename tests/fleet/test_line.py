@@ -108,6 +108,21 @@ def test_a_login_shell_that_prints_without_end_is_no_bridge(
         ssh("while :; do echo noise noise noise; done").open()
 
 
+@pytest.mark.parametrize(
+    ("noise", "error"),
+    [("exec yes ''", BridgeError), ("while :; do echo; sleep 0.05; done", LineLost),
+     ("yes | tr -d '\\n'", BridgeError)],
+)  # fmt: skip
+def test_no_noise_is_waited_for_without_end(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch, noise: str, error: type[Exception]
+) -> None:
+    """Each line had a time limit of its own, and blank ones counted for nothing."""
+    monkeypatch.setattr(near, "HELLO_S", 2.0)
+    monkeypatch.setattr(near, "END_S", 0.1)
+    with pytest.raises(error, match=r"no bridge answers|no answer within 2 s"):
+        ssh(noise).open()
+
+
 def test_a_line_that_was_given_up_is_not_opened(ssh: Ssh, tmp_path: Path) -> None:
     """Ctrl-C may come before a rollback's ssh is there: it must not go on behind the words."""
     line = ssh(f"{HELLO}{ECHO}")
