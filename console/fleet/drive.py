@@ -240,7 +240,7 @@ class _Reached:
         self._tries += 1
         if not self._begun and not self._answered and self._tries > TRIES:
             words = f"{name} cannot be reached; nothing was started on it"
-            hint = error.hint or f"`ssh {name} true` has to work without a question"
+            hint = error.hint or f"`ssh {self._host.ssh} true` has to work without a question"
             raise BridgeError("unreachable", words, error.detail, hint, Exit.HOLD)
         if self._tries == 2:  # a connection that was only cut is back at once, and costs no words
             since = self._answered or last(self._host).at

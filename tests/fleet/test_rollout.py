@@ -6,11 +6,12 @@ import pytest
 
 from console.common.errors import Exit, HostBusy, UsageError
 from console.fleet import drive, rollout
+from console.fleet.drive import Driver
 from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
 from console.fleet.rollout import held, kept, opened
 from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
-from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json
+from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json, Seen
 
 
 @pytest.mark.parametrize(
@@ -305,3 +306,14 @@ def test_a_host_that_always_has_more_of_the_same_is_asked_no_faster(fleet: Fleet
                       "goes_on": False},
     )  # fmt: skip
     assert fleet.go() is Exit.HOLD
+
+
+def test_the_way_to_try_a_host_by_hand_is_its_name_in_ssh(fleet: Fleet) -> None:
+    far = fleet.host("a", lose=["started"] * 9)
+    driver = Driver(
+        fleet.open(), WANTED, line=lambda host: far, say=fleet.said.append, agree=fleet.agrees,
+        viewer=Seen, clock=fleet.clock,
+    )  # fmt: skip
+    with pytest.raises(BridgeError) as gone:
+        driver.go([Host("a", "ops@10.0.0.12")])
+    assert gone.value.hint == "`ssh ops@10.0.0.12 true` has to work without a question"
