@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -158,7 +157,7 @@ class HostsScreen(Page):
         host = self.hosts[event.index]
         words = ("--readonly",) if self.console.watchers.readonly else ()
         if no := why_not(os.environ.get(BROWSER, ""), self.app._driver):
-            self.console.say(f"{no}: {shlex.join(['ssh', '-t', host.ssh, host.command, *words])}")
+            self.console.say(f"{no}: {host.typed(*words, terminal=True)}")
             return
         self.console.turns.away = True
         self.app.run_worker(self._visit(host, words))  # it outlives this page

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -32,9 +33,18 @@ class Host:
 
     def words(self, *arguments: str) -> str:
         """What its login shell runs: the console there with these arguments."""
+        return f"exec {self._words(arguments)}"
+
+    def typed(self, *arguments: str, terminal: bool = False) -> str:
+        """The same as a person types it here: this machine's shell leaves `~` to the host's."""
+        words = self._words(arguments)
+        asked = [words] if "~" in words or "'" in words else words.split(" ")
+        return shlex.join(["ssh", *(["-t"] if terminal else []), self.ssh, *asked])
+
+    def _words(self, arguments: Sequence[str]) -> str:
         home, found = "~/", self.command
         program = f"~/{shlex.quote(found[2:])}" if found.startswith(home) else shlex.quote(found)
-        return " ".join(["exec", program, *map(shlex.quote, arguments)])
+        return " ".join([program, *map(shlex.quote, arguments)])
 
 
 @dataclass(frozen=True, slots=True)

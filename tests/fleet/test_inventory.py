@@ -1,6 +1,8 @@
 """The fleet file: strict, and every problem with its place."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +237,22 @@ def test_the_fleet_file_that_is_named_is_the_one_that_is_read(
         main(given(""))
     assert ended.value.code == 2
     assert "argument --fleet: an empty path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        ("omni-console", "ssh ops@a omni-console rollback"),
+        ("~/omni/bin/omni-console", "ssh ops@a '~/omni/bin/omni-console rollback'"),
+        ("/opt/my omni/console", "ssh ops@a ''\"'\"'/opt/my omni/console'\"'\"' rollback'"),
+    ],
+)
+def test_what_is_pasted_into_a_shell_names_the_hosts_own_home(command: str, typed: str) -> None:
+    """Without quotes this machine's shell put its own home in the place of `~`."""
+    host = Host("a", "ops@a", command)
+    assert host.typed("rollback") == typed
+    told = subprocess.run(
+        ["sh", "-c", f"ssh() {{ shift; echo \"$@\"; }}; {typed}"], capture_output=True, text=True,
+        env={"HOME": "/home/mine", "PATH": os.environ["PATH"]}, check=True,
+    )  # fmt: skip
+    assert f"exec {told.stdout.strip()}" == host.words("rollback")

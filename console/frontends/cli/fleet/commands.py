@@ -141,7 +141,7 @@ def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
         return {"host": host.name, "reached": reached, "detail": words,
                 "back_at": before.back_at, "exit_code": int(Exit.ROLLBACK_FAILED)}  # fmt: skip
     except ConsoleError as error:
-        by_hand = f"by hand: ssh {host.ssh} {host.command} rollback"
+        by_hand = f"by hand: {host.typed('rollback')}"
         if isinstance(error, BridgeError) and error.code == NO_CONSOLE:
             by_hand = "nothing was asked of it"
         why = "; ".join(filter(None, (error.title, *error.detail.splitlines())))
