@@ -1,11 +1,13 @@
 """When an allocation is given up, and when not, on a machine without Slurm."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from console.common.errors import UsageError
+from console.common.files import append_line
 from console.host import process
 from console.journal.run_dir import ALLOCATION, RunDir
 from console.journal.store import Journal
@@ -88,6 +90,22 @@ def test_it_is_held_until_the_run_is_over_and_the_baseline_serves(
     add(run, "outage", down=False)
     add(run, "run.state", state="rolled_back")
     assert holder.tick() == 0
+
+
+@pytest.mark.parametrize("serving", [True, False])
+def test_a_rollback_that_wrote_no_journal_gives_it_up_once_the_baseline_serves(
+    made: tuple[Ticket, Holder], serving: bool
+) -> None:
+    """`rollback.sh` writes its lines alone: the allocation was held until the end of its time."""
+    ticket, holder = made
+    run = begun(ticket)
+    add(run, "outage", down=True)
+    add(run, "service", service="cand", alive=True, pid=4194304, start=1)
+    dead(run)
+    assert holder.tick() is None
+    done = {"rung": "done", "state": "ok", "trigger": "script-1", "at": 1e9, "serving": serving}
+    append_line(run.ladder, json.dumps(done))
+    assert holder.tick() == (0 if serving else None)
 
 
 def test_what_slurm_wants_back_is_asked_of_the_standby(made: tuple[Ticket, Holder]) -> None:

@@ -22,7 +22,7 @@ from console.common.errors import ConsoleError, Exit
 from console.common.text import one_line
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_files import read_view
+from console.journal.run_files import unrecorded_end, view_of
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import record_request
 from console.runner.guard.process import is_watched
@@ -106,11 +106,13 @@ class Holder:
             self._over_since = None
             return True
         try:
-            view = read_view(run)
+            view = view_of(run)[0]
+            # whoever rolled back without a journal has stopped what the run had started
+            over = view.over or unrecorded_end(run, view).get("serving") is True
         except (ConsoleError, OSError):
             # whatever it left is on the cards; without a journal it never began
             return run.journal.exists() or self.ticket.awaited
-        if view.outage or (view.services and not view.over):
+        if view.outage or (view.services and not over):
             self._over_since = None
             self._say(f"run {run.id} has the baseline down and no runner: `omni-console rollback`, "
                       "or `resume`")  # fmt: skip
