@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.common.errors import UsageError
+from console.common.errors import Exit, UsageError
 from console.common.files import append_line
 from console.host import process
 from console.journal.run_dir import ALLOCATION, RunDir
@@ -15,7 +15,10 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.live import Live, append
 from console.recovery.rollback.progress import who_asked
 from console.runner.launch import check_resume
+from console.runner.slurm import job as slurm
 from console.runner.slurm.holder import ALONE_S, TICK_S, Holder
+from console.runner.slurm.job import UNKNOWN, Job, SlurmError
+from console.runner.slurm.standing import everywhere, standing
 from console.runner.slurm.ticket import Held, Ticket, allocation_of, by_id, stamp_of, waiting
 from tests.clock import FakeClock
 from tests.fleet.far import new_run
@@ -157,3 +160,44 @@ def test_a_run_without_its_allocation_is_not_resumed(made: tuple[Ticket, Holder]
     (run.path / ALLOCATION).write_text(stamp_of(ticket, Held("7", 4194304, 1)))
     with pytest.raises(UsageError, match="no allocation any more"):
         check_resume(run)
+
+
+@pytest.mark.parametrize("asked", [{"7": Job("7", "CANCELLED")}, {"7": Job("7", UNKNOWN)}])
+def test_a_job_that_ended_with_nobody_left_to_say_so_is_waited_for_no_more(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch, asked: dict[str, Job]
+) -> None:
+    """The machine had rebooted while the job waited, and then somebody cancelled it."""
+    ticket, _ = made
+    monkeypatch.setattr(slurm, "look", lambda ids: asked)
+    waiter = trigger.Lock(ticket.path)
+    assert waiter.taken()
+    assert not standing(ticket).why, "who waits says so"
+    assert len(everywhere()) == 1
+    waiter.close()
+    assert "Slurm job 7 ended before it held anything" in standing(ticket).why
+    assert standing(ticket).exit_code is Exit.FAILED
+    assert everywhere() == []
+
+
+@pytest.mark.parametrize("state", ["PENDING", None])
+def test_a_job_that_may_still_come_is_waited_for(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    def look(ids: object) -> dict[str, Job]:
+        if state is None:
+            raise SlurmError("no answer")
+        return {"7": Job("7", state)}
+
+    monkeypatch.setattr(slurm, "look", look)
+    assert not standing(made[0]).why
+    assert len(everywhere()) == 1
+
+
+def test_a_job_that_ended_after_its_run_had_begun_has_begun_it(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticket, _ = made
+    run = begun(ticket)
+    (ticket.path / "end.json").unlink()
+    monkeypatch.setattr(slurm, "look", lambda ids: {"7": Job("7", "COMPLETED")})
+    assert (standing(ticket).run, standing(ticket).why) == (run.id, "")

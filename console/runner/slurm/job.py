@@ -127,6 +127,11 @@ class Job:
         return f"{self.state}{why}{at}{left}"
 
 
+def ended_words(job: Job) -> str:
+    """Of a job that is over, and whose run never began."""
+    return f"Slurm job {job.id} ended before it held anything: {job.words}"
+
+
 UNKNOWN = "UNKNOWN"
 """The state of a job that Slurm knows no more."""
 

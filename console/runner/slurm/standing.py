@@ -60,10 +60,10 @@ def standing(ticket: Ticket) -> Standing:
 
 
 def everywhere() -> list[Standing]:
-    """All that wait and all whose allocation is held now. With a Slurm that does not answer the
-    words say so."""
+    """All that wait and all whose allocation is held now; none that will never begin. With a Slurm
+    that does not answer the words say so."""
     alive = [x for x in tickets.everyone() if not x.ended or (x.held and x.held.lives)][:SHOWN]
-    return list(_asked([one for one in alive if one.job]))
+    return [one for one in _asked([x for x in alive if x.job]) if not one.why]
 
 
 def waiting() -> list[str]:
@@ -86,7 +86,19 @@ def _asked(found: Iterable[Ticket]) -> Iterable[Standing]:
         why = clean(f"Slurm does not answer: {error}", 200)
     for one in found:
         job = known.get(one.job, Job(one.job, why or slurm.UNKNOWN))
-        yield _of(one, job, one.ended)
+        yield _of(one, job, one.ended or (_left_over(one, job) if one.job in known else None))
+
+
+def _left_over(ticket: Ticket, job: Job) -> dict[str, Any] | None:
+    """What became of a job that is over, where nobody is left to write that down; None for one that
+    may still come, and for one whose waiter lives, which says it better."""
+    if not job.over or ticket.awaited:
+        return None
+    ended, run = ticket.ended, ticket.run  # now: its waiter wrote before it went
+    if ended or run is not None:
+        return ended or None
+    words = f"{slurm.ended_words(job)}; the process that would have begun the run is gone"
+    return {"words": words, "exit": int(Exit.FAILED)}
 
 
 def _of(ticket: Ticket, job: Job | None, ended: dict[str, Any] | None = None) -> Standing:

@@ -114,7 +114,7 @@ class Waiter:
             (found,) = slurm.look([self.ticket.job]).values()
         except SlurmError:
             return ""  # a controller that is down says nothing about the job
-        return f"Slurm job {found.id} ended before it held anything: {found.words}" * found.over
+        return slurm.ended_words(found) if found.over else ""
 
     def _begin(self, held: Held) -> Exit:
         ticket = self.ticket
