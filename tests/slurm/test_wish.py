@@ -1,12 +1,19 @@
 """What an allocation is asked for with, and what Slurm's words about a job mean here."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from console.cli import main
 from console.common.errors import UsageError
+from console.config.playbook.load import load_playbook
+from console.config.site.site import load_site
 from console.frontends.cli.site.slurm import pairs
-from console.runner.slurm import waiter
-from console.runner.slurm.job import LEAST_TIME_S, Job, Wish, seconds_of
+from console.runner.slurm import job, waiter
+from console.runner.slurm.job import LEAST_TIME_S, Job, SlurmError, Wish, seconds_of
+from console.runner.slurm.ticket import Ticket, everyone
+from tests.fleet.far import BOOK, SITE
 
 
 @pytest.mark.parametrize(
@@ -79,3 +86,31 @@ def test_a_key_is_given_once() -> None:
 )  # fmt: skip
 def test_a_job_is_told_in_slurms_own_words(job: Job, over: bool, words: str) -> None:
     assert (job.over, job.words) == (over, words)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt(), SlurmError("x")]
+)
+def test_a_job_that_nobody_would_wait_for_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """The number of a job that does not get to the disk is known only here."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "site.yaml").write_text(SITE)
+    (tmp_path / "trial.yaml").write_text(BOOK)
+    site = load_site(tmp_path / "site.yaml")
+    book = load_playbook(tmp_path / "trial.yaml", {"n": "1"}, site_services=frozenset({"cand"}))
+    monkeypatch.setattr(job, "refuse_inside", lambda: None)
+    monkeypatch.setattr(job, "submit", lambda *asked: "7")
+    given_up: list[str] = []
+    monkeypatch.setattr(job, "cancel", given_up.append)
+
+    def fails(*asked: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Ticket, "ask_with", fails)
+    with pytest.raises(type(error)):
+        waiter.enter(site, book, {}, Wish(node="box"), print, ticket="ab" * 8)
+    assert given_up == ["7"]
+    (ticket,) = everyone()
+    assert ticket.ended["words"]

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,17 +68,19 @@ def enter(
     argv = [*module_argv("console.runner.slurm.holder"), str(made.path)]
     try:
         job = slurm.submit(wish, playbook.name, argv, made.path, lead_s, node)
-        made.ask_with(job)
     except ConsoleError as error:
         made.end(words=str(error), exit_=int(error.exit_code))
         raise
     try:
+        made.ask_with(job)
         launch.detach(
             f"omni-console-slurm-{made.id}", [*module_argv("console.runner.slurm.waiter"),
             str(made.path)], made.path / "waiter.log",
         )  # fmt: skip
-    except ConsoleError as error:
-        made.end(words=str(error), exit_=int(error.exit_code))
+    except BaseException as error:  # a full disk and Ctrl-C, too: nobody would wait for the job
+        code = error.exit_code if isinstance(error, ConsoleError) else Exit.FAILED
+        with suppress(OSError):
+            made.end(words=str(error) or "interrupted", exit_=int(code))
         slurm.cancel(job)
         raise
     say(f"Slurm job {job}: {wish.words()}; `scancel {job}` on this host gives it up")
