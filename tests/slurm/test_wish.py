@@ -80,6 +80,8 @@ def test_a_key_is_given_once() -> None:
         (Job("7", "RUNNING", "None", "x", "7:59:10"), False, "RUNNING, 7:59:10 left"),
         (Job("7", "RUNNING", "None", "x", "UNLIMITED"), False, "RUNNING"),
         (Job("7", "COMPLETING", "None"), False, "COMPLETING"),
+        (Job("7", "RESV_DEL_HOLD", "Reservation r was deleted"), False,
+         "RESV_DEL_HOLD (Reservation r was deleted)"),
         (Job("7", "CANCELLED", "BeginTime"), True, "CANCELLED"),
         (Job("7", "UNKNOWN"), True, "UNKNOWN"),
     ],

@@ -29,9 +29,13 @@ LEAST_TIME_S = 120.0
 `waiter`."""
 LEAST_LEAD_S = 60
 """Slurm tells a job of the end of its time up to a minute early, and never later than asked."""
-OPEN = frozenset({"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED",
-                  "SIGNALING", "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "RESIZING"})  # fmt: skip
-"""States of a job that is not over."""
+UNKNOWN = "UNKNOWN"
+"""The state of a job that Slurm knows no more."""
+OVER = frozenset({"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED",
+                  "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT",
+                  UNKNOWN})  # fmt: skip
+"""States of a job that is over. Slurm has more of the others, and a job in one of them may come: it
+is held when its reservation ends, for example."""
 OPTIONS = {"node": "nodelist"}
 """Keys that `sbatch` calls otherwise."""
 ASKED = {
@@ -115,7 +119,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        return self.state not in OPEN
+        return self.state in OVER
 
     @property
     def words(self) -> str:
@@ -130,10 +134,6 @@ class Job:
 def ended_words(job: Job) -> str:
     """Of a job that is over, and whose run never began."""
     return f"Slurm job {job.id} ended before it held anything: {job.words}"
-
-
-UNKNOWN = "UNKNOWN"
-"""The state of a job that Slurm knows no more."""
 
 
 def require_sound(key: str, value: str) -> None:
