@@ -203,6 +203,7 @@ def test_live_says_that_a_line_was_not_written_whole(
 def test_live_ignores_lines_that_name_nobody(tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
     for line in (
+        '{"kind": "runner", "pid": 1e999, "start": 5}',
         '{"pid":1,"start":5,"kind":"step"}', '{"pid":-4,"start":5,"kind":"step"}',
         '{"pid":0,"start":5,"kind":"step"}', '{"pid":44,"start":0,"kind":"step"}',
         '{"container":"","kind":"container"}', '{"pid":"x","start":5,"kind":"step"}', "[]", "null",

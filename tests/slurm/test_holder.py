@@ -201,3 +201,16 @@ def test_a_job_that_ended_after_its_run_had_begun_has_begun_it(
     (ticket.path / "end.json").unlink()
     monkeypatch.setattr(slurm, "look", lambda ids: {"7": Job("7", "COMPLETED")})
     assert (standing(ticket).run, standing(ticket).why) == (run.id, "")
+
+
+@pytest.mark.parametrize("name", ["ticket.json", "held.json", "job.json", "end.json"])
+@pytest.mark.parametrize(
+    "text", ["[" * 3000, "{", '{"job": "7", "pid": 1e999, "start": 1, "boot": 1}'],
+    ids=["deep", "torn", "endless"],
+)  # fmt: skip
+def test_no_file_of_a_ticket_keeps_its_host_from_saying_how_it_stands(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    (made[0].path / name).write_text(text.replace('"boot": 1', f'"boot": "{process.boot_id()}"'))
+    monkeypatch.setattr(slurm, "look", lambda ids: {"7": Job("7", "PENDING")})
+    everywhere()

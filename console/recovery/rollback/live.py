@@ -104,7 +104,7 @@ def _entry(line: bytes, boot: str) -> Live | None:
         pid, start = int(value["pid"]), int(value["start"])
         if boot and value.get("boot", boot) not in ("", boot):
             return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
     # Pids 0 and 1 never belong to a run, and a negative pid would name a whole group.
     group = str(value.get("group", ""))

@@ -135,7 +135,7 @@ def read(place: Path) -> Ticket:
     """The ticket of a directory. Raises UsageError."""
     try:
         return Ticket(**json.loads((place / "ticket.json").read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{place} holds no ticket", one_line(str(error))) from error
 
 
@@ -185,7 +185,7 @@ def _held(told: dict[str, Any]) -> Held | None:
         return None
     try:
         return Held(clean(str(told["job"]), 40), int(told["pid"]), int(told["start"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
