@@ -76,3 +76,17 @@ def test_a_report_says_that_a_newer_rollout_has_begun_no_run(
     assert head.startswith("rollout of trial, ")
     assert newest.startswith("rollout of night, ")
     assert newest.endswith("has begun no run")
+
+
+@pytest.mark.parametrize("left", ["{b: {}}", "{other: {}}"])
+def test_a_report_leaves_out_no_host_that_the_file_has_lost(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], tmp_path: Path, left: str
+) -> None:
+    """It left its run out without a word, or said that no host has such a run."""
+    main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"])
+    (tmp_path / "fleet.yaml").write_text(f"schema: omni.fleet/v1\nhosts: {left}\n")
+    capsys.readouterr()
+    assert main(["fleet", "report"]) == 4
+    rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith(("| a", "| b"))]
+    assert len(rows) == 2
+    assert "it is no host of fleet.yaml any more" in next(x for x in rows if "| a |" in x)

@@ -133,6 +133,7 @@ def report(args: Namespace) -> int:
     """Who decided what on which host, in one table. Without a name: in the newest rollout."""
     made, here = load_fleet(args.fleet), control_dir()
     head: list[str] = []
+    gone: list[Decided] = []
     if args.run:
         names = list(dict.fromkeys(name for name in args.run if name.strip()))
         asked = [(host, name) for name in names for host in made.hosts]
@@ -142,9 +143,15 @@ def report(args: Namespace) -> int:
         newest, head = _newest(made)
         known = {one.name: one for one in made.hosts}
         asked = [(known[x.host], x.run) for x in newest.legs if x.run and x.host in known]
+        why = f"it is no host of {made.path.name} any more"
+        gone = [
+            Decided(x.host, clean(x.run, 120), trouble=why)
+            for x in newest.legs
+            if x.run and x.host not in known
+        ]
     bridges = [Line(host, here) for host, _ in asked]
     answers = at_once(bridges, _decided, [name for _, name in asked])
-    found = [one for one in answers if one is not None]
+    found = [one for one in (*answers, *gone) if one is not None]
     # which host has a run that was named is not known beforehand
     silent = [one for one in found if one.trouble] if args.run else []
     seen = {name for (_, name), one in zip(asked, answers, strict=True) if one is not None}
