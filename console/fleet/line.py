@@ -107,16 +107,18 @@ class Line:
         self.close()
         if self.abandoned:
             raise LineLost(f"{self.host.name} was given up")
-        self._errors = in_memory()
         argv = ["ssh", *options(self._control), self.host.ssh, self.host.words("bridge")]
         try:
+            self._errors = in_memory()
             self._child = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            self._errors.close()
-            raise UsageError("ssh cannot be started", str(error), "install OpenSSH") from error
+            if self._errors is not None:
+                self._errors.close()
+            hint = "install OpenSSH" if isinstance(error, FileNotFoundError) else ""
+            raise UsageError("ssh cannot be started", str(error), hint) from error
         if self.abandoned:  # meanwhile: who gave it up had no ssh to end
             self._kill()
         assert self._child.stdout is not None

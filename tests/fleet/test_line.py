@@ -1,12 +1,13 @@
 """The operator's end of a line, with a program in the place of ssh."""
 
+import errno
 import json
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -151,6 +152,21 @@ def test_a_full_disk_keeps_nobody_from_a_host(ssh: Ssh, monkeypatch: pytest.Monk
     assert ssh(f"{HELLO}{ECHO}").ask("state")["ok"]
     with pytest.raises(LineLost, match="no route"):
         ssh("echo no route >&2; exit 255").ask("state")
+
+
+def test_no_descriptor_left_is_said_and_ends_no_thread(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's thread for a host ended with it, and its row stood still for ever."""
+    line = ssh("")
+
+    def full() -> BinaryIO:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(near, "in_memory", full)
+    with pytest.raises(UsageError, match="Too many open files") as refused:
+        line.open()
+    assert not refused.value.hint
 
 
 def test_no_ssh_is_said(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> None:
