@@ -116,3 +116,15 @@ def test_nobody_who_looks_leaves_the_hosts_alone(fars: dict[str, Far], begin: Be
     watch.close()
     watch.look(False)
     until(lambda: fars["a"].asked[-1] == "closed", "a watch that is over is not held up")
+
+
+def test_what_comes_when_it_is_over_is_told_no_more(fars: dict[str, Far], begin: Begin) -> None:
+    """The name may be another machine's by now: the page follows a changed fleet file so."""
+    told = Told()
+    fars["a"].free.clear()
+    watch = begin("a", told)
+    until(lambda: fars["a"].asked == ["state"], "it is asked")
+    watch.close()
+    fars["a"].free.set()
+    until(lambda: fars["a"].asked[-1] == "closed", "its line is closed")
+    assert told.found == []

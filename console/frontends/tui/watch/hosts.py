@@ -59,6 +59,8 @@ class HostsWatch:
                 if found.trouble and not failed:  # a connection that was only cut is back at once
                     found = told(line)
                 failed = failed + 1 if found.trouble else 0
+                if self._over.is_set():  # its name may be another machine's by now
+                    return
                 self._tell(found)
                 pause_s = AGAIN_S[min(failed, len(AGAIN_S)) - 1] if failed else EVERY_S
                 self._clock.wait(self._over, pause_s)
