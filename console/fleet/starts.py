@@ -285,7 +285,8 @@ def start(
             ), True  # fmt: skip
         else:
             begun = False
-        _write(request, confirmed, run.id)
+        with suppress(OSError):  # a full disk: its own directory names the request, too
+            _write(request, confirmed, run.id)
         return run, begun
 
 

@@ -1,5 +1,6 @@
 """Plans for an operator far away, and starts that no lost line can double."""
 
+import errno
 import os
 import re
 import shutil
@@ -172,3 +173,21 @@ def test_a_token_is_for_once(host: Far) -> None:
     host.ask("start", request=REQUESTED, hash=told["hash"], token=token)
     assert host.refused("rollback", token=token).code == "too_late"
     assert host.refused("rollback", token="0" * 16).code == "too_late"
+
+
+def test_a_run_that_has_begun_on_a_disk_that_is_full_since_is_told(
+    host: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as a start that had failed, and nobody followed it."""
+    write = starts._write
+
+    def full(request: str, confirmed: str, run: str) -> None:
+        if run:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(request, confirmed, run)
+
+    monkeypatch.setattr(starts, "_write", full)
+    asked = {"request": "ab" * 8, "hash": plan(host)["hash"]}
+    first, again = host.act("start", **asked), host.act("start", **asked)
+    assert (first["begun"], again["begun"], len(host.begun)) == (True, False, 1)
+    assert first["run"] == again["run"] == host.begun[0]["run"]
