@@ -4,6 +4,9 @@ the exit codes."""
 import json
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from console.fleet.inventory import Host
 from console.fleet.known import last, remember
 from console.fleet.line import NO_CONSOLE
 from console.fleet.protocol import BridgeError, LineLost
+from console.fleet.rollout import Leg, Rollout
+from console.frontends.cli.fleet import rollout
 from tests.clock import FakeClock
 from tests.fleet.standin import SEEN, STATE, ToldHost, Typed
 
@@ -331,3 +336,22 @@ def test_a_run_that_is_gone_is_not_called_a_host_that_was_not_begun(
     fars["b"].no_run = True
     assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"]) != 0
     assert "stopped before b" not in "".join(capsys.readouterr())
+
+
+def test_what_another_terminal_has_begun_meanwhile_is_followed_and_not_begun_twice(
+    fars: dict[str, ToldHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked at the record before it had the lock."""
+    take = rollout.rollout.held
+
+    @contextmanager
+    def late(one: Rollout) -> Iterator[None]:
+        leg = Leg("a", "cd" * 16, hash="ab" * 8, run="run-a")
+        replace(one, legs=[leg]).save()
+        fars["a"].runs[leg.request] = "run-a"
+        with take(one):
+            yield
+
+    monkeypatch.setattr(rollout.rollout, "held", late)
+    assert main(["fleet", "run", "trial.yaml", "--on", "a", "--yes"]) == 0
+    assert fars["a"].begun == 0

@@ -42,16 +42,17 @@ def run(args: Namespace) -> int:
     if wanted.slurm and not any(host.slurm for host in hosts):
         raise UsageError("--slurm", f"none of these hosts has `slurm:` in {made.path.name}")
     here, now = control_dir(), SystemClock()
-    one = rollout.opened(wanted, made.path, hosts, now.now(), fresh=args.fresh)
+    record = partial(rollout.opened, wanted, made.path, hosts, now.now(), fresh=args.fresh)
     say = partial(print, file=out, flush=True)
-    driver = Driver(
-        one, wanted, line=lambda host: Line(host, here), say=say,
-        agree=partial(_agreed, args, say),
-        viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
-    )  # fmt: skip
-    if args.fresh:
-        require_none_waits(one, hosts, driver.line)
-    with rollout.held(one):
+    with rollout.held(record()):
+        one = record()  # now: another terminal may have gone on with it before it let go
+        driver = Driver(
+            one, wanted, line=lambda host: Line(host, here), say=say,
+            agree=partial(_agreed, args, say),
+            viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
+        )  # fmt: skip
+        if args.fresh:
+            require_none_waits(one, hosts, driver.line)
         if any(leg.hash for leg in one.legs):
             say(f"going on with the rollout of {clock(one.begun, now.now())}")
             if one.terms != rollout.terms_of(wanted):
