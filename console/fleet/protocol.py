@@ -100,7 +100,8 @@ def refusal(found: object) -> BridgeError:
     detail = "\n".join(clean(one, 1000) for one in str(told.get("detail", "")).splitlines()[:200])
     code, title = words
     given = told.get("exit")
-    exit_ = CODES.get(given, Exit.FAILED) if isinstance(given, int) else Exit.FAILED
+    # what is refused is no success, whatever came with it: a rollout would go on to its next host
+    exit_ = (CODES.get(given) if type(given) is int else None) or Exit.FAILED
     return BridgeError(
         code or "failed", title or "the host refused", detail,
         clean(str(told.get("hint", "")), 300), exit_,

@@ -80,7 +80,10 @@ def test_an_error_travels_with_code_and_exit_code(
         assert (there.title, there.detail, there.hint) == ("a", "b", "c")
 
 
-@pytest.mark.parametrize("told", [None, [], {"exit": "x", "title": "\x1b[2Jgone"}, {"exit": 99}])
+@pytest.mark.parametrize(
+    "told",
+    [None, [], {"exit": "x", "title": "\x1b[2Jgone"}, {"exit": 99}, {"exit": 0}, {"exit": False}],
+)
 def test_a_foreign_error_is_clean_whatever_it_is(told: object) -> None:
     there = refusal(told)
     assert there.exit_code is Exit.FAILED
