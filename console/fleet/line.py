@@ -269,7 +269,7 @@ def at_once(lines: Sequence[Line], ask: Callable[..., T], *more: Sequence[Any]) 
     with ThreadPoolExecutor(max(1, len(lines))) as pool:
         try:
             return list(pool.map(ask, lines, *more))
-        except BaseException:
+        except KeyboardInterrupt:
             for one in lines:
                 one.abandon()
             raise

@@ -1,6 +1,7 @@
 """The operator's commands over a line that the test holds: what is confirmed, sent and said, and
 the exit codes."""
 
+import io
 import json
 import sys
 import threading
@@ -355,3 +356,23 @@ def test_what_another_terminal_has_begun_meanwhile_is_followed_and_not_begun_twi
     monkeypatch.setattr(rollout.rollout, "held", late)
     assert main(["fleet", "run", "trial.yaml", "--on", "a", "--yes"]) == 0
     assert fars["a"].begun == 0
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader went away."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_reader_that_went_away_keeps_no_rollback_from_its_end(
+    fars: dict[str, ToldHost], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """`fleet rollback --all | head -1` ended with 0 whatever came of it."""
+    fars["a"].words, fars["b"].words = ["one", "two"], ["one", "two"]
+    fars["a"].rolled = {"exit": 7, "results": []}
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, Gone())
+    assert main(["fleet", "rollback", "--all", *words]) == 7
+    assert len(fars["a"].told) == len(fars["b"].told) == 1

@@ -116,7 +116,7 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
         if args.json:
             print(json.dumps({**result.fields(), "detail": result.detail}), flush=True)
         print("\n".join(lines), file=printer.out, flush=True)
-    _let_go_of_dead_output()
+    let_go_of_dead_output()
     return int(result.exit_code)
 
 
@@ -202,7 +202,7 @@ class Printer:
             print(text, file=self.out, flush=True)
 
 
-def _let_go_of_dead_output() -> None:
+def let_go_of_dead_output() -> None:
     """Drop output that a dead terminal did not take, which would else make Python exit 120."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, ControlError, Exit, RollbackFailed, UsageError
 from console.common.text import clean, columns
@@ -91,13 +91,14 @@ def waiting(host: Host, state: dict[str, Any]) -> list[str]:
 def rollback(args: Namespace) -> int:
     """Run each host's own rollback, and wait for it; the exit code is the worst. A host without a
     line is told when it comes back by itself, and nothing waits for it."""
+    from console.frontends.cli.rollback import let_go_of_dead_output
+
     made = load_fleet(args.fleet)
     if bool(args.host) == args.all:
         words = "HOST and --all were both given" if args.all else "HOST, or --all"
         raise UsageError("which hosts?", words, "omni-console fleet rollback HOST")
     hosts = made.chosen("all" if args.all else args.host)
-    say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
-    here = control_dir()
+    say, here = partial(_say, sys.stderr if args.json else sys.stdout), control_dir()
     rollbacks = [Line(host, here) for host in hosts]
     try:
         done = at_once(rollbacks, partial(_roll_back, say))
@@ -105,8 +106,16 @@ def rollback(args: Namespace) -> int:
         say("\nthis command ends; a rollback that a host has begun goes on there")
         return int(Exit.INTERRUPTED)
     if args.json:
-        print(json.dumps({"hosts": done}))
+        _say(sys.stdout, json.dumps({"hosts": done}))
+    let_go_of_dead_output()
     return max(int(one["exit_code"]) for one in done)
+
+
+def _say(out: TextIO, text: str) -> None:
+    """Print a line; a reader that went away (`| head`) keeps no rollback from its end and its exit
+    code."""
+    with suppress(OSError, ValueError):
+        print(text, file=out, flush=True)
 
 
 def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
