@@ -57,7 +57,7 @@ class Bridge:
         site_file: str = "",
     ) -> None:  # fmt: skip
         self._look, self._site, self._clock, self._site_file = look, site, clock, site_file
-        self._tokens: dict[str, tuple[float, str]] = {}
+        self._tokens: dict[str, tuple[float, frozenset[str]]] = {}
         self._reader: Reader | None = None
         self._run: RunDir | None = None
         self._said: Callable[[str], None] = lambda text: None
@@ -197,21 +197,22 @@ class Bridge:
 
     def _ready(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A token for one question that acts, and the newest run that is here now."""
-        now, run = self._clock.monotonic(), _newest()
+        now, runs = self._clock.monotonic(), [one.id for one in all_runs()]
         self._tokens = {k: v for k, v in self._tokens.items() if now - v[0] <= VALID_S}
         token = os.urandom(8).hex()
-        self._tokens[token] = (now, run)
-        return {"token": token, "valid_s": VALID_S, "run": run}
+        self._tokens[token] = (now, frozenset(runs))
+        return {"token": token, "valid_s": VALID_S, "run": runs[0] if runs else ""}
 
-    def _spend(self, asked: dict[str, Any]) -> str:
-        """The newest run when this token was given. Raises BridgeError if it was too long ago."""
-        given, run = self._tokens.pop(_word(asked, "token"), (float("-inf"), ""))
+    def _spend(self, asked: dict[str, Any]) -> frozenset[str]:
+        """The runs that were there when this token was given. Raises BridgeError if it was too long
+        ago."""
+        given, runs = self._tokens.pop(_word(asked, "token"), (float("-inf"), frozenset[str]()))
         if self._clock.monotonic() - given > VALID_S:
             raise BridgeError(
                 "too_late", "this came too late, and nothing was done",
                 f"what acts is taken within {VALID_S:.0f} s of `ready`, once",
             )  # fmt: skip
-        return run
+        return runs
 
     def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
         from console.fleet import starts
@@ -253,9 +254,10 @@ class Bridge:
     def _rollback(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Run this host's own `rollback`, and wait for it. It has a session of its own: with the
         line lost it goes on to its end."""
-        then = self._spend(asked)
-        if then != (now := _newest()):
-            raise BridgeError("moved_on", f"run {now} has begun meanwhile", f"before it: {then}")
+        known = self._spend(asked)
+        # one that was refused meanwhile, and is gone, is no newer one
+        if new := [one.id for one in all_runs() if one.id not in known]:
+            raise BridgeError("moved_on", f"run {new[0]} has begun meanwhile")
         site = [f"--site={self._site_file}"] if self._site_file else []
         heard: list[bytes] = []
         with subprocess.Popen(
@@ -282,11 +284,6 @@ class Bridge:
         """Pass a line on; a line that is lost keeps nothing from happening."""
         with contextlib.suppress(OSError):
             self._said(text)
-
-
-def _newest() -> str:
-    found = all_runs()
-    return found[0].id if found else ""
 
 
 def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:

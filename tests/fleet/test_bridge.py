@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -218,3 +219,15 @@ def test_a_rollback_that_was_meant_for_an_earlier_run_is_refused(
     new_run()
     assert host.refused("rollback", token=token).code == "moved_on"
     assert not (host.root / "ran").exists()
+
+
+def test_a_start_that_was_refused_meanwhile_keeps_nobody_from_a_rollback(
+    host: Far, command: Callable[[str], None]
+) -> None:
+    """Its directory was the newest one, and the run before it passed for one that had begun."""
+    command("")
+    new_run()
+    refused = new_run()
+    token = host.ask("ready")["token"]
+    shutil.rmtree(refused.path)
+    assert host.ask("rollback", token=token)["exit"] == 0
