@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,10 +49,11 @@ def needs(one: Known) -> list[str]:
 
 def tell_words(host: str, verbs: Sequence[str], step: str = "") -> str:
     """The command that answers what a run waits for, ready to be pasted, and the other verbs that
-    it takes; a rollback is a command of its own."""
-    offered = [verb for verb in verbs if verb not in ("pause", "rollback")]
+    it takes; a rollback is a command of its own. No word of a host's is more than a word to a
+    shell."""
+    offered = [shlex.quote(verb) for verb in verbs if verb not in ("pause", "rollback")]
     verb, *others = [REASONED if verb == "skip" else verb for verb in offered] or ["VERB"]
-    at = f" --step {step}" if step else ""
+    at = f" --step {shlex.quote(step)}" if step else ""
     more = f" (or {', '.join(others)})" if others else ""
     return f"omni-console fleet tell {host} {verb}{at}{more}"
 

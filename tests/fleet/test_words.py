@@ -1,17 +1,21 @@
 """What the fleet says, word for word. What was said stands in __snapshots__; `make golden` writes
 it anew."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from console.fleet.inventory import Host
 from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
 from console.fleet.table import lines, tell_words
+from console.frontends.cli.fleet.commands import waiting
 
 NOW = 1_750_003_600.0
 GIB = 1024**3
@@ -107,3 +111,19 @@ def test_report(snapshot: SnapshotAssertion) -> None:
     )  # fmt: skip
     lost = Decided("b|c", "x", trouble="No route to host")
     assert markdown([go, lost]) == snapshot
+
+
+@pytest.mark.parametrize(
+    "word", ["7; touch owned", "$(touch owned)", "`touch owned`", "7 & touch owned"]
+)
+def test_no_word_of_a_host_is_a_command_to_who_pastes_it(word: str, tmp_path: Path) -> None:
+    pasted = [tell_words("d", [word], word), tell_words("d", ["next", word], "s")]
+    job = {"job": word, "words": "PENDING", "playbook": "trial"}
+    told = waiting(Host("d", "ops@d"), {"slurm": [job]})[0]
+    pasted.append("ssh" + told.split("`ssh")[1].removesuffix("` gives it up"))
+    for line in pasted:
+        # what ssh is given goes to another shell there
+        near = 'ssh() { shift; sh -c "scancel() { :; }; $*"; }\nomni-console() { :; }\n'
+        words = near + line.replace("(or ", "#")
+        subprocess.run(["bash", "-c", words], cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -84,7 +85,9 @@ def waiting(host: Host, state: dict[str, Any]) -> list[str]:
             playbook, job, words = (
                 clean(str(row.get(x)), 80) for x in ("playbook", "job", "words")
             )
-            found.append(waits(playbook, job, words, f"ssh {host.ssh} scancel {job}"))
+            # twice: for the shell here, and for the one there
+            gives_up = shlex.join(["ssh", host.ssh, "scancel", shlex.quote(job)])
+            found.append(waits(playbook, job, words, gives_up))
     return found
 
 
