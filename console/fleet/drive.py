@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from console.common.clock import Clock
@@ -63,6 +63,7 @@ class Driver:
     viewer: Callable[[Host], Viewer]
     clock: Clock
     headless: bool = True
+    _unkept: bool = field(default=False, init=False)
 
     def go(self, hosts: Sequence[Host]) -> Exit:
         """Every host in turn; the exit code is the last run's. A plan that nobody takes changes
@@ -84,8 +85,18 @@ class Driver:
                     self.say(f"stopped at {host.name}: not begun on {', '.join(left)}")
                 break
         self.rollout.over = True
-        self.rollout.save()
+        self._keep()
         return code
+
+    def _keep(self) -> None:
+        """Keep how far it is. That a run was asked for is on disk by now, so that the same command
+        finds it: a disk that is full since leaves no run without who follows it."""
+        try:
+            self.rollout.save()
+        except OSError as error:
+            if not self._unkept:
+                self.say(clean(f"how far this rollout is cannot be kept: {error}", 300))
+            self._unkept = True
 
     def _say_done(self, refuses: Host) -> None:
         """Where the rollout stands when a host refuses to begin, if others are done."""
@@ -105,15 +116,15 @@ class Driver:
                 leg.run = self._waited(at, leg)
             if not leg.run and not self._begun(at, host, leg):
                 return False
-            self.rollout.save()
+            self._keep()
             leg.exit = int(self._follow(at, host, leg))
-            self.rollout.save()
+            self._keep()
             return True
         except BridgeError as error:
             if error.code == NOT_BEGUN:
                 self.say("\n".join(error.lines()))
                 leg.exit = int(error.exit_code)
-                self.rollout.save()
+                self._keep()
                 return True
             error.hint = FRESH if error.code in ("gone", "no_run") else error.hint
             raise

@@ -1,5 +1,6 @@
 """A rollout over lines that are lost everywhere: what is started, what is said, where it stops."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from console.fleet import drive, rollout
 from console.fleet.drive import Driver
 from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
-from console.fleet.rollout import held, kept, opened
+from console.fleet.rollout import Rollout, held, kept, opened
 from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
 from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json, Seen
 
@@ -317,3 +318,25 @@ def test_the_way_to_try_a_host_by_hand_is_its_name_in_ssh(fleet: Fleet) -> None:
     with pytest.raises(BridgeError) as gone:
         driver.go([Host("a", "ops@10.0.0.12")])
     assert gone.value.hint == "`ssh ops@10.0.0.12 true` has to work without a question"
+
+
+def test_a_disk_that_is_full_since_a_run_was_asked_for_leaves_it_followed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody renewed its lease then, and the words did not say that it goes on."""
+    write = Rollout.save
+
+    def full(one: Rollout) -> None:
+        if one.legs[0].run:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(one)
+
+    monkeypatch.setattr(Rollout, "save", full)
+    fleet.host("a")
+    assert fleet.go() is Exit.OK
+    assert sum("cannot be kept" in words for words in fleet.said) == 1
+    fleet.host("b")
+    with pytest.raises(OSError, match="No space left"):
+        fleet.go()
+    assert [one.asked.count("journal") > 1 for one in fleet.hosts.values()] == [True, False]
+    assert fleet.begun[1] == 0, "what is not on disk is not asked for"
