@@ -44,6 +44,7 @@ word."""
 ROLLBACK_S = 3600.0
 """A rollback waits for the load of a model."""
 END_S = 2.0
+MOST_WORDS = 8192
 SSH_FAILED, NOT_FOUND = 255, (126, 127)
 NO_CONSOLE = "no_console"
 """The code where there is nothing on the host that could be asked."""
@@ -246,8 +247,8 @@ class Line:
                 code = child.wait(END_S)
             except subprocess.TimeoutExpired:
                 self._kill()
-        errors.seek(0)
-        told = [one_line(one) for one in errors.read(8192).decode("utf-8", "replace").splitlines()]
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - MOST_WORDS))  # its last words say why
+        told = [one_line(one) for one in errors.read().decode("utf-8", "replace").splitlines()]
         words = next((one for one in reversed(told) if one), "the connection ended")
         self.close()
         name = self.host.name

@@ -79,6 +79,15 @@ def test_why_a_line_has_ended(ssh: Ssh, script: str, error: type[Exception], wor
         ssh(script).ask("state")
 
 
+def test_the_last_words_say_why_whatever_was_said_before(ssh: Ssh) -> None:
+    """A long banner, or what a bridge has printed in hours, hid them."""
+    banner = "yes 'for authorized use alone' | head -1000 >&2"
+    line = ssh(f"{banner}; echo 'Permission denied' >&2; exit 255")
+    with pytest.raises(LineLost, match="Permission denied") as lost:
+        line.ask("state")
+    assert "without a question" in lost.value.hint
+
+
 def test_a_refusal_is_an_error_and_the_line_stays(ssh: Ssh) -> None:
     refused = json.dumps({"id": 1, "ok": False, "error": {"code": "moved_on", "title": "no"}})
     line = ssh(f"{HELLO}read -r one; echo '{refused}'; n=1; {ECHO}")
