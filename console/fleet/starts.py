@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -75,7 +76,7 @@ class Wanted:
         )  # fmt: skip
         if not sound:
             raise BridgeError("bad_question", "no playbook, or inputs that are no text")
-        if lease_s is not None and lease_s < LEAST_LEASE_S:
+        if lease_s is not None and not LEAST_LEASE_S <= lease_s < math.inf:  # NaN is neither
             raise BridgeError("bad_question", f"a lease is at least {LEAST_LEASE_S:.0f} s")
         return cls(
             paths.file_name(one_line(str(found.get("name") or "playbook"), 60)), found["text"],

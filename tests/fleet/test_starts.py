@@ -1,6 +1,7 @@
 """Plans for an operator far away, and starts that no lost line can double."""
 
 import errno
+import math
 import os
 import re
 import shutil
@@ -191,3 +192,11 @@ def test_a_run_that_has_begun_on_a_disk_that_is_full_since_is_told(
     first, again = host.act("start", **asked), host.act("start", **asked)
     assert (first["begun"], again["begun"], len(host.begun)) == (True, False, 1)
     assert first["run"] == again["run"] == host.begun[0]["run"]
+
+
+@pytest.mark.parametrize("lease_s", [math.nan, math.inf, -1, 0, False, True])
+def test_no_lease_is_without_end(host: Far, lease_s: float) -> None:
+    """A run from afar always has one: JSON as Python reads it knows numbers that never pass."""
+    with pytest.raises(BridgeError) as refused:
+        plan(host, lease_s=lease_s)
+    assert refused.value.code == "bad_question"
