@@ -90,7 +90,7 @@ class Driver:
 
     def _keep(self) -> None:
         """Keep how far it is. That a run was asked for is on disk by now, so that the same command
-        finds it: a disk that is full since leaves no run without who follows it."""
+        finds it: where the disk has become full since, the run is followed all the same."""
         try:
             self.rollout.save()
         except OSError as error:
@@ -283,8 +283,10 @@ def _read_plan(name: str, plan: Mapping[str, Any]) -> tuple[list[str], str]:
     if not isinstance(problems, list):
         raise _senseless(name, "it does not say whether a run would be refused")
     told = [clean(str(one), 1000) for one in problems]
+    if told:
+        return told, ""
     if isinstance(hashed, str) and len(hashed) >= SHOWN and LETTERS.issuperset(hashed):
-        return told, hashed
+        return [], hashed
     raise _senseless(name, "its plan has no hash")
 
 

@@ -340,3 +340,10 @@ def test_a_disk_that_is_full_since_a_run_was_asked_for_leaves_it_followed(
         fleet.go()
     assert [one.asked.count("journal") > 1 for one in fleet.hosts.values()] == [True, False]
     assert fleet.begun[1] == 0, "what is not on disk is not asked for"
+
+
+def test_why_a_run_would_be_refused_needs_no_hash(fleet: Fleet) -> None:
+    fleet.hosts["a"] = Odd("a", plan={"problems": ["no such model"], "hash": None})
+    with pytest.raises(BridgeError, match="a run would be refused") as refused:
+        fleet.go()
+    assert refused.value.detail == "no such model"
