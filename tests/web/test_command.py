@@ -194,6 +194,24 @@ def test_a_unix_socket_is_served_and_goes_with_the_server(place: Place, number: 
     assert not path.exists()
 
 
+def test_with_nohup_it_outlives_its_terminal(place: Place) -> None:
+    """Whoever starts it with an ignored SIGHUP wants that; the consoles of its pages heed it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        served = Served(place, "--port", "0")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    try:
+        status = Path(f"/proc/{served.child.pid}/status").read_text()
+        ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+        assert ignored & 1 << signal.SIGHUP - 1
+        served.child.send_signal(signal.SIGHUP)
+        served.link()
+    finally:
+        code = served.close()
+    assert code == 0
+
+
 def test_it_goes_on_without_a_standard_input(place: Place) -> None:
     served = Served(place, "--port", "0", "--address", "::1")
     try:

@@ -123,12 +123,14 @@ def _words(write: bool, path: Path | None, base: str, drawn: bool) -> list[str]:
 
 
 def _serve(server: Server, access: Access, base: str) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP; each line that is typed gives a new link."""
+    """Serve until SIGINT, SIGTERM or SIGHUP; each line that is typed gives a new link. A SIGHUP
+    that is ignored stays so: with `nohup` this outlives its terminal."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         server.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in (signal.SIGINT, signal.SIGTERM, *(() if outlives else (signal.SIGHUP,))):
         signal.signal(number, stop)
     # in a shell's background nobody types: reading fails then, and must not stop this process
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)
