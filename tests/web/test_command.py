@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -192,6 +193,22 @@ def test_a_unix_socket_is_served_and_goes_with_the_server(place: Place, number: 
         until(lambda: served.child.poll() is not None, "it ends")
         assert served.close() == 0
     assert not path.exists()
+
+
+def test_a_server_that_ends_leaves_the_socket_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listens no more at once, but waits for its consoles: meanwhile another one begins."""
+    path, others = tmp_path / "web.sock", []
+
+    def serve(made: server.Server, *_: object) -> None:
+        made._listening.close()
+        others.append(server.listen_at(path))
+
+    monkeypatch.setattr(command, "_serve", serve)
+    assert main(["web", "--socket", str(path)]) == 0
+    with others[0], socket.socket(socket.AF_UNIX) as browser:
+        browser.connect(str(path))
 
 
 def test_with_nohup_it_outlives_its_terminal(place: Place) -> None:

@@ -58,12 +58,24 @@ def web(args: Namespace) -> int:
     site = server.Site(access, addresses, desk, _console(args))
     for line in [*warning, *_words(args.write, path, base, bool(xterm.installed()))]:
         print(line)
+    mine = _file_at(path)
     try:
         _serve(server.Server(site, listening), access, base)
     finally:
-        if path is not None:
+        # while this one ended, another may have taken its place there
+        if path is not None and _file_at(path) == mine:
             path.unlink(missing_ok=True)
     return int(Exit.OK)
+
+
+def _file_at(path: Path | None) -> tuple[int, ...] | None:
+    """Which file has this name now, by what no later one shares, as an inode's number comes again;
+    None for none."""
+    try:
+        info = path.lstat() if path is not None else None
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino, info.st_mtime_ns) if info is not None else None
 
 
 def _require_extra() -> None:
