@@ -195,6 +195,49 @@ def test_a_unix_socket_is_served_and_goes_with_the_server(place: Place, number: 
     assert not path.exists()
 
 
+BACKGROUND = """
+import os, pty, signal, sys
+from console.frontends.cli import web
+
+signal.signal(signal.SIGTTIN, signal.SIG_IGN)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid, terminal = pty.fork()
+if pid:
+    said = b""
+    while b"end" not in said:
+        said += os.read(terminal, 1024)
+        if said.endswith(b"?"):
+            os.write(terminal, b"\\n")
+            said += b" "
+    os.write(1, said)
+    sys.exit(os.waitpid(pid, 0)[1])
+job = os.fork()
+if job:
+    os.waitpid(job, 0)
+    sys.exit(0)
+os.setpgid(0, 0)
+print("background?", end="", flush=True)
+web.select.select([0], [], [])
+print(web._typed(0), flush=True)
+os.tcsetpgrp(0, os.getpgrp())
+print("foreground", web._typed(0), "end", flush=True)
+"""
+
+
+def test_what_is_typed_for_another_job_of_the_shell_does_not_end_the_listening() -> None:
+    """After `bg` a line for the shell wakes it, and cannot be read; after `fg` Enter counts."""
+    argv = [sys.executable, "-c", BACKGROUND]
+    said = subprocess.run(argv, capture_output=True, timeout=60, check=True, text=True).stdout
+    assert said.split() == ["background?", "None", "foreground", "True", "end"]
+
+
+def test_a_terminal_that_is_gone_is_listened_to_no_more() -> None:
+    near, far = os.openpty()
+    os.close(near)
+    assert command._typed(far) is False
+    os.close(far)
+
+
 def test_a_server_that_ends_leaves_the_socket_of_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

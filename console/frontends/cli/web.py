@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from types import FrameType
@@ -155,8 +156,11 @@ def _serve(server: Server, access: Access, base: str) -> None:
             if not typing:
                 server.join()
             elif select.select(typing, [], [], TURN_S)[0]:
-                if _typed(typing[0]):
+                typed = _typed(typing[0])
+                if typed:
                     _link(access, base)
+                elif typed is None:
+                    time.sleep(TURN_S)
                 else:
                     typing = []
     finally:
@@ -165,10 +169,19 @@ def _serve(server: Server, access: Access, base: str) -> None:
         server.join()
 
 
-def _typed(descriptor: int) -> bool:
-    """Whether somebody has typed something; False where nobody can any more."""
+def _typed(descriptor: int) -> bool | None:
+    """Whether somebody has typed something; None while the terminal is another job's, as what is
+    typed there is; False where nobody can type any more."""
     try:
         return bool(os.read(descriptor, 4096))
+    except OSError:
+        return None if _is_lent(descriptor) else False
+
+
+def _is_lent(descriptor: int) -> bool:
+    """Whether this is in the background of the shell that has the terminal."""
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:
         return False
 
