@@ -142,11 +142,12 @@ def door() -> Iterator[Door]:
 
 
 @contextlib.contextmanager
-def opened(door: Door, *, write: bool) -> Iterator[Web]:
-    """A site of its own behind a door."""
+def opened(
+    door: Door, *, write: bool, argv: tuple[str, ...] = (sys.executable, "-I", "-c", ECHO, "fixed")
+) -> Iterator[Web]:
+    """A site of its own behind a door. `argv`: its console."""
     clock = FakeClock()
     access, desk = Access(clock), FakeDesk(write)
-    argv = (sys.executable, "-I", "-c", ECHO, "fixed")
     door.app = server.Site(access, Addresses("127.0.0.1", door.port), desk, argv, clock).app
     with httpx.Client(trust_env=False, verify=False) as client:
         yield Web(f"http://127.0.0.1:{door.port}", access, desk, clock, client)

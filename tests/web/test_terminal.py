@@ -195,6 +195,26 @@ def test_a_console_that_ends_says_so(web: Web) -> None:
     assert not psutil.pid_exists(child.pid) or child.status() != psutil.STATUS_ZOMBIE
 
 
+DEAF = "import os, time, tty; tty.setraw(0); os.write(1, b'>'); time.sleep(600)"
+
+
+def test_a_console_that_takes_no_keys_is_not_kept_for_a_browser_that_has_gone(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "TAKES_S", 0.05)
+    monkeypatch.setattr(server, "MOST_CONSOLES", 1)
+    argv = (sys.executable, "-I", "-c", DEAF, "fixed")
+    with opened(door, write=True, argv=argv) as web:
+        web.enter()
+        with web.console() as socket:
+            read_until(socket, b">")
+            for _ in range(20):  # more than a pseudo terminal holds
+                socket.send(b"x" * 10_000)
+        gone()
+        with web.console() as socket:
+            read_until(socket, b">")
+
+
 STUBBORN = (
     "import os, signal, time; signal.signal(1, signal.SIG_IGN); os.write(1, b'.'); time.sleep(600)"
 )

@@ -32,6 +32,8 @@ MESSAGES, MESSAGE_EVERY_S = 2000, 0.002
 COLUMNS, ROWS = (20, 500), (5, 200)
 LOOK_S = 1.0
 """Seconds between looks whether the session still holds."""
+TAKES_S = 30.0
+"""Seconds for a console to take what was typed: meanwhile nobody sees that the browser has gone."""
 GRACE_S, POLL_S = 5.0, 0.05
 """Seconds that a console has to end after its terminal is gone, and between looks."""
 ENDED, TOO_MUCH, OVER = 4000, 1008, 4001
@@ -178,7 +180,11 @@ class Bridge:
             if not self._rate.take():
                 return TOO_MUCH, "too many messages"
             if (typed := message.get("bytes")) is not None:
-                await self._console.write(typed)
+                try:
+                    async with asyncio.timeout(TAKES_S):
+                        await self._console.write(typed)
+                except TimeoutError:
+                    return ENDED, f"the console has taken no key for {TAKES_S:.0f} s"
             elif not self._said(message.get("text") or ""):
                 return TOO_MUCH, "not a message"
 
