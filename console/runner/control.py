@@ -27,6 +27,8 @@ LIMIT = 64 * 1024
 AGAIN_S = 0.2
 """How long the socket rests after a client could not be let in."""
 NEEDS_REASON = frozenset({"skip"})
+DECIDES = frozenset({"approve", "reject", "retry", "measure", "skip", "next"})
+"""Verbs that answer what the run waits for; of several at one moment the first one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Control:
         self.lease: float | None = None
         self.attended_at = float("-inf")
         self.inbox: queue.Queue[Verb] = queue.Queue()
+        self._answer: Verb | None = None
         self.check_inputs: Callable[[dict[str, Any], str], str] = lambda changes, why: ""
         self.on_verb: Callable[[Verb, str, int], None] = lambda verb, step, attempt: None
 
@@ -74,6 +77,7 @@ class Control:
 
     def _forget(self) -> None:
         """Drop repeated key presses meant for what is over; keep verbs that stop the run."""
+        self._answer = None
         kept: list[Verb] = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -142,6 +146,7 @@ class Control:
                 if verb.verb == "next":
                     self.mode = "step"
                 if self.state is not RunState.RUNNING:
+                    self._answer = self._answer or verb
                     self.inbox.put(verb)
             return ""
 
@@ -157,6 +162,8 @@ class Control:
                     f"the run has moved on: {name} is now {one_line(str(getattr(self, name)), 60)}"
                     f", not {one_line(str(seen[name]), 60)}"
                 )
+        if self._answer is not None and _is_another(verb, self._answer):
+            return f"the run was answered a moment ago: {self._answer.verb}"
         if verb.verb in NEEDS_REASON and not verb.why.strip():
             return f"'{verb.verb}' needs a reason"
         if verb.verb in ("retry", "measure") and verb.args.get("inputs"):
@@ -177,6 +184,13 @@ class Control:
         if self.confirm and verb.args.get("confirm") != self.confirm:
             return f"type the word {clean(self.confirm, 60)} to approve"
         return ""
+
+
+def _is_another(verb: Verb, first: Verb) -> bool:
+    """Whether a verb answers otherwise than the first one, which the runner is about to take; the
+    same one again is a second press."""
+    inputs, before = (one.args.get("inputs") or {} for one in (verb, first))
+    return verb.verb in DECIDES and (verb.verb, inputs) != (first.verb, before)
 
 
 class Server:

@@ -99,6 +99,37 @@ def test_a_second_press_does_not_answer_the_next_question(
     assert verb == "retry" or MOVED in ask(one, verb, seen=seen), "a late one neither"
 
 
+@pytest.mark.parametrize(
+    ("where", "first", "second"),
+    [(WAITING, "approve", "reject"), (WAITING, "reject", "approve"),
+     ({"state": R.PAUSED, "reason": "step_failed"}, "retry", "skip"),
+     ({"state": R.PAUSED, "reason": "operator"}, "continue", "skip")],
+)  # fmt: skip
+def test_of_two_answers_at_one_moment_only_the_first_is_acknowledged(
+    where: dict[str, Any], first: str, second: str
+) -> None:
+    """The runner takes one and forgets the other, which nobody may be told was taken."""
+    one, told, seen = standing(**where), list[str](), SEEN if where is WAITING else {}
+    one.on_verb = lambda verb, step, attempt: told.append(verb.verb)
+    assert ask(one, first, "because", seen) == ""
+    assert f"answered a moment ago: {first}" in ask(one, second, "because", seen)
+    assert (told, taken(one)) == ([first], [first])
+    assert ask(one, "rollback") == "", "what stops the run is heard all the same"
+    one = standing(**where)
+    ask(one, first, "because", seen)
+    one.set(state=R.RUNNING)
+    one.set(**where)
+    assert ask(one, second, "because", seen) == "", "the next question has an answer of its own"
+
+
+def test_a_second_retry_with_other_inputs_is_another_answer() -> None:
+    one = standing(state=R.PAUSED, reason="step_failed")
+    said = [ask(one, "retry", inputs=inputs) for inputs in ({"n": "1"}, {"n": "1"}, {"n": "2"})]
+    assert (said[:2], "answered a moment ago" in said[2]) == (["", ""], True)
+    one = standing(state=R.PAUSED, reason="step_failed")
+    assert [ask(one, "retry", inputs={}), ask(one, "retry")] == ["", ""]
+
+
 @pytest.mark.parametrize("verb", ["abort", "rollback"])
 def test_what_stops_the_run_is_never_forgotten(verb: str) -> None:
     one = standing()
