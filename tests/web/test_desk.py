@@ -330,6 +330,21 @@ def test_a_rollback_is_told_to_its_end(shot: Snapshot, sent: Sent) -> None:
     assert desk.look()["rollback"]["words"] == "the baseline serves"
 
 
+def test_figures_that_are_old_say_so(shot: Snapshot) -> None:
+    """NVML hangs, or the sampler: what is shown is not what is."""
+    desk, _, clock = made(shot)
+    assert "stale" not in str(desk.look()["gauges"])
+    seen = scene.sample(clock.monotonic())
+    assert seen.gpu is not None
+    clock.sleep(300)
+    desk._sample_seen(replace(scene.sample(clock.monotonic()), gpu=seen.gpu))
+    told = {one["name"]: one["words"] for one in desk.look()["gauges"]}
+    assert told["GPU0 RTX PRO 6000"].endswith(", stale 5 min")
+    assert "stale" not in told["RAM"]
+    desk._sample_seen(seen)
+    assert all(one["words"].endswith("stale 5 min") for one in desk.look()["gauges"])
+
+
 @pytest.mark.parametrize("name", ["running", "loading", "held", "approval", "failed", "ended"])
 def test_every_scene_has_a_page(run: RunDir, name: str) -> None:
     shown = made(scene.snapshot(run, getattr(scene, name)()))[0].look()

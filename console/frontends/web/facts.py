@@ -23,7 +23,7 @@ from console.journal.guard_status import NONE, GuardView
 from console.journal.run_files import INTERRUPTED
 from console.journal.run_view import StepView
 from console.journal.state import RunState, stands
-from console.render.cells import Row, glyphs, outcome
+from console.render.cells import Row, age_words, glyphs, outcome
 from console.render.cutover import BACK, cut_over
 from console.render.gauges import (
     host_fields,
@@ -72,7 +72,7 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
         "seen": bound_to(shot),
         "question": question,
         "rollback": _rollback(seen),
-        "gauges": _gauges(seen.sample) if seen.sample is not None else [],
+        "gauges": _gauges(seen.sample, seen.tick) if seen.sample is not None else [],
         "guard": plain(line(seen.guard, seen.tick, key="")) if seen.guard.word != NONE else "",
         "lease": lease_words(seen.guard.lease),
         "log": _log(shot),
@@ -226,23 +226,29 @@ def _stage(said: dict[str, Any]) -> str:
     return one_line(" ".join(str(said.get(name, "")) for name in ("rung", "state", "detail")), 200)
 
 
-def _gauges(sample: Sample) -> list[dict[str, str]]:
+def _gauges(sample: Sample, tick: float) -> list[dict[str, str]]:
+    """Each figure, with its age where that is more than it should be."""
     found: list[dict[str, str]] = []
     report = sample.gpu
+    old = age_words(report.at, tick) if report is not None else ""
     if report is not None and not report.gpus:
-        found.append({"name": "GPU", "words": clean(report.trouble or "no NVIDIA card", 120)})
+        found.append(_gauge("GPU", report.trouble or "no NVIDIA card", old))
     for gpu in report.gpus if report is not None else ():
         levels = gpu_levels(gpu)
         memory = f"{memory_of(gpu).strip()}{levels['vram'].mark}"
         heat = f"{temperature(gpu, glyphs())}{levels['temperature'].mark}"
-        words = (utilisation(gpu), memory, heat, power(gpu))
         name = f"GPU{gpu.index} {short_name(gpu.name, 16).strip()}"
-        found.append({"name": clean(name, 40), "words": clean(", ".join(words), 120)})
+        found.append(_gauge(name, utilisation(gpu), memory, heat, power(gpu), old))
+    old = age_words(sample.at, tick)
     for field in host_fields(sample, glyphs()):
         (name, _), *rest = field.brief
         name = NAMES.get(name.strip(), name.strip())
-        found.append({"name": clean(name, 40), "words": plain(tuple(rest))})
+        found.append(_gauge(name, plain(tuple(rest)), old))
     return found
+
+
+def _gauge(name: str, *words: str) -> dict[str, str]:
+    return {"name": clean(name, 40), "words": clean(", ".join(filter(None, words)), 120)}
 
 
 def _log(shot: Snapshot) -> dict[str, Any] | None:
