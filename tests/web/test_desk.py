@@ -330,6 +330,24 @@ def test_a_rollback_is_told_to_its_end(shot: Snapshot, sent: Sent) -> None:
     assert desk.look()["rollback"]["words"] == "the baseline serves"
 
 
+def test_a_rollback_that_is_over_hides_no_newer_one(
+    shot: Snapshot, sent: Sent, tmp_path: Path
+) -> None:
+    desk, watched, clock = made(shot)
+    desk.tell({"verb": "rollback", "run": some_id(shot)})
+    watched.progress.result, watched.progress.over = Result(True, detail="baseline serves"), True
+    stage = {"rung": "fence", "state": "ok", "detail": "runner killed", "at": clock.now()}
+    watched.see(replace(shot, is_rolling_back=True, word="rolling_back", stages=(stage,)))
+    told = desk.look()["rollback"]
+    assert (told["words"], told["over"]) == ("rolling back", False)
+    assert told["stages"] == ["fence ok runner killed"]
+    watched.see(shot)
+    assert desk.look()["rollback"]["words"] == "the baseline serves"
+    later = RunDir(tmp_path / "later")
+    watched.see(scene.snapshot(later, scene.running()))
+    assert desk.look()["rollback"] is None, "a newer run has none"
+
+
 def test_figures_that_are_old_say_so(shot: Snapshot) -> None:
     """NVML hangs, or the sampler: what is shown is not what is."""
     desk, _, clock = made(shot)

@@ -49,6 +49,7 @@ class Desk:
         self._baseline: BaselineView | None = None
         self._sample: Sample | None = None
         self._press: Press | None = None
+        self._pressed_for: str | None = None
         self._looked = float("-inf")
 
     # -- watching ----------------------------------------------------------------------------
@@ -56,12 +57,21 @@ class Desk:
     def look(self) -> dict[str, Any]:
         """Everything that the page shows now."""
         self._looked = self._clock.monotonic()
-        watchers = self._awake()
+        watchers, shot = self._awake(), self._snapshot
         seen = Seen(
-            self._snapshot, self._baseline, self._sample, watchers.guard.latest, self._press,
+            shot, self._baseline, self._sample, watchers.guard.latest, self._answered(shot),
             self._clock.now(), self._looked,
         )  # fmt: skip
         return facts(seen, write=self.write)
+
+    def _answered(self, shot: Snapshot) -> Press | None:
+        """The rollback that a page asked for; None once it is over and something newer is there: it
+        would say that the baseline serves while another rollback brings it back."""
+        press = self._press
+        if press is None or not press.progress.over:
+            return press
+        newer = shot.is_rolling_back or bound_to(shot)["run"] != self._pressed_for
+        return None if newer else press
 
     def _awake(self) -> Watchers:
         with self._lock:
@@ -133,6 +143,7 @@ class Desk:
         if run != bound_to(snapshot)["run"] or (not unread and _live() not in (None, run)):
             return NEWER
         self._press = watchers.emergency.press()
+        self._pressed_for = bound_to(snapshot)["run"]
         return ""
 
 
