@@ -28,7 +28,7 @@ from tests.ui import scene
 class Watched:
     """The watchers as a desk uses them: what they saw is given, and presses are counted."""
 
-    def __init__(self, shot: Snapshot, clock: Clock) -> None:
+    def __init__(self, shot: Snapshot | None, clock: Clock) -> None:
         self.shot, self.pressed, self.closed, self.made = shot, 0, 0, 0
         self.looked = 0
         self.options: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class Watched:
         self.pressed += 1
         return Press(self._clock.now(), "warm", self.progress)
 
-    def first(self) -> Snapshot:
+    def first(self) -> Snapshot | None:
         return self.shot
 
     def start(self, run_seen: Any, baseline: Any, sample: Any, recorded: Any) -> None:
@@ -81,7 +81,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     return found
 
 
-def made(shot: Snapshot, *, write: bool = True) -> tuple[Desk, Watched, FakeClock]:
+def made(shot: Snapshot | None, *, write: bool = True) -> tuple[Desk, Watched, FakeClock]:
     clock = FakeClock(scene.NOW)
     watched = Watched(shot, clock)
     desk = Desk(site="/s.yaml", write=write, clock=clock, watch=watched)
@@ -188,6 +188,31 @@ def test_a_run_that_cannot_be_read_does_not_keep_the_baseline_down(
     assert "cannot be read" in desk.look()["next"]
     assert desk.tell({"verb": "rollback", "run": None}) == ""
     assert watched.pressed == 1
+
+
+def test_a_disk_that_does_not_answer_keeps_nobody_from_a_rollback(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was read yet: that is not the same as no run."""
+    monkeypatch.setattr(desks, "_live", lambda: "the-run-that-was-not-read")
+    desk, watched, _ = made(None)
+    assert desk.look()["next"] == "the run cannot be read: Roll back brings the baseline back"
+    assert desk.tell({"verb": "rollback", "run": None}) == ""
+    assert watched.pressed == 1
+
+
+def test_a_page_that_has_slept_ends_no_run_that_it_was_never_shown(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, watched, clock = made(scene.nothing())
+    clock.sleep(desks.REST_S)
+    desk.rest()
+    watched.shot = None
+    monkeypatch.setattr(desks, "_live", lambda: "a-newer-run")
+    assert desk.tell({"verb": "rollback", "run": None}) == NEWER
+    assert watched.pressed == 0
+    assert "cannot be read" in desk.look()["next"]
+    assert desk.tell({"verb": "rollback", "run": None}) == ""
 
 
 def test_without_a_run_the_baseline_can_be_brought_back(sent: Sent) -> None:

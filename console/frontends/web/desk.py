@@ -31,6 +31,9 @@ REST_S = 60.0
 VERBS = ("approve", "reject", "rollback")
 READONLY = "read-only: `omni-console web --write` lets this page answer and roll back"
 NEWER = "something newer is there: look at it, then answer"
+UNREAD = Snapshot(word=UNREADABLE, trouble="the disk has not answered yet")
+"""Shown before the first look has ended, which a disk may hold up for long: whether a run lives is
+not known then."""
 
 
 class Desk:
@@ -45,7 +48,7 @@ class Desk:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._watchers: Watchers | None = None
-        self._snapshot = Snapshot()
+        self._snapshot = UNREAD
         self._baseline: BaselineView | None = None
         self._sample: Sample | None = None
         self._press: Press | None = None
@@ -79,7 +82,7 @@ class Desk:
                 made = self._watch(
                     site=self._site, readonly=not self.write, there=self._somebody_looks
                 )
-                self._snapshot = made.first() or Snapshot()
+                self._snapshot = made.first() or UNREAD
                 self._watchers = made
                 made.start(
                     self._run_seen, self._baseline_seen, self._sample_seen, lambda recorded: None
@@ -123,9 +126,10 @@ class Desk:
             return READONLY
         if verb not in VERBS:
             return "only approve, reject and rollback can be asked for here"
+        shown = self._watchers is not None
         watchers, snapshot = self._awake(), self._snapshot
         if verb == "rollback":
-            return self._roll_back(watchers, snapshot, message.get("run"))
+            return self._roll_back(watchers, snapshot, message.get("run"), shown=shown)
         seen = bound_to(snapshot)
         if any(message.get(name) != seen[name] for name in seen):
             return NEWER
@@ -136,10 +140,12 @@ class Desk:
         watchers.watch.look()
         return no
 
-    def _roll_back(self, watchers: Watchers, snapshot: Snapshot, run: object) -> str:
+    def _roll_back(
+        self, watchers: Watchers, snapshot: Snapshot, run: object, *, shown: bool
+    ) -> str:
         """Roll back as the emergency key does, unless another run than the one shown would be
-        ended. Where no run can be read, what is shown may be older than what is there."""
-        unread = snapshot.word == UNREADABLE
+        ended. Where no run can be read, and pages were shown that, there may be one."""
+        unread = shown and snapshot.word == UNREADABLE
         if run != bound_to(snapshot)["run"] or (not unread and _live() not in (None, run)):
             return NEWER
         self._press = watchers.emergency.press()
