@@ -248,6 +248,23 @@ def test_they_do_not_rest_while_a_rollback_is_answered(shot: Snapshot, sent: Sen
     assert watched.closed == 1
 
 
+def test_they_do_not_rest_while_a_rollback_is_being_asked_for(
+    shot: Snapshot, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was pressed at watchers that have ended would start nothing."""
+    desk, watched, clock = made(shot)
+    closed: list[int] = []
+
+    def live() -> None:
+        desk.rest()
+        closed.append(watched.closed)
+
+    monkeypatch.setattr(desks, "_live", live)
+    clock.sleep(desks.REST_S)
+    assert desk.tell({"verb": "rollback", "run": some_id(shot)}) == ""
+    assert (closed, watched.pressed) == ([0], 1)
+
+
 def test_somebody_is_there_only_while_a_page_looks(shot: Snapshot) -> None:
     desk, watched, clock = made(shot)
     there = watched.options["there"]

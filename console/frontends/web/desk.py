@@ -59,7 +59,6 @@ class Desk:
 
     def look(self) -> dict[str, Any]:
         """Everything that the page shows now."""
-        self._looked = self._clock.monotonic()
         watchers, shot = self._awake(), self._snapshot
         seen = Seen(
             shot, self._baseline, self._sample, watchers.guard.latest, self._answered(shot),
@@ -77,7 +76,9 @@ class Desk:
         return None if newer else press
 
     def _awake(self) -> Watchers:
+        """The watchers, begun if need be; they stay for a while."""
         with self._lock:
+            self._looked = self._clock.monotonic()
             if self._watchers is None:
                 made = self._watch(
                     site=self._site, readonly=not self.write, there=self._somebody_looks
@@ -105,17 +106,25 @@ class Desk:
 
     def rest(self) -> None:
         """End the watchers if nobody has looked for long, and no rollback is being answered."""
-        idle = self._clock.monotonic() - self._looked >= REST_S
-        if idle and (self._press is None or self._press.progress.over):
-            self.close()
+        with self._lock:
+            idle = self._clock.monotonic() - self._looked >= REST_S
+            if not idle or (self._press is not None and not self._press.progress.over):
+                return
+            watchers = self._forget()
+        if watchers is not None:
+            watchers.close()
 
     def close(self) -> None:
         """End the watchers; runs and rollbacks go on."""
         with self._lock:
-            watchers, self._watchers = self._watchers, None
-            self._baseline = self._sample = self._press = None
+            watchers = self._forget()
         if watchers is not None:
             watchers.close()
+
+    def _forget(self) -> Watchers | None:
+        watchers, self._watchers = self._watchers, None
+        self._baseline = self._sample = self._press = None
+        return watchers
 
     # -- verbs -------------------------------------------------------------------------------
 
