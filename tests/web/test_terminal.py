@@ -251,6 +251,8 @@ def test_the_console_is_told_of_the_browsers_terminal_and_not_of_the_servers() -
         "STY": "1",
         "TERM": "dumb",
         "LC_ALL": "C",
+        "PYTHONUTF8": "1",
+        "PYTHONIOENCODING": "iso8859-1:replace",
         "COLUMNS": "5",
         "HOME": "/h",
     }

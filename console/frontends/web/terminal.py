@@ -41,7 +41,9 @@ ENDED, TOO_MUCH, OVER = 4000, 1008, 4001
 nonsense, the session is over."""
 HEEDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTTIN)
 """Signals that a console heeds although the server may ignore them."""
-DROPPED = ("TMUX", "TMUX_PANE", "STY", "COLUMNS", "LINES", "LC_ALL")
+DROPPED = (
+    "TMUX", "TMUX_PANE", "STY", "COLUMNS", "LINES", "LC_ALL", "PYTHONIOENCODING", "PYTHONUTF8",
+)  # fmt: skip
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
