@@ -154,6 +154,20 @@ def test_without_the_emulator_the_page_says_how_to_get_it(
         assert box["y"] + box["height"] < TELEPHONE["height"], "in sight without scrolling"
 
 
+def test_a_new_link_opens_in_the_tab_that_has_refused_an_old_one(
+    write: Served, context: BrowserContext
+) -> None:
+    page = context.new_page()
+    page.goto(f"{write.base}/enter#of-yesterday")
+    page.wait_for_selector("text=it prints a new link")
+    page.goto(write.link())  # of the same page: nothing is loaded
+    page.wait_for_url(f"{write.base}/")
+    page.click("#leave")
+    page.wait_for_url(f"{write.base}/enter")
+    page.goto(write.link())
+    page.wait_for_url(f"{write.base}/")
+
+
 def test_f12_is_the_consoles_key_and_the_button_asks_first(
     place: Place, emulator: None, write: Served, context: BrowserContext
 ) -> None:
