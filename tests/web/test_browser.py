@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.frontends.web import xterm
+from console.frontends.web.terminal import MOST_MESSAGE
 from tests.runner.e2e.sites import book
 from tests.testbed.cache import Unavailable
 from tests.ui.place import LONG, Place, placed
@@ -166,6 +167,25 @@ def test_a_new_link_opens_in_the_tab_that_has_refused_an_old_one(
     page.wait_for_url(f"{write.base}/enter")
     page.goto(write.link())
     page.wait_for_url(f"{write.base}/")
+
+
+PASTE = """(text) => {
+  const data = new DataTransfer();
+  data.setData('text/plain', text);
+  document.querySelector('.xterm-helper-textarea').dispatchEvent(
+    new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_long_paste_does_not_end_the_console(
+    emulator: None, write: Served, context: BrowserContext
+) -> None:
+    entered(context, write)
+    page = console(context, write)
+    page.evaluate(PASTE, "\u00e9" * MOST_MESSAGE)
+    page.keyboard.press("?")
+    shows(page, "Everywhere")
+    assert not page.is_visible("#again")
 
 
 def test_f12_is_the_consoles_key_and_the_button_asks_first(

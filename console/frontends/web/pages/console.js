@@ -4,6 +4,8 @@ import { ask, element, key, offerRollback } from "/omni.js";
 
 const F12 = "\x1b[24~";
 const DRAWN_EVERY = 16384;
+// The server takes no larger message, and ends the console of one that sends it.
+const MOST_BYTES = 32768;
 
 // xterm.js writes rules into <style> elements and style attributes, which this page's
 // Content-Security-Policy refuses. The same rules as constructed sheets and properties are allowed.
@@ -74,7 +76,14 @@ function connect(terminal) {
     return open;
   };
   const say = (message) => send(JSON.stringify(message));
-  const type = (text) => send(bytes.encode(text));
+  const type = (text) => {
+    const data = bytes.encode(text);
+    let open = true;
+    for (let at = 0; open && at < data.length; at += MOST_BYTES) {
+      open = send(data.subarray(at, at + MOST_BYTES));
+    }
+    return open;
+  };
   socket.binaryType = "arraybuffer";
   socket.onopen = () => {
     // the first message has the key: a new size of the terminal is told as soon as it has one
