@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,24 @@ def test_a_new_link_opens_in_the_tab_that_has_refused_an_old_one(
     page.wait_for_url(f"{write.base}/enter")
     page.goto(write.link())
     page.wait_for_url(f"{write.base}/")
+
+
+def test_the_terminal_page_says_why_it_stands_still(
+    emulator: None, write: Served, context: BrowserContext
+) -> None:
+    entered(context, write)
+    page = console(context, write)
+    write.child.send_signal(signal.SIGSTOP)
+    try:
+        page.wait_for_selector("#told >> text=the server does not answer; what is shown may be old")
+    finally:
+        write.child.send_signal(signal.SIGCONT)
+    until(lambda: not page.inner_text("#told"), "it answers again")
+    page.context.clear_cookies()
+    page.reload()
+    page.wait_for_selector("#told >> text=No session: press Enter where omni-console web runs")
+    page.click("#again")
+    page.wait_for_selector("#told >> text=No session: press Enter where omni-console web runs")
 
 
 PASTE = """(text) => {

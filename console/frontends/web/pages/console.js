@@ -1,8 +1,9 @@
 // The terminal page: the real console in xterm.js, over one WebSocket.
 
-import { ask, element, key, offerRollback } from "/omni.js";
+import { NO_SESSION, ask, element, key, offerRollback } from "/omni.js";
 
 const F12 = "\x1b[24~";
+const EVERY_MS = 2000;
 const DRAWN_EVERY = 16384;
 // The server takes no larger message, and ends the console of one that sends it.
 const MOST_BYTES = 32768;
@@ -107,6 +108,8 @@ function connect(terminal) {
   socket.onclose = (event) => {
     tell(event.reason || "the connection has ended; a run goes on without it");
     element("again").hidden = false;
+    // a socket that is refused says nothing of why
+    look();
   };
   return { say, type };
 }
@@ -142,12 +145,34 @@ function start() {
 let seen = { run: null };
 offerRollback(() => seen, tell);
 
+// Why what is shown may be old; a terminal whose line is lost just stands still.
+let trouble = "";
+
 async function look() {
   const { status, answer } = await ask("/api/status");
+  const before = trouble;
+  trouble = "";
   if (status === 200) {
     seen = answer.seen;
     element("rollback-ask").hidden = !answer.write;
+  } else if (status === 401) {
+    trouble = NO_SESSION;
+  } else {
+    trouble = `${answer.error}; what is shown may be old`;
   }
+  const told = element("told").textContent;
+  if (trouble && told !== trouble) {
+    tell(trouble);
+  } else if (!trouble && before && told === before) {
+    tell("");
+  }
+}
+
+async function go() {
+  if (!document.hidden) {
+    await look();
+  }
+  setTimeout(go, EVERY_MS);
 }
 
 if (window.Terminal) {
@@ -156,5 +181,4 @@ if (window.Terminal) {
   element("missing").hidden = false;
   element("terminal").hidden = true;
 }
-await look();
-setInterval(() => document.hidden || look(), 2000);
+go();

@@ -2,6 +2,8 @@
 
 const KEY = "omni-console-key";
 
+export const NO_SESSION = "No session: press Enter where omni-console web runs, and open the link that it prints.";
+
 export const element = (id) => document.getElementById(id);
 
 export function keep(key) {

@@ -1,6 +1,6 @@
 // The status page: draws what the server says, and sends answers bound to what is drawn.
 
-import { ask, element, made, offerRollback } from "/omni.js";
+import { NO_SESSION, ask, element, made, offerRollback } from "/omni.js";
 
 const EVERY_MS = 1000;
 // A question that has just appeared takes no answer: the finger was meant for what was there before.
@@ -118,7 +118,7 @@ async function look() {
     words("trouble", "");
     draw(answer);
   } else if (status === 401) {
-    words("trouble", "No session: press Enter where omni-console web runs, and open the link that it prints.");
+    words("trouble", NO_SESSION);
   } else {
     words("trouble", `${answer.error}; what is shown may be old`);
   }
