@@ -176,6 +176,28 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "POST /api/enter HTTP/1.1\r\nHost: {host}\r\nOrigin: {base}\r\n"
+        "Content-Length: 10\r\n\r\nabc",
+        "\x16\x03 no HTTP\r\n\r\n",
+    ],
+)
+def test_what_is_cut_off_or_no_request_writes_nothing_into_the_terminal(
+    web: Web, sent: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The link stands there, and anybody on this machine can send it."""
+    address, port = web.host.split(":")
+    with socket.create_connection((address, int(port)), 30) as cut:
+        cut.sendall(sent.format(host=web.host, base=web.base).encode())
+        cut.shutdown(socket.SHUT_WR)
+        while cut.recv(4096):
+            pass
+    assert web.ask("GET", "/").status_code == 200
+    assert caplog.records == []
+
+
 def test_a_failure_of_ours_has_the_same_headers(
     web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

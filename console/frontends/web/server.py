@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -84,7 +84,11 @@ class Site:
                 Route("/api/verb", self._verb, methods=["POST"]),
                 WebSocketRoute("/api/console", self._console),
             ],
-            exception_handlers={TooLarge: _too_large, TimeoutError: _too_slow},
+            exception_handlers={
+                TooLarge: _too_large,
+                TimeoutError: _too_slow,
+                ClientDisconnect: _gone,
+            },
             lifespan=self._house,
         )
         self.app = Gate(answering, addresses)
@@ -242,6 +246,11 @@ async def _too_slow(request: Request, error: Exception) -> Response:
     return _said("the request did not come in time", 408)
 
 
+async def _gone(request: Request, error: Exception) -> Response:
+    """For nobody: who asked has gone before the request was whole."""
+    return Response(status_code=400)
+
+
 # -- the process -----------------------------------------------------------------------------------
 
 
@@ -319,9 +328,11 @@ class Server:
     """Serves a site in a thread of its own, so that signals and the terminal stay the caller's."""
 
     def __init__(self, site: Site, listening: socket.socket) -> None:
-        # no log of requests, no forwarded addresses: nothing that names a token or believes one
+        # no log of requests, no forwarded addresses: nothing that names a token or believes one;
+        # what others send that is no HTTP is no line in the terminal where the link stands
         config = uvicorn.Config(
-            site.app, log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            site.app, log_config=None, log_level="error", access_log=False,
+            proxy_headers=False, server_header=False,
             http="h11", ws="websockets-sansio", ws_max_size=MOST_MESSAGE, ws_ping_interval=20.0,
             ws_ping_timeout=20.0, ws_per_message_deflate=False, lifespan="on",
             limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5,
