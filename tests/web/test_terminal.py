@@ -195,6 +195,20 @@ def test_a_console_that_ends_says_so(web: Web) -> None:
     assert not psutil.pid_exists(child.pid) or child.status() != psutil.STATUS_ZOMBIE
 
 
+def test_a_console_that_cannot_be_started_says_why(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No process or pseudo terminal is left, or the program was moved by an upgrade."""
+    with opened(door, write=True, argv=("/no/such/program",)) as web:
+        web.enter()
+        with web.console() as socket:
+            code, words = closed(socket)
+    assert (code, words) == (
+        terminal.ENDED, "the console cannot be started: No such file or directory",
+    )  # fmt: skip
+    assert caplog.records == []
+
+
 DEAF = "import os, time, tty; tty.setraw(0); os.write(1, b'>'); time.sleep(600)"
 
 

@@ -28,6 +28,7 @@ from console.frontends.web.access import LOCAL, SESSION_S, Access, Addresses, Ra
 from console.frontends.web.desk import Desk
 from console.frontends.web.gate import MOST_BODY, Gate, TooLarge
 from console.frontends.web.terminal import (
+    ENDED,
     MESSAGE_EVERY_S,
     MESSAGES,
     MOST_MESSAGE,
@@ -213,7 +214,11 @@ class Site:
             return TOO_MUCH, f"{MOST_CONSOLES} consoles are open here: close one"
         self._consoles += 1
         try:
-            console = PtyConsole(self._argv, environment(os.environ), size)
+            try:
+                console = PtyConsole(self._argv, environment(os.environ), size)
+            except OSError as error:
+                why = error.strerror or str(error)
+                return ENDED, f"the console cannot be started: {one_line(why, 60)}"
             try:
                 rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
                 return await Bridge(asked, console, lambda: self._access.holds(session), rate).run()
