@@ -260,6 +260,25 @@ def test_an_approval_and_the_rollback_from_a_telephone(
     assert [one for one in said if "409" not in one] == [], "the refused answer, and nothing else"
 
 
+def test_what_is_typed_stays_while_the_runner_is_silent_for_a_moment(
+    place: Place, write: Served, context: BrowserContext
+) -> None:
+    page = entered(context, write)
+    place.detach(place.write("ask.yaml", book(ASK, LONG, name="ask")))
+    place.state("waiting_approval")
+    page.wait_for_selector("#question-box >> visible=true")
+    page.fill("#typed", "yes-pl")
+    os.kill(place.runner()[0], signal.SIGSTOP)
+    try:
+        page.wait_for_selector("#question-box", state="hidden")
+    finally:
+        os.kill(place.runner()[0], signal.SIGCONT)
+    page.wait_for_selector("#question-box >> visible=true")
+    assert page.input_value("#typed") == "yes-pl"
+    place.tell("abort")
+    over(place)
+
+
 def test_read_only_shows_everything_and_changes_nothing(
     place: Place, emulator: None, context: BrowserContext
 ) -> None:

@@ -59,16 +59,20 @@ function drawRun(run) {
 
 function drawQuestion(facts) {
   const asked = facts.question;
+  const appears = element("question-box").hidden;
   element("question-box").hidden = !asked;
-  const now = asked ? JSON.stringify([facts.seen, asked]) : "";
+  if (!asked) {
+    return;
+  }
+  const now = JSON.stringify([facts.seen, asked]);
+  if (appears || now !== question) {
+    askedAt = performance.now();
+  }
+  // of a runner that was silent for a moment it is the same one, and what was typed is for it
   if (now === question) {
     return;
   }
   question = now;
-  askedAt = performance.now();
-  if (!asked) {
-    return;
-  }
   words("question-title", asked.until ? `${asked.title} (until ${asked.until})` : asked.title);
   element("question-lines").replaceChildren(...asked.lines.map((line) => made("p", line)));
   element("typed").value = "";
