@@ -1,5 +1,6 @@
 """Hosts that are asked over and over while somebody looks, for the page of hosts."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,16 +19,20 @@ from tests.waiting import until
 
 class Far(FarHost):
     """A host whose answer waits while it hangs, and that notes when its line is closed. `cut`:
-    whether the line is lost at each of the first questions."""
+    whether the line is lost at each of the first questions; `full`: whether nothing can be asked
+    then."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.cut: list[bool] = []
+        self.full: list[bool] = []
         self.free = threading.Event()
         self.free.set()
 
     def _state(self, asked: Json) -> Json:
         assert self.free.wait(60)
+        if self.full and self.full.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
         if self.cut and self.cut.pop(0):
             raise LineLost("a cannot be reached")
         return {"baseline": {"word": "serving"}}
@@ -79,6 +84,17 @@ def begin(fars: dict[str, Far]) -> Iterator[Begin]:
     for far in fars.values():
         far.free.set()
     until(lambda: threading.active_count() <= before, "its threads have ended")
+
+
+def test_a_machine_that_cannot_ask_for_a_moment_asks_again(
+    fars: dict[str, Far], begin: Begin
+) -> None:
+    fars["a"].full = [True, True]
+    told = Told(2)
+    begin("a", told, FakeClock())
+    until(lambda: len(told.found) == 2, "it is told of twice")
+    assert told.found[0].trouble == "this machine cannot ask: No space left on device"
+    assert told.found[1].trouble == ""
 
 
 def test_a_host_that_hangs_holds_up_no_other(fars: dict[str, Far], begin: Begin) -> None:

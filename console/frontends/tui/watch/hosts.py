@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
+from console.common.text import one_line
 from console.fleet.inventory import Host
-from console.fleet.known import Known, told
+from console.fleet.known import Known, last, told
 from console.fleet.line import Line
 
 EVERY_S = 5.0
@@ -55,9 +56,9 @@ class HostsWatch:
                     line.close()
                     self._looks.wait()
                     continue
-                found = told(line)
+                found = _told(line)
                 if found.trouble and not failed:  # a connection that was only cut is back at once
-                    found = told(line)
+                    found = _told(line)
                 failed = failed + 1 if found.trouble else 0
                 if self._over.is_set():  # its name may be another machine's by now
                     return
@@ -66,3 +67,14 @@ class HostsWatch:
                 self._clock.wait(self._over, pause_s)
         finally:
             line.close()
+
+
+def _told(line: Line) -> Known:
+    """What a host says; the same as for one that does not answer where this machine cannot even
+    ask, as with a full disk or no descriptor left. The next turn asks again."""
+    try:
+        return told(line)
+    except OSError as error:
+        before = last(line.host)
+        words = f"this machine cannot ask: {error.strerror or error}"
+        return Known(line.name, before.at, before.state, one_line(words, 300))
