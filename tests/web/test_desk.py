@@ -288,8 +288,9 @@ def test_a_question_says_what_an_answer_needs(shot: Snapshot, run: RunDir) -> No
     assert (asked["title"], asked["reason"], asked["reject"]) == ("Approve?", False, True)
     assert "Do the three answers" in asked["lines"][0]
     word = scene.snapshot(run, scene.approval())
-    word.control["confirm"] = "switch"
-    assert made(word)[0].look()["question"]["confirm"] == "switch"
+    for words in ("switch", "I have seen that nobody uses the Executor model on the CPU right now"):
+        word.control["confirm"] = words
+        assert made(word)[0].look()["question"]["confirm"] == words
     held = made(scene.snapshot(run, scene.held()))[0].look()["question"]
     assert (held["title"], held["reason"], held["reject"]) == ("Override the gate?", True, False)
     assert "HOLD: bench.tok_s 21.3 tok/s: 2 of 9 runs valid; 5 needed" in held["lines"]

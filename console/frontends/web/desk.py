@@ -19,7 +19,7 @@ from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.frontends.tui.watch.watchers import Watchers
-from console.frontends.web.facts import Seen, bound_to, facts
+from console.frontends.web.facts import MOST_TYPED, Seen, bound_to, facts
 from console.host import process
 from console.host.sample import Sample
 from console.recovery.rollback import records
@@ -144,7 +144,9 @@ class Desk:
             return NEWER
         if no := why_not(snapshot, verb, keys=False):
             return clean(no, 300)
-        why, confirm = (clean(str(message.get(name) or ""), 300) for name in ("why", "confirm"))
+        why, confirm = (
+            clean(str(message.get(name) or ""), MOST_TYPED) for name in ("why", "confirm")
+        )
         no = ask(snapshot, verb, why=why, confirm=confirm)
         watchers.watch.look()
         return no
