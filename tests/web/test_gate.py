@@ -1,6 +1,8 @@
 """Who may ask the web server, and what every answer carries; asked over real sockets."""
 
+import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from console.frontends.web.access import Access, Addresses, Rate
 from console.frontends.web.gate import HEADERS, MOST_BODY
 from console.journal.state import VERBS
 from tests.clock import FakeClock
+from tests.waiting import until
 from tests.web.conftest import Web
 
 PAGES = ("/", "/console", "/enter", "/omni.js", "/omni.css", "/status.js", "/omni.svg")
@@ -196,6 +199,33 @@ def test_what_is_cut_off_or_no_request_writes_nothing_into_the_terminal(
             pass
     assert web.ask("GET", "/").status_code == 200
     assert caplog.records == []
+
+
+def test_looks_that_a_disk_holds_up_keep_no_rollback_from_being_asked_for(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(web.desk, "look", lambda: {"free": free.wait(60)})
+    web.enter()
+    cookies = "; ".join(f"{name}={value}" for name, value in web.cookies.items())
+    head = f"GET /api/status HTTP/1.1\r\nHost: {web.host}\r\nCookie: {cookies}\r\n"
+    head += f"X-Omni-Key: {web.key}\r\n\r\n"
+    address, port = web.host.split(":")
+    with contextlib.ExitStack() as stack:
+        stack.callback(free.set)
+        pages = [
+            stack.enter_context(socket.create_connection((address, int(port)), 30))
+            for _ in range(40)
+        ]
+        for page in pages:
+            page.sendall(head.encode())
+        answer = web.ask("POST", "/api/verb", send={"verb": "rollback"})
+        assert (answer.status_code, web.desk.told) == (200, [{"verb": "rollback"}])
+        refused = web.ask("GET", "/api/status")
+        assert (refused.status_code, "a disk may hang" in refused.text) == (503, True)
+        free.set()
+        assert pages[0].recv(4096).startswith(b"HTTP/1.1 200 ")
+    until(lambda: web.ask("GET", "/api/status").status_code == 200, "it answers again")
 
 
 def test_a_failure_of_ours_has_the_same_headers(

@@ -25,6 +25,7 @@ from console.common.errors import UsageError
 from console.common.text import one_line
 from console.frontends.web import xterm
 from console.frontends.web.access import LOCAL, SESSION_S, Access, Addresses, Rate, Session, knows
+from console.frontends.web.apart import Apart, Hangs
 from console.frontends.web.desk import Desk
 from console.frontends.web.gate import MOST_BODY, Gate, TooLarge
 from console.frontends.web.terminal import (
@@ -45,6 +46,8 @@ from console.runner.control import short_address
 KEY_HEADER = "x-omni-key"
 MOST_CONSOLES = 4
 MOST_CONNECTIONS = 64
+MOST_LOOKS = 16
+"""Looks at once, and verbs at once, of all pages together."""
 PATIENCE_S = 5.0
 """Seconds for a body, and for the first message of a socket."""
 HOUSE_S = 5.0
@@ -68,6 +71,7 @@ class Site:
         self._access, self._desk, self._argv = access, desk, argv
         self._clock = clock or SystemClock()
         self._consoles = 0
+        self._looks, self._verbs = Apart("look", MOST_LOOKS), Apart("verb", MOST_LOOKS)
         shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
         pages = resources.files("console.frontends.web") / "pages"
         shown += [
@@ -89,6 +93,7 @@ class Site:
                 TooLarge: _too_large,
                 TimeoutError: _too_slow,
                 ClientDisconnect: _gone,
+                Hangs: _hangs,
             },
             lifespan=self._house,
         )
@@ -123,10 +128,9 @@ class Site:
 
         return page
 
-    @staticmethod
-    def _fetched(name: str) -> Callable[[Request], Any]:
+    def _fetched(self, name: str) -> Callable[[Request], Any]:
         async def file(request: Request) -> Response:
-            found = await asyncio.to_thread(xterm.installed)
+            found = await self._looks.do(xterm.installed)
             if name not in found:
                 return Response(f"omni-console web --fetch brings {name}\n", 404)
             return Response(found[name], media_type=TYPES[Path(name).suffix])
@@ -178,13 +182,13 @@ class Site:
     async def _status(self, request: Request) -> Response:
         if refused := self._refused(self._session(request)):
             return refused
-        return JSONResponse(await asyncio.to_thread(self._desk.look))
+        return JSONResponse(await self._looks.do(self._desk.look))
 
     async def _verb(self, request: Request) -> Response:
         if refused := self._refused(self._session(request)):
             return refused
         message = await _body(request)
-        no = await asyncio.to_thread(self._desk.tell, message)
+        no = await self._verbs.do(self._desk.tell, message)
         return _said(no, 403 if no and not self._desk.write else 409 if no else 200)
 
     # -- the terminal ------------------------------------------------------------------------
@@ -249,6 +253,10 @@ async def _too_large(request: Request, error: Exception) -> Response:
 
 async def _too_slow(request: Request, error: Exception) -> Response:
     return _said("the request did not come in time", 408)
+
+
+async def _hangs(request: Request, error: Exception) -> Response:
+    return _said("this machine does not answer: a disk may hang", 503)
 
 
 async def _gone(request: Request, error: Exception) -> Response:
