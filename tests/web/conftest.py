@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,10 +16,15 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.sync.client import ClientConnection, connect
 
+from console.frontends.tui.watch.run import Snapshot
+from console.frontends.web import desk as desks
 from console.frontends.web import server
 from console.frontends.web.access import Access, Addresses
 from console.frontends.web.desk import Desk
+from console.journal.run_dir import RunDir
 from tests.clock import FakeClock
+from tests.ui import scene
+from tests.web.watched import Sent
 
 ECHO = (
     "import os, signal, sys, termios, tty\n"
@@ -157,3 +163,30 @@ def opened(
 def web(write: bool, door: Door) -> Iterator[Web]:
     with opened(door, write=write) as made:
         yield made
+
+
+# -- the desk ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What was sent to a runner; nobody else's run is live here."""
+    found: Sent = []
+
+    def ask(snapshot: Snapshot, verb: str, **words: str) -> str:
+        found.append((snapshot, verb, words))
+        return "" if verb == "approve" else "the runner refused"
+
+    monkeypatch.setattr(desks, "ask", ask)
+    monkeypatch.setattr(desks, "_live", lambda: None)
+    return found
+
+
+@pytest.fixture
+def shot(run: RunDir) -> Snapshot:
+    return scene.snapshot(run, scene.approval())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return scene.run_dir(tmp_path)
