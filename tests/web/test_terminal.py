@@ -13,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
+from console.frontends.tui.terminal.output import AWAITED_S, LEAVE_S
 from console.frontends.web import server, terminal
 from console.frontends.web.terminal import PtyConsole, environment, parsed, size_of
 from tests.waiting import some, until
@@ -232,6 +233,11 @@ def test_a_console_that_takes_no_keys_is_not_kept_for_a_browser_that_has_gone(
 STUBBORN = (
     "import os, signal, time; signal.signal(1, signal.SIG_IGN); os.write(1, b'.'); time.sleep(600)"
 )
+
+
+def test_a_console_whose_page_is_closed_may_end_the_start_of_a_run() -> None:
+    """It waits for that without a terminal, and a start that is killed half-way is lost."""
+    assert terminal.GRACE_S > LEAVE_S + AWAITED_S
 
 
 def test_what_ignores_the_hangup_is_killed() -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from console.frontends.tui.terminal.guest import BROWSER
+from console.frontends.tui.terminal.output import AWAITED_S, LEAVE_S
 from console.frontends.web.access import Rate
 
 WINDOW = 256 * 1024
@@ -34,8 +35,9 @@ LOOK_S = 1.0
 """Seconds between looks whether the session still holds."""
 TAKES_S = 30.0
 """Seconds for a console to take what was typed: meanwhile nobody sees that the browser has gone."""
-GRACE_S, POLL_S = 5.0, 0.05
-"""Seconds that a console has to end after its terminal is gone, and between looks."""
+GRACE_S, POLL_S = LEAVE_S + AWAITED_S + 5.0, 0.05
+"""Seconds that a console has to end after its terminal is gone, and between looks. It waits itself
+for a run that is being started, which nobody may cut off."""
 ENDED, TOO_MUCH, OVER = 4000, 1008, 4001
 """Codes with which a socket is closed: the console has ended, the browser sends too much or
 nonsense, the session is over."""
