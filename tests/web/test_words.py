@@ -45,4 +45,6 @@ def test_the_command(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatc
     said += [command._words(True, None, base, True)]
     said += [command._words(True, None, "http://[::1]:8765", True)]
     assert said == snapshot
+    (way,) = command._words(True, Path("/my files/web"), "http://localhost:8765", True)[1:]
+    assert way.endswith(": ssh -L '8765:/my files/web' workstation"), "as a shell takes it"
     assert LINK_S == 15 * 60, "as the link's line and the handbook say"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import socket
 import sys
@@ -125,7 +126,8 @@ def _words(write: bool, path: Path | None, base: str, drawn: bool) -> list[str]:
     lines = [f"browsers with a link {rights}; Ctrl-C ends this, and no run"]
     host = socket.gethostname()
     if path is not None:
-        lines.append(f"from your own machine: ssh -L {PORT}:{clean(str(path))} {host}")
+        way = shlex.join(["ssh", "-L", f"{PORT}:{clean(str(path))}", host])
+        lines.append(f"from your own machine: {way}")
     elif os.environ.get("SSH_CONNECTION"):
         port = base.rpartition(":")[2]
         address = base.removeprefix("http://").rpartition(":")[0]
