@@ -117,7 +117,7 @@ class Verbs(Base[None]):
         if snapshot.view.state is RunState.PAUSED:
             question = Question("Override the gate", asked(snapshot), "reason", required=True)
         elif confirm:
-            lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}"
+            lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 300)}"
             question = Question("Approve", lines, prompt, confirm=confirm)
         else:
             self.send(snapshot, "approve")

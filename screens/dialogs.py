@@ -61,7 +61,7 @@ class AskScreen(RunDialog[str | None]):
         event.stop()
         text = event.value.strip()
         if self.question.confirm and text != self.question.confirm:
-            self._problem(f"that is not the word: {clean(self.question.confirm, 60)}")
+            self._problem(f"that is not the word: {clean(self.question.confirm, 300)}")
         elif self.question.required and not text:
             self._problem("a reason is needed")
         else:

@@ -182,7 +182,7 @@ class Control:
         if self.state is RunState.PAUSED:
             return "" if verb.why.strip() else "overriding a gate needs a reason"
         if self.confirm and verb.args.get("confirm") != self.confirm:
-            return f"type the word {clean(self.confirm, 60)} to approve"
+            return f"type the word {clean(self.confirm, 300)} to approve"
         return ""
 
 

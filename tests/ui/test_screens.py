@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from textual.events import Paste
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from console.frontends.tui.app import ConsoleApp
 from console.journal.run_dir import RunDir
@@ -91,6 +91,16 @@ async def test_a_typed_word_confirms_and_neither_enter_nor_a_paste_does(
         await pilot.press("enter")
         await settled(pilot, lambda: asked)
         assert asked == [("approve", {"confirm": "SWITCH"})]
+
+
+async def test_a_sentence_to_type_is_shown_to_its_end(run: RunDir, asked: Asked) -> None:
+    made, words = scene.approval(), f"{'I have read every line ' * 4}and mean it"
+    async with console(made, run, control={**scene.control_of(made), "confirm": words}) as opened:
+        app, pilot, _ = opened
+        await pilot.press("y")
+        await settled(pilot, lambda: isinstance(app.screen, AskScreen))
+        prompt = app.screen.query_one(".prompt", Static)
+        assert f"type {words}," in str(prompt.render())
 
 
 HELD = scene.view(8, state=RunState.PAUSED, reason="hold")
