@@ -74,8 +74,10 @@ def _who(view: RunView) -> list[str]:
         for one in view.verdicts
     ]
     for verb in view.verbs:
-        why = f": {verb.get('why')}" if verb.get("why") else ""
-        found.append(f"{verb.get('verb', '')} by {verb.get('who', '')}{why}")
+        who, why = str(verb.get("who", "")), str(verb.get("why") or "")
+        # who pressed the emergency key has said the reason with it
+        reason = f": {why}" if why and not who.endswith(f"{why} key") else ""
+        found.append(f"{verb.get('verb', '')} by {who}{reason}")
     return [clean(one, 300) for one in found]
 
 

@@ -15,7 +15,7 @@ from console.common import paths
 from console.common.errors import UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
-from console.recovery.rollback.sealed_plan import SITE
+from console.recovery.rollback.sealed_plan import BREACH, SITE
 
 ALLOCATION = "allocation.json"
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
@@ -62,8 +62,7 @@ class RunDir:
     socket = property(lambda self: self.path / "control.sock")
     runner_log = property(lambda self: self.path / "runner.log")
     guard = property(lambda self: self.path / "guard")
-    breach = property(lambda self: self.path / "guard" / "breach.json")
-    """What the sentinel writes after a kill."""
+    breach = property(lambda self: self.path.joinpath(*BREACH))
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     switched = property(lambda self: self.path / "rollback" / "cut-over")
     """Exists while clients are at this run's candidate, as far as is recorded."""

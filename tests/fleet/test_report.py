@@ -7,8 +7,10 @@ import pytest
 from console.cli import main
 from console.common.errors import Exit
 from console.fleet.protocol import BridgeError
+from console.fleet.report import _who
 from console.fleet.starts import NOT_BEGUN
 from console.frontends.cli.fleet import rollout
+from console.journal.run_view import RunView
 from tests.clock import FakeClock
 from tests.fleet.standin import BOOK, ToldHost
 
@@ -90,3 +92,11 @@ def test_a_report_leaves_out_no_host_that_the_file_has_lost(
     rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith(("| a", "| b"))]
     assert len(rows) == 2
     assert "it is no host of fleet.yaml any more" in next(x for x in rows if "| a |" in x)
+
+
+def test_who_pressed_the_emergency_key_is_not_told_twice() -> None:
+    pressed = {"verb": "rollback", "who": "root, with the emergency key", "why": "emergency"}
+    skipped = {"verb": "skip", "who": "root", "why": "emergency"}
+    assert _who(RunView(verbs=[pressed, skipped])) == [
+        "rollback by root, with the emergency key", "skip by root: emergency",
+    ]  # fmt: skip

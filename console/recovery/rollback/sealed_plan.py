@@ -30,6 +30,8 @@ SITE = "site.yaml"
 """In the run's directory: the site file as it was when the run began."""
 ROLLBACK = "rollback"
 """The directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
+BREACH = ("guard", "breach.json")
+"""In the run's directory: the file that the sentinel writes after a kill."""
 SIZE_LIMIT = 1 << 20
 T = TypeVar("T")
 

@@ -26,14 +26,13 @@ from console.host import children
 from console.host.memory import GIB, TEARDOWN_S, meminfo
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
+from console.recovery.rollback.sealed_plan import BREACH
 
 GPU_WAIT_S = 30.0
 """The longest wait in seconds; TEARDOWN_S is added for each GiB that was in use."""
 STEP = 64 << 20
 """Bytes; a smaller change between two readings counts as no change."""
 VRAM_PAUSE_S = 0.2
-BREACH = ("guard", "breach.json")
-"""In the run's directory: the file that the sentinel writes after a kill."""
 BREACH_S = 120.0
 """Seconds after which a breach no longer counts as recent."""
 
