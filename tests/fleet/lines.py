@@ -15,7 +15,7 @@ from tests.fleet.hosts import Operator
 from tests.runner.e2e.sites import UP, book
 from tests.waiting import until
 
-ROUNDS, CUTS_EACH = 4, 7
+ROUNDS, CUTS_EACH = 5, 7
 APPROVALS, TRIES = 7, 3
 SEED = 20
 START = {"after": '"ask":"start"'}
