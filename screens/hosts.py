@@ -30,8 +30,6 @@ from widgets.steps import behind, paragraph
 REFRESH_S = 5.0
 """Seconds until the fleet file is looked at again."""
 TICK_S = 1.0
-AGAIN_S = 1.0
-"""Seconds from the end of a visit until the page is drawn once more."""
 GAP = 2
 HOST, BASELINE, RUN, KNOWN = 0, 1, 2, 6
 WEIGHT = (HOST, BASELINE, KNOWN, RUN, 3, 4, 5)
@@ -171,9 +169,9 @@ class HostsScreen(Page):
         try:
             left = await lend(self.app.suspend(), argv, greeting(host), RESTORE)
         finally:
+            # a short visit may end before the keys that came with its Enter were looked at
+            self.console.turns.void()
             self.console.turns.away = False
-            # the repaint of the return was once lost on a busy machine, which left half a page
-            self.app.set_timer(AGAIN_S, self.app.refresh)
         said = left_words(host, left)
         self.left[host.name] = said if left.code else ""
         self.console.say(said, "error" if left.code else "information")

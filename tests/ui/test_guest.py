@@ -53,6 +53,14 @@ def noted(place: Place, name: str) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def names_under(pid: int) -> list[str]:
+    """The commands that a process has started and waits for."""
+    try:
+        return [child.name() for child in psutil.Process(pid).children()]
+    except psutil.Error:
+        return []
+
+
 def enter(terminal: Terminal) -> None:
     if "boxb" not in terminal.text:
         terminal.press("7")
@@ -120,6 +128,9 @@ def test_a_visit_that_is_cut_off_leaves_no_modes_and_says_why_in_clean_words(pla
         back(terminal, "boxa: ssh failed (255): it is lost")
         assert b"owned" not in terminal.raw
         enter(terminal)
+        # a shell that is interrupted just before it starts `dd` obeys only when that has ended
+        (pid,) = noted(place, "pid")
+        until(lambda: names_under(int(pid)) == ["dd"], "it reads the keyboard")
         terminal.press("ctrl+c")
         back(terminal, "boxa: ended with exit code 130")
         assert noted(place, "interrupted") == ["heard"]

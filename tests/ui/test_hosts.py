@@ -299,6 +299,25 @@ async def test_how_a_visit_ended_is_said_until_the_next(
         assert argvs[0][-2:] == ["ops@10.0.0.12", "exec /opt/omni"]
 
 
+async def test_keys_that_came_with_the_enter_of_a_short_visit_go_nowhere(
+    run: RunDir, fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lend(*_: object) -> Left:
+        return Left(0)
+
+    monkeypatch.setattr(module, "why_not", lambda *_: "")
+    monkeypatch.setattr(module, "lend", lend)
+    async with console(scene.ended(), run) as (app, pilot, _):
+        page = await opened(app, pilot)
+        for key in ("enter", "2", "escape"):
+            app.simulate_key(key)
+        await settled(pilot, lambda: "back from boxa" in said(app))
+        await settled(pilot, lambda: not app.turns._busy)
+        assert app.screen is page
+        await pilot.press("escape")
+        assert app.screen is not page, "a key that comes later counts"
+
+
 def test_every_end_of_a_visit_has_words() -> None:
     host = Host("a", "a", "/opt/omni")
     ends = [Left(0), Left(255), Left(127, "x"), Left(-2), Left(7, "Connection to a closed.")]

@@ -1,5 +1,7 @@
 """Every key on every screen, against scenes: what it sends, what it says, what it never does."""
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from console.frontends.tui.app import ConsoleApp
+from console.frontends.tui.terminal.frames import TURNS, FramedScreen
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
@@ -328,3 +331,31 @@ async def test_an_app_that_is_asked_again_for_a_lost_run_goes_on(run: RunDir) ->
 
 def words_of(rows: Rows) -> str:
     return "".join(text for row in rows._rows for text, _ in row)
+
+
+async def test_no_frame_is_lost_while_a_new_screen_gathers_its_first(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        sent: list[object] = []
+        monkeypatch.setattr(app, "_display", lambda _screen, frame: sent.append(frame))
+        screen, line = app.screen, app.screen.query_one(KeyLine)
+        assert isinstance(screen, FramedScreen)
+        monkeypatch.setattr(screen, "_made", time.monotonic() + 3600)  # it is new for an hour
+
+        screen._turns = 1
+        line.refresh()
+        screen._dirty_widgets.add(line)  # after the look that the coming frame is drawn from
+        screen._one_turn()
+        assert [one is not None for one in sent] == [True], "it has what became dirty meanwhile"
+
+        sent.clear()
+        app._begin_batch()
+        line.refresh()
+        screen._dirty_widgets.add(line)
+        screen._compositor_refresh()
+        for _ in range(4 * TURNS):
+            await asyncio.sleep(0)
+        assert sent == [], "Textual sends nothing in a batch"
+        app._end_batch()
+        await settled(pilot, lambda: any(sent))

@@ -19,6 +19,7 @@ from textual.strip import Strip
 
 from console.common.progress import clock
 from console.frontends.cli.console import markdown
+from console.frontends.tui.terminal.frames import FineUpdate
 from console.frontends.tui.watch.history import RunRow
 from console.host.history import History
 from console.journal.run_view import RunView
@@ -28,7 +29,6 @@ from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
 from console.runner.prepare.catalog import Entry
-from screens.base import FineUpdate
 from screens.emergency import _foot, _head, by_hand, stage_rows
 from screens.machine import answer_rows
 from screens.playbooks import entry_rows
