@@ -174,6 +174,9 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     back_home(terminal)
     terminal.press("7")
     terminal.until("unknown since")
+    # the row of the list may be painted before what is said of the host below it
+    hosts = {"host's model", "host's playbook", "host's said"}
+    terminal.until(lambda: hosts <= found(walk.words, terminal.text))
     keep(walk, terminal)
     back_home(terminal)
     terminal.press("3")
@@ -247,9 +250,14 @@ def broken_site(walk: Walk, place: Place) -> bytes:
 
 
 def shown(walk: Walk) -> set[str]:
+    return found(walk.words, walk.shown)
+
+
+def found(words: Words, text: str) -> set[str]:
+    """The places that a text has come from."""
     # a tag at the end of a long path may be wrapped in its middle
-    joined = re.sub(r"[\s▁▂▃▄▅▆▇█]", "", walk.shown)
-    return {place for place, tag in walk.words.tags.items() if tag in joined}
+    joined = re.sub(r"[\s▁▂▃▄▅▆▇█]", "", text)
+    return {place for place, tag in words.tags.items() if tag in joined}
 
 
 @pytest.mark.alone
