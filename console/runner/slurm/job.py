@@ -62,6 +62,11 @@ NEVER = ("time specification", "invalid partition", "invalid account", "invalid 
 not available, and a job would wait for it."""
 
 
+UNWANTED = re.compile(r"SQUEUE_.*|SCANCEL_.*|SBATCH_(?:ARRAY_INX|WAIT)")
+"""Variables with which a user has Slurm's programs hide jobs, ask first, wait, or make several jobs
+of one; an account or a partition of the user's counts as ever."""
+
+
 class SlurmError(ConsoleError):
     """Slurm refused, or does not answer."""
 
@@ -311,8 +316,9 @@ def kill_wait_s() -> float | None:
 def _call(argv: Sequence[str], given: str | None = None) -> str:
     """What one of Slurm's programs prints. Raises SlurmError with its own words and a hint."""
     data = given.encode() if given is not None else None
+    env = {name: value for name, value in os.environ.items() if not UNWANTED.fullmatch(name)}
     try:
-        code, out, said = children.run(argv, CALL_S, env=os.environ, given=data)
+        code, out, said = children.run(argv, CALL_S, env=env, given=data)
     except FileNotFoundError as error:
         raise SlurmError(
             f"there is no {argv[0]} on this machine", "", "install slurm-client (Debian)"
