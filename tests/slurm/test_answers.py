@@ -1,12 +1,18 @@
 """What is made of the answers of Slurm's programs, by stand-ins for them."""
 
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
+from console.common.clock import SystemClock
+from console.host import process
 from console.runner.slurm import job as slurm
-from console.runner.slurm.job import Wish
+from console.runner.slurm.job import SlurmError, Wish
+from console.runner.slurm.ticket import Ticket
+from console.runner.slurm.waiter import Waiter
 
 WAITS = "7|PENDING|BeginTime|2026-11-26T23:00:00|1:00:00|"
 
@@ -54,3 +60,48 @@ def test_a_cancelled_job_is_cancelled_without_a_question(
     monkeypatch.setenv("SCANCEL_INTERACTIVE", "true")
     slurm.cancel("7")
     assert (tmp_path / "done").exists()
+
+
+NODES = """\
+echo "NodeName=gpu1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName={here} Version=22.05.8"
+echo "NodeName=gpu1b NodeAddr=10.0.0.1 NodeHostName={here} Port=17002"
+echo "NodeName=gpu2 NodeAddr=10.0.0.2 NodeHostName=gpu2"
+"""
+
+
+def test_a_node_that_is_another_machine_is_refused_before_a_job_is_asked_for(
+    programs: Path,
+) -> None:
+    here = socket.gethostname()
+    program(programs, "scontrol", NODES.format(here=here))
+    assert slurm.node_here(Wish()) == "gpu1"
+    assert [slurm.node_here(Wish(node=name)) for name in ("gpu1", "gpu1b")] == ["gpu1", "gpu1b"]
+    with pytest.raises(SlurmError, match="gpu2 is another machine") as refused:
+        slurm.node_here(Wish(node="gpu2"))
+    assert "gpu1" in refused.value.detail
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo NodeName=gpu2 NodeHostName=gpu2"])
+def test_a_node_of_which_nothing_is_known_may_be_this_machine(programs: Path, script: str) -> None:
+    program(programs, "scontrol", script)
+    assert slurm.node_here(Wish(node="gpu2")) == "gpu2"
+
+
+def test_an_allocation_that_another_machine_got_is_given_back(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With one home on several machines its holder is heard of here, and can hold nothing here."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    program(programs, "squeue", f'echo "{WAITS}" | sed s/PENDING/RUNNING/')
+    program(programs, "scancel", f'echo "$@" > {tmp_path}/given-up')
+    ticket = Ticket("t", "trial.yaml", "/", "site.yaml", at=1.0)
+    ticket.keep()
+    ticket.ask_with("7")
+    with monkeypatch.context() as there:
+        there.setattr(process, "boot_id", lambda: "another")
+        ticket.grant("7")
+    waiter = threading.Thread(target=Waiter(ticket, SystemClock()).run, daemon=True)
+    waiter.start()
+    waiter.join(5.0)
+    assert "another machine" in ticket.ended["words"]
+    assert (tmp_path / "given-up").read_text() == "7\n"

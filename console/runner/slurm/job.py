@@ -231,18 +231,30 @@ def _asked(wish: Wish, node: str) -> list[str]:
 
 
 def node_here(wish: Wish) -> str:
-    """This machine's name in Slurm. Raises SlurmError for a machine that is no node."""
-    if wish.node:
-        return wish.node
+    """This machine's name in Slurm. Raises SlurmError for a machine that is no node, and for a node
+    that is known to be another machine."""
     here = socket.gethostname().split(".")[0]
-    names = []
-    for row in _call(["scontrol", "--oneliner", "show", "nodes"]).splitlines():
-        told = dict(one.partition("=")[::2] for one in row.split())
-        names.append(told.get("NodeName", ""))
-        if here in (told.get("NodeHostName", "").split(".")[0], told.get("NodeName")):
-            return told["NodeName"]
+    try:
+        told = _call(["scontrol", "--oneliner", "show", "nodes"])
+    except SlurmError:
+        if not wish.node:
+            raise
+        told = ""
+    hosts = {}
+    for row in told.splitlines():
+        said = dict(one.partition("=")[::2] for one in row.split())
+        name = said.get("NodeName", "")
+        hosts[name] = {name, said.get("NodeHostName", "").split(".")[0]}
+    ours = [name for name, called in hosts.items() if here in called]
+    if wish.node in hosts and ours and wish.node not in ours:
+        raise SlurmError(
+            f"node {wish.node} is another machine", f"this one is {', '.join(ours)} in Slurm",
+            "leave `node` away, or ask on that machine",
+        )  # fmt: skip
+    if found := wish.node or next(iter(ours), ""):
+        return found
     raise SlurmError(
-        f"{here} is no node of this Slurm", f"its nodes: {', '.join(names[:20])}",
+        f"{here} is no node of this Slurm", f"its nodes: {', '.join(list(hosts)[:20])}",
         "slurmd has to run on this machine; node: NAME says what it is called there",
     )  # fmt: skip
 

@@ -96,6 +96,12 @@ class Ticket:
         """Who holds the allocation, or did; None while nobody has on this boot."""
         return _held(_read(self.path / "held.json"))
 
+    @property
+    def held_elsewhere(self) -> bool:
+        """Whether a process of another machine, or on another boot of this one, holds it or did."""
+        told = _read(self.path / "held.json")
+        return bool(told) and told.get("boot") != process.boot_id()
+
     def leave(self) -> None:
         """Note that Slurm wants the allocation back: nothing begins any more."""
         with suppress(OSError):

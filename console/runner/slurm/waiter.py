@@ -104,12 +104,25 @@ class Waiter:
         while True:
             if held := self.ticket.held:
                 return self._begin(held)
+            if self.ticket.held_elsewhere:
+                return self._give_back()
             now = self._clock.monotonic()
             if now - self._looked >= LOOK_S:
                 self._looked = now
                 if words := self._gone():
                     return self._never(SlurmError(words))
             self._clock.sleep(TICK_S)
+
+    def _give_back(self) -> Exit:
+        """Of an allocation that has begun since this process waits, and on no boot of its own: with
+        one home on several machines it is another one's."""
+        with suppress(SlurmError):
+            slurm.cancel(self.ticket.job)
+        job, wish = self.ticket.job, self.ticket.wish
+        return self._never(SlurmError(
+            f"Slurm gave job {job} to another machine", f"asked for: {wish}",
+            "`node` has to be this machine's name in Slurm",
+        ))  # fmt: skip
 
     def _gone(self) -> str:
         """Why there will be no allocation, "" while there may."""
