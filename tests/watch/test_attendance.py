@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.frontends.tui.watch.watchers import ASK_EVERY_S, Attendance
+from console.frontends.tui.watch.watchers import ASK_EVERY_S, UNSEEN, Attendance, pixels_here
 from tests.clock import FakeClock
 from tests.waiting import until
 
@@ -41,6 +41,13 @@ def test_screen_is_attended_where_it_is_attached() -> None:
 
     there = [Attendance(FakeClock(), {"STY": "1.work"}, ask=screen).there() for _ in said]
     assert (there, asked) == ([True, False, False], [("screen", "-ls", "1.work")] * 3)
+
+
+def test_a_page_in_the_background_is_attended_by_nobody() -> None:
+    told = [(0, 0), UNSEEN, (1280, 800)]
+    there = [Attendance(FakeClock(), {}, pixels=lambda one=one: one).there() for one in told]  # type: ignore[misc]
+    assert there == [True, False, True]
+    assert pixels_here() != UNSEEN
 
 
 @pytest.fixture

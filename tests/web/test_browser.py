@@ -4,6 +4,7 @@ telephone, and what a foreign page cannot do."""
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import signal
 import threading
@@ -205,6 +206,32 @@ def test_a_long_paste_does_not_end_the_console(
     page.keyboard.press("?")
     shows(page, "Everywhere")
     assert not page.is_visible("#again")
+
+
+HIDE = """(hidden) => {
+  Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_terminal_page_in_the_background_renews_no_lease(
+    place: Place, emulator: None, write: Served, context: BrowserContext
+) -> None:
+    place.detach(place.write("ask.yaml", book(ASK, name="ask")), "--lease", "1h")
+    place.state("waiting_approval")
+    entered(context, write).close()  # it would be somebody who looks
+    page = console(context, write)
+
+    def attended() -> bool:
+        return bool(json.loads(place.console("show", "--json").out)["guard"]["attended"])
+
+    until(attended, "whoever sees the page is attached")
+    page.evaluate(HIDE, True)
+    until(lambda: not attended(), "nobody is")
+    page.evaluate(HIDE, False)
+    until(attended, "again")
+    place.tell("abort")
+    over(place)
 
 
 def test_f12_is_the_consoles_key_and_the_button_asks_first(

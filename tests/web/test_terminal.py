@@ -94,6 +94,31 @@ def test_a_size_that_no_screen_has_is_cut(web: Web, size: list[int]) -> None:
         assert terminal.ROWS[0] <= rows <= terminal.ROWS[1]
 
 
+WATCHING = (
+    "import os, tty; from console.frontends.tui.watch.watchers import Attendance\n"
+    "tty.setraw(0)\n"
+    "there = Attendance(environment={}).there\n"
+    "while True:\n"
+    "    os.write(1, b'<%d%d>' % (there(), os.get_terminal_size(0)[0]))\n"
+    "    os.read(0, 1)\n"
+)
+
+
+def test_a_page_in_the_background_is_attended_by_nobody(door: Door) -> None:
+    argv = (sys.executable, "-c", WATCHING, "fixed")
+    with opened(door, write=True, argv=argv) as web:
+        web.enter()
+        with web.console() as socket:
+            read_until(socket, b"<180>")
+            for said, told in (
+                ({"seen": False}, b"<080>"), ({"size": [91, 30]}, b"<091>"),
+                ({"seen": True}, b"<191>"),
+            ):  # fmt: skip
+                socket.send(json.dumps(said))
+                socket.send(b"?")
+                read_until(socket, told)
+
+
 @pytest.mark.parametrize(
     "first", [{"size": [80, 24]}, {"key": "x", "size": [80, 24]}, {"key": 7, "size": [80, 24]},
               {"key": "", "size": []}, [1], "x"],

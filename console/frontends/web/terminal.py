@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from console.frontends.tui.terminal.guest import BROWSER
 from console.frontends.tui.terminal.output import AWAITED_S, LEAVE_S
+from console.frontends.tui.watch.watchers import UNSEEN
 from console.frontends.web.access import Rate
 
 WINDOW = 256 * 1024
@@ -60,6 +61,7 @@ class PtyConsole:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], size: tuple[int, int]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._seen = True
         self._master, slave = pty.openpty()
         os.set_blocking(self._master, False)
         self.resize(*size)
@@ -84,8 +86,15 @@ class PtyConsole:
         """Tell the console how large its terminal is; what no screen has is cut."""
         columns = min(max(columns, COLUMNS[0]), COLUMNS[1])
         rows = min(max(rows, ROWS[0]), ROWS[1])
-        size = struct.pack("HHHH", rows, columns, 0, 0)
+        self._size = columns, rows
+        pixels = (0, 0) if self._seen else UNSEEN
+        size = struct.pack("HHHH", rows, columns, *pixels)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    def show(self, seen: bool) -> None:
+        """Tell the console whether its page is in sight."""
+        self._seen = seen
+        self.resize(*self._size)
 
     async def read(self) -> bytes:
         """What it has written since, waiting for it; b"" at its end."""
@@ -193,13 +202,18 @@ class Bridge:
                 return TOO_MUCH, "not a message"
 
     def _said(self, text: str) -> bool:
-        """Take what the browser says of itself: {"drawn": bytes} or {"size": [columns, rows]}."""
+        """Take what the browser says of itself: {"drawn": bytes}, {"size": [columns, rows]} or
+        {"seen": whether the page is in sight}."""
         said = parsed(text)
         drawn = said.get("drawn")
         if isinstance(drawn, int) and drawn >= 0:
             self._unread = max(0, self._unread - drawn)
             if self._unread < WINDOW:
                 self._room.set()
+            return True
+        seen = said.get("seen")
+        if isinstance(seen, bool):
+            self._console.show(seen)
             return True
         size = size_of(said)
         if size is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 import subprocess
+import termios
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 ASK_EVERY_S = 5.0
 ANSWER_S = 1.0
 CLIENTS = "#{?session_grouped,#{session_group_attached},#{session_attached}}"
+UNSEEN = (1, 1)
+"""Width and height in pixels that a terminal has while its page in a browser is in the background:
+no screen is so small, and ssh passes it on."""
 Ask = Callable[[tuple[str, ...], Mapping[str, str]], str]
 
 FIRST_S = 0.25
@@ -45,16 +51,17 @@ class Attendance:
 
     A terminal inside tmux or GNU screen outlives the operator's connection; then tmux has to say
     that a client shows it, and screen that it is attached. A plain terminal ends with its
-    connection.
+    connection; one in a browser says whether its page is in the background.
     """
 
     def __init__(
         self, clock: Clock | None = None, environment: Mapping[str, str] | None = None,
-        ask: Ask | None = None,
+        ask: Ask | None = None, pixels: Callable[[], tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
         self._clock = clock or SystemClock()
         self._environment = os.environ if environment is None else environment
         self._ask = ask or said
+        self._pixels = pixels or pixels_here
         self._asked_at = float("-inf")
         self._there = True
 
@@ -63,7 +70,7 @@ class Attendance:
         pane, session = (self._environment.get(name, "") for name in ("TMUX_PANE", "STY"))
         inside = pane if self._environment.get("TMUX") else ""
         if not inside and not session:
-            return True
+            return self._pixels() != UNSEEN
         now = self._clock.monotonic()
         if now - self._asked_at >= ASK_EVERY_S:
             self._asked_at = now
@@ -82,6 +89,16 @@ def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
         return children.run(argv, ANSWER_S, env=environment)[1].decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def pixels_here() -> tuple[int, int]:
+    """Width and height of this terminal in pixels; zeros where it has none or does not say."""
+    try:
+        size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
+    except OSError:
+        return 0, 0
+    _, _, width, height = struct.unpack("HHHH", size)
+    return width, height
 
 
 class Watchers:

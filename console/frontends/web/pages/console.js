@@ -90,6 +90,7 @@ function connect(terminal) {
     // the first message has the key: a new size of the terminal is told as soon as it has one
     const size = fitted(terminal);
     say({ key: key(), size });
+    say({ seen: !document.hidden });
     terminal.resize(...size);
     terminal.focus();
     tell("starting the console …");
@@ -122,6 +123,8 @@ function start() {
   terminal.onBinary((text) => line.type(text));
   terminal.onResize(({ cols, rows }) => line.say({ size: [cols, rows] }));
   new ResizeObserver(() => terminal.resize(...fitted(terminal))).observe(element("terminal"));
+  // Whoever does not see the page is away, and renews no lease.
+  document.addEventListener("visibilitychange", () => line.say({ seen: !document.hidden }));
   // Browsers open their own tools with F12: here it is the console's key wherever the focus is.
   window.addEventListener("keydown", (event) => {
     if (event.key !== "F12") {
