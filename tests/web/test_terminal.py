@@ -63,6 +63,13 @@ def nobody_elses() -> Iterator[None]:
     gone()
 
 
+def opens(web: Web) -> bool:
+    """Whether there is room for a console: one that has just gone may still have its place."""
+    with web.console() as socket, contextlib.suppress(ConnectionClosed):
+        return bool(read_until(socket, b">"))
+    return False
+
+
 def test_keys_go_one_way_and_the_screen_the_other_at_the_browsers_size(web: Web) -> None:
     web.enter()
     with web.console(first={"key": web.key, "size": [91, 31]}) as socket:
@@ -169,13 +176,7 @@ def test_there_are_only_so_many_consoles(web: Web) -> None:
             code, words = closed(one_more)
         assert (code, f"{server.MOST_CONSOLES} consoles" in words) == (terminal.TOO_MUCH, True)
         opened[0].close()
-
-        def again() -> bool:
-            with web.console() as socket, contextlib.suppress(ConnectionClosed):
-                return bool(read_until(socket, b">"))
-            return False
-
-        until(again, "there is room for another")
+        until(lambda: opens(web), "there is room for another")
     gone()
 
 
@@ -218,7 +219,7 @@ def test_a_console_that_ends_says_so(web: Web) -> None:
         (child,) = consoles()
         child.kill()
         assert closed(socket) == (terminal.ENDED, "the console has ended")
-    assert not psutil.pid_exists(child.pid) or child.status() != psutil.STATUS_ZOMBIE
+    until(lambda: not psutil.pid_exists(child.pid), "nothing of it is left, no zombie either")
 
 
 def test_a_console_that_cannot_be_started_says_why(
@@ -251,8 +252,26 @@ def test_a_console_that_takes_no_keys_is_not_kept_for_a_browser_that_has_gone(
             for _ in range(20):  # more than a pseudo terminal holds
                 socket.send(b"x" * 10_000)
         gone()
+        until(lambda: opens(web), "its place is free")
+
+
+def test_a_browser_is_told_that_its_console_is_over_before_that_has_ended(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs has minutes to end: meanwhile the page stood still, and F12 went nowhere."""
+    monkeypatch.setattr(terminal, "TAKES_S", 0.05)
+    argv = (sys.executable, "-I", "-c", f"import signal; signal.signal(1, 1); {DEAF}", "fixed")
+    with opened(door, write=True, argv=argv) as web:
+        web.enter()
         with web.console() as socket:
             read_until(socket, b">")
+            for _ in range(20):
+                socket.send(b"x" * 10_000)
+            assert closed(socket) == (
+                terminal.ENDED, f"the console has taken no key for {terminal.TAKES_S:.0f} s",
+            )  # fmt: skip
+        (child,) = consoles()
+        child.kill()
 
 
 STUBBORN = (

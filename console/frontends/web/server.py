@@ -199,9 +199,7 @@ class Site:
             await asked.close(OVER)
             return
         await asked.accept()
-        code, words = await self._serve(asked, session)
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await asked.close(code, words)
+        await _close(asked, *await self._serve(asked, session))
 
     async def _serve(self, asked: WebSocket, session: Session) -> tuple[int, str]:
         try:
@@ -225,11 +223,20 @@ class Site:
                 return ENDED, f"the console cannot be started: {one_line(why, 60)}"
             try:
                 rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
-                return await Bridge(asked, console, lambda: self._access.holds(session), rate).run()
+                bridge = Bridge(asked, console, lambda: self._access.holds(session), rate)
+                code, words = await bridge.run()
+                await _close(asked, code, words)  # a console that hangs has minutes to end
+                return code, words
             finally:
                 await console.end()
         finally:
             self._consoles -= 1
+
+
+async def _close(asked: WebSocket, code: int, words: str) -> None:
+    """Close a socket, if it is not closed."""
+    with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+        await asked.close(code, words)
 
 
 def _cookie(asked: HTTPConnection) -> str:
