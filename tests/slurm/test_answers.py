@@ -1,5 +1,6 @@
 """What is made of the answers of Slurm's programs, by stand-ins for them."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -8,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
+from console.config.playbook.load import load_playbook
+from console.config.site.site import load_site
 from console.host import process
+from console.runner import launch
 from console.runner.slurm import job as slurm
 from console.runner.slurm.job import SlurmError, Wish
 from console.runner.slurm.ticket import Ticket
-from console.runner.slurm.waiter import Waiter
+from console.runner.slurm.waiter import Waiter, enter
+from tests.fleet.far import BOOK, SITE
 
 WAITS = "7|PENDING|BeginTime|2026-11-26T23:00:00|1:00:00|"
 
@@ -105,3 +110,32 @@ def test_an_allocation_that_another_machine_got_is_given_back(
     waiter.join(5.0)
     assert "another machine" in ticket.ended["words"]
     assert (tmp_path / "given-up").read_text() == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "short"),
+    [("7|PENDING|BeginTime|x|2:00|", True), ("7|RUNNING|None|x|1:59|box", True),
+     ("7|PENDING|BeginTime|x|1-00:00:00|", False), ("7|PENDING|None|x|UNLIMITED|", False),
+     ("7|PENDING|None|x|INVALID|", False), ("7|CANCELLED|None|x|0:00|", False), ("", False)],
+)  # fmt: skip
+def test_a_job_whose_partition_gives_it_too_little_time_is_not_waited_for(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, short: bool
+) -> None:
+    """The baseline was taken down, and brought back at once, for nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "site.yaml").write_text(SITE)
+    (tmp_path / "trial.yaml").write_text(BOOK)
+    site = load_site(tmp_path / "site.yaml")
+    book = load_playbook(tmp_path / "trial.yaml", {"n": "1"}, site_services=frozenset({"cand"}))
+    program(programs, "scontrol", f"echo NodeName=box NodeHostName={socket.gethostname()}")
+    program(programs, "sbatch", "cat >/dev/null; echo 7")
+    program(programs, "squeue", f"echo '{answer}'")
+    program(programs, "scancel", f"echo $1 > {tmp_path}/given-up")
+    begun: list[str] = []
+    monkeypatch.setattr(launch, "detach", lambda name, *more: begun.append(name))
+    monkeypatch.setattr(slurm, "refuse_inside", lambda: None)
+    with pytest.raises(SlurmError, match="time of Slurm job 7 is too short") if short else (
+        contextlib.nullcontext()
+    ):  # fmt: skip
+        enter(site, book, {}, Wish(), lambda words: None)
+    assert (len(begun), (tmp_path / "given-up").exists()) == (not short, short)

@@ -311,6 +311,16 @@ def look(ids: Iterable[str]) -> dict[str, Job]:
     return found
 
 
+def limit_of(job: str) -> float | None:
+    """Seconds that are left of a job's time, all of it before it begins; None for no limit, and
+    where Slurm does not say."""
+    try:
+        found = look([job])[job]
+        return None if found.over else seconds_of(found.left)
+    except ConsoleError:
+        return None
+
+
 def cancel(job: str) -> None:
     """Give a job up. Raises SlurmError."""
     _call(["scancel", job])

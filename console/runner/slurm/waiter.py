@@ -53,12 +53,8 @@ def enter(
     slurm.refuse_inside()
     node, restore_s = slurm.node_here(wish), restore_time(site.name) or 0.0
     lead_s = 2 * restore_s + MARGIN_S
-    if wish.time and slurm.seconds_of(wish.time) <= 2 * lead_s:
-        raise SlurmError(
-            f"slurm time={wish.time} is too short",
-            f"{format_duration(lead_s)} before its end the baseline is brought back",
-            "a longer time",
-        )
+    if wish.time:
+        _require_long(f"slurm time={wish.time}", slurm.seconds_of(wish.time), lead_s)
     made = Ticket(
         ticket or secrets.token_hex(8), str(playbook.path.resolve()), str(playbook.base),
         str(site.path.resolve()), dict(inputs), wish=wish.words(), at=time.time(),
@@ -73,6 +69,10 @@ def enter(
         raise
     try:
         made.ask_with(job)
+        if (
+            left_s := slurm.limit_of(job)
+        ) is not None:  # of its partition, where none was asked for
+            _require_long(f"the time of Slurm job {job}", left_s, lead_s)
         launch.detach(
             f"omni-console-slurm-{made.id}", [*module_argv("console.runner.slurm.waiter"),
             str(made.path)], made.path / "waiter.log",
@@ -90,6 +90,16 @@ def enter(
             f"baseline takes {format_duration(restore_s)} to come back: it comes back all the "
             "same, but the cards are given away before")  # fmt: skip
     return made
+
+
+def _require_long(what: str, time_s: float, lead_s: float) -> None:
+    """Raise SlurmError for a time that is over as soon as the baseline is down."""
+    if time_s <= 2 * lead_s:
+        raise SlurmError(
+            f"{what} is too short: {format_duration(time_s)}",
+            f"{format_duration(lead_s)} before its end the baseline is brought back",
+            "a longer time; --slurm time=8:00:00 asks for one, if the partition allows it",
+        )
 
 
 class Waiter:
