@@ -1,5 +1,6 @@
 """When an allocation is given up, and when not, on a machine without Slurm."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -93,6 +94,35 @@ def test_it_is_held_until_the_run_is_over_and_the_baseline_serves(
     add(run, "outage", down=False)
     add(run, "run.state", state="rolled_back")
     assert holder.tick() == 0
+
+
+def test_a_file_server_that_is_away_for_a_moment_ends_no_allocation(
+    made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder's end is the allocation's, and the run would be rolled back."""
+    ticket, holder = made
+    run = begun(ticket)
+    assert holder.tick() is None
+    exists, failures = Path.exists, [errno.ESTALE, errno.EIO]
+
+    def away(path: Path) -> bool:
+        if failures and path == run.path:
+            raise OSError(failures.pop(), "away")
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", away)
+    looks = 0
+
+    def later(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            dead(run)
+            add(run, "run.state", state="succeeded")
+
+    monkeypatch.setattr(holder._clock, "sleep", later)
+    assert holder.run() == 0
+    assert (failures, looks) == ([], 3)
 
 
 @pytest.mark.parametrize("serving", [True, False])

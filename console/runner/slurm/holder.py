@@ -52,10 +52,17 @@ class Holder:
     def run(self) -> int:
         self.ticket.grant(self.job)
         self._say(f"job {self.job} holds the allocation: {self.ticket.wish}")
-        while True:
-            if (code := self.tick()) is not None:
-                return code
+        while (code := self._tick_or_hold()) is None:
             self._clock.sleep(TICK_S)
+        return code
+
+    def _tick_or_hold(self) -> int | None:
+        """A look; one that fails, as on a file server that is away, gives nothing up."""
+        try:
+            return self.tick()
+        except (ConsoleError, OSError) as error:
+            self._say(f"this cannot be looked at now: {one_line(str(error), 500)}")
+            return None
 
     def tick(self) -> int | None:
         """Look once; the exit code when the allocation is given up."""
