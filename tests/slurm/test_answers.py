@@ -14,7 +14,9 @@ from console.config.site.site import load_site
 from console.host import process
 from console.runner import launch
 from console.runner.slurm import job as slurm
+from console.runner.slurm import standing
 from console.runner.slurm.job import SlurmError, Wish
+from console.runner.slurm.standing import Standing
 from console.runner.slurm.ticket import Ticket
 from console.runner.slurm.waiter import Waiter, enter
 from tests.fleet.far import BOOK, SITE
@@ -139,3 +141,20 @@ def test_a_job_whose_partition_gives_it_too_little_time_is_not_waited_for(
     ):  # fmt: skip
         enter(site, book, {}, Wish(), lambda words: None)
     assert (len(begun), (tmp_path / "given-up").exists()) == (not short, short)
+
+
+def test_a_controller_that_is_down_holds_no_list_up(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`runs`, and every look of the fleet's table at a host with an allocation, took 15 s."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(standing, "GLANCE_S", 0.2)
+    program(programs, "squeue", "exec sleep 600")
+    ticket = Ticket("t", "trial.yaml", "/", "site.yaml", at=1.0)
+    ticket.keep()
+    ticket.ask_with("7")
+    found: list[Standing] = []
+    asks = threading.Thread(target=lambda: found.extend(standing.everywhere()), daemon=True)
+    asks.start()
+    asks.join(10.0)
+    assert [one.words.partition(":")[0] for one in found] == ["Slurm does not answer"]

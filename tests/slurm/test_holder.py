@@ -198,7 +198,7 @@ def test_a_job_that_ended_with_nobody_left_to_say_so_is_waited_for_no_more(
 ) -> None:
     """The machine had rebooted while the job waited, and then somebody cancelled it."""
     ticket, _ = made
-    monkeypatch.setattr(slurm, "look", lambda ids: asked)
+    monkeypatch.setattr(slurm, "look", lambda *ids: asked)
     waiter = trigger.Lock(ticket.path)
     assert waiter.taken()
     assert not standing(ticket).why, "who waits says so"
@@ -213,7 +213,7 @@ def test_a_job_that_ended_with_nobody_left_to_say_so_is_waited_for_no_more(
 def test_a_job_that_may_still_come_is_waited_for(
     made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch, state: str | None
 ) -> None:
-    def look(ids: object) -> dict[str, Job]:
+    def look(*asked: object) -> dict[str, Job]:
         if state is None:
             raise SlurmError("no answer")
         return {"7": Job("7", state)}
@@ -229,7 +229,7 @@ def test_a_job_that_ended_after_its_run_had_begun_has_begun_it(
     ticket, _ = made
     run = begun(ticket)
     (ticket.path / "end.json").unlink()
-    monkeypatch.setattr(slurm, "look", lambda ids: {"7": Job("7", "COMPLETED")})
+    monkeypatch.setattr(slurm, "look", lambda *asked: {"7": Job("7", "COMPLETED")})
     assert (standing(ticket).run, standing(ticket).why) == (run.id, "")
 
 
@@ -242,5 +242,5 @@ def test_no_file_of_a_ticket_keeps_its_host_from_saying_how_it_stands(
     made: tuple[Ticket, Holder], monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
     (made[0].path / name).write_text(text.replace('"boot": 1', f'"boot": "{process.boot_id()}"'))
-    monkeypatch.setattr(slurm, "look", lambda ids: {"7": Job("7", "PENDING")})
+    monkeypatch.setattr(slurm, "look", lambda *asked: {"7": Job("7", "PENDING")})
     everywhere()

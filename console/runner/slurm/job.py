@@ -289,7 +289,7 @@ def _quoted(word: str) -> str:
     return shlex.quote(word)
 
 
-def look(ids: Iterable[str]) -> dict[str, Job]:
+def look(ids: Iterable[str], within_s: float = CALL_S) -> dict[str, Job]:
     """What Slurm says of these jobs; one that it knows no more is UNKNOWN. Raises SlurmError when
     it does not answer: then nothing is known."""
     wanted = list(dict.fromkeys(ids))
@@ -298,7 +298,7 @@ def look(ids: Iterable[str]) -> dict[str, Job]:
     argv = ["squeue", "--noheader", "--states=all", f"--format={FORM}",
             f"--jobs={','.join(wanted)}"]  # fmt: skip
     try:
-        told = _call(argv)
+        told = _call(argv, within_s=within_s)
     except SlurmError as error:
         if "invalid job id" not in error.detail.lower():
             raise
@@ -335,12 +335,12 @@ def kill_wait_s() -> float | None:
     return float(found[1]) if found else None
 
 
-def _call(argv: Sequence[str], given: str | None = None) -> str:
+def _call(argv: Sequence[str], given: str | None = None, within_s: float = CALL_S) -> str:
     """What one of Slurm's programs prints. Raises SlurmError with its own words and a hint."""
     data = given.encode() if given is not None else None
     env = {name: value for name, value in os.environ.items() if not UNWANTED.fullmatch(name)}
     try:
-        code, out, said = children.run(argv, CALL_S, env=env, given=data)
+        code, out, said = children.run(argv, within_s, env=env, given=data)
     except FileNotFoundError as error:
         raise SlurmError(
             f"there is no {argv[0]} on this machine", "", "install slurm-client (Debian)"

@@ -14,6 +14,8 @@ from console.runner.slurm.job import Job, SlurmError
 from console.runner.slurm.ticket import Ticket
 
 SHOWN = 20
+GLANCE_S = 3.0
+"""How long a list waits for Slurm: squeue asks a controller that is down for 18 seconds."""
 CODES = {one.value: one for one in Exit}
 
 
@@ -63,7 +65,7 @@ def everywhere() -> list[Standing]:
     """All that wait and all whose allocation is held now; none that will never begin. With a Slurm
     that does not answer the words say so."""
     alive = [x for x in tickets.everyone() if not x.ended or (x.held and x.held.lives)][:SHOWN]
-    return [one for one in _asked([x for x in alive if x.job]) if not one.why]
+    return [one for one in _asked([x for x in alive if x.job], GLANCE_S) if not one.why]
 
 
 def waiting() -> list[str]:
@@ -77,11 +79,11 @@ def waits(playbook: str, job: str, words: str, gives_up: str) -> str:
     return f"{playbook} waits for Slurm: job {job}, {words}; `{gives_up}` gives it up"
 
 
-def _asked(found: Iterable[Ticket]) -> Iterable[Standing]:
+def _asked(found: Iterable[Ticket], within_s: float = slurm.CALL_S) -> Iterable[Standing]:
     known: dict[str, Job] = {}
     why = ""
     try:
-        known = slurm.look(one.job for one in found)
+        known = slurm.look((one.job for one in found), within_s)
     except SlurmError as error:
         why = clean(f"Slurm does not answer: {error}", 200)
     for one in found:
