@@ -158,3 +158,22 @@ def test_a_controller_that_is_down_holds_no_list_up(
     asks.start()
     asks.join(10.0)
     assert [one.words.partition(":")[0] for one in found] == ["Slurm does not answer"]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [("7|PENDING|stage-in: no room|full|x|1:00|", "PENDING (stage-in: no room|full), from x"),
+     ("7|PENDING|Beg", "PENDING (Beg)"), ("7|PEND", "PEND"), ("7", "")],
+)  # fmt: skip
+def test_a_row_in_an_odd_form_is_of_a_job_that_may_come(
+    programs: Path, row: str, told: str
+) -> None:
+    """It counted as a job that Slurm knows no more, and the run never began."""
+    program(programs, "squeue", f"printf '%s' '{row}'")
+    found = slurm.look(["7"])["7"]
+    assert (found.over, found.words) == (False, told)
+
+
+def test_the_number_of_a_job_stands_in_the_last_line(programs: Path, tmp_path: Path) -> None:
+    program(programs, "sbatch", "cat >/dev/null; echo Welcome to the lab; echo '7;lab'")
+    assert slurm.submit(Wish(), "trial", ["true"], tmp_path, 60.0, "box") == "7"

@@ -116,7 +116,7 @@ class Job:
     to start, or started; `left`: what is left of its time."""
 
     id: str
-    state: str
+    state: str = ""
     reason: str = ""
     start: str = ""
     left: str = ""
@@ -271,9 +271,12 @@ def submit(
         "--open-mode=append", f"--export={','.join(_passed())}",
     ]  # fmt: skip
     script = f"#!/bin/sh\nexec {' '.join(map(_quoted, argv))}\n"
-    found = _call(options, script).partition(";")[0].strip()
+    said = _call(options, script).strip()
+    found = (
+        said.rpartition("\n")[2].partition(";")[0].strip()
+    )  # what a lab's sbatch says comes first
     if not found.isdigit():
-        raise SlurmError("sbatch gave no number of a job", one_line(found))
+        raise SlurmError("sbatch gave no number of a job", one_line(said))
     return found
 
 
@@ -306,7 +309,9 @@ def look(ids: Iterable[str], within_s: float = CALL_S) -> dict[str, Job]:
     found = {one: Job(one, UNKNOWN) for one in wanted}
     for row in told.splitlines():
         cells = [clean(cell, 60) for cell in row.split("|")]
-        if len(cells) == 6 and cells[0] in found:
+        if len(cells) > 6:  # a reason is anybody's words
+            cells[2:-3] = ["|".join(cells[2:-3])]
+        if cells[0] in found:  # also where the row is cut off: it is known, and may come
             found[cells[0]] = Job(*cells)
     return found
 
