@@ -309,6 +309,22 @@ def test_the_server_takes_its_consoles_with_it() -> None:
         door.close()
 
 
+def test_a_console_that_goes_on_ending_makes_no_noise_when_the_server_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that starts a run ends later: a traceback filled the terminal where the link stands."""
+    door = Door()
+    with opened(door, write=True, argv=(sys.executable, "-I", "-c", STUBBORN, "fixed")) as web:
+        web.enter()
+        with web.console() as socket:
+            read_until(socket, b".")
+            door.close()
+            assert closed(socket)[0] == 1012
+    (child,) = consoles()
+    child.kill()
+    assert [one.message for one in caplog.records] == []
+
+
 def test_the_console_is_told_of_the_browsers_terminal_and_not_of_the_servers() -> None:
     given = {
         "TMUX": "/tmp/x",

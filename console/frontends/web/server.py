@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from console.common.clock import Clock, SystemClock
 from console.common.errors import UsageError
 from console.common.text import one_line
+from console.frontends.tui.terminal.output import LEAVE_S
 from console.frontends.web import xterm
 from console.frontends.web.access import LOCAL, SESSION_S, Access, Addresses, Rate, Session, knows
 from console.frontends.web.apart import Apart, Hangs
@@ -71,6 +72,7 @@ class Site:
         self._access, self._desk, self._argv = access, desk, argv
         self._clock = clock or SystemClock()
         self._consoles = 0
+        self._endings: set[asyncio.Task[None]] = set()
         self._looks, self._verbs = Apart("look", MOST_LOOKS), Apart("verb", MOST_LOOKS)
         shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
         pages = resources.files("console.frontends.web") / "pages"
@@ -101,7 +103,8 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def _house(self, app: Starlette) -> AsyncIterator[None]:
-        """While it serves, let the watchers rest; afterwards end them."""
+        """While it serves, let the watchers rest; afterwards end them. Consoles that end by
+        themselves have a moment for it."""
 
         async def keep() -> None:
             while True:
@@ -113,6 +116,8 @@ class Site:
             yield
         finally:
             keeper.cancel()
+            if self._endings:
+                await asyncio.wait(self._endings, timeout=LEAVE_S)
             await asyncio.to_thread(self._desk.close)
 
     # -- pages -------------------------------------------------------------------------------
@@ -199,7 +204,9 @@ class Site:
             await asked.close(OVER)
             return
         await asked.accept()
-        await _close(asked, *await self._serve(asked, session))
+        code, words = await self._serve(asked, session)
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await asked.close(code, words)
 
     async def _serve(self, asked: WebSocket, session: Session) -> tuple[int, str]:
         try:
@@ -214,29 +221,26 @@ class Site:
             return OVER, "no session: a new link starts one"
         if self._consoles >= MOST_CONSOLES:
             return TOO_MUCH, f"{MOST_CONSOLES} consoles are open here: close one"
+        try:
+            console = PtyConsole(self._argv, environment(os.environ), size)
+        except OSError as error:
+            why = error.strerror or str(error)
+            return ENDED, f"the console cannot be started: {one_line(why, 60)}"
         self._consoles += 1
         try:
-            try:
-                console = PtyConsole(self._argv, environment(os.environ), size)
-            except OSError as error:
-                why = error.strerror or str(error)
-                return ENDED, f"the console cannot be started: {one_line(why, 60)}"
-            try:
-                rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
-                bridge = Bridge(asked, console, lambda: self._access.holds(session), rate)
-                code, words = await bridge.run()
-                await _close(asked, code, words)  # a console that hangs has minutes to end
-                return code, words
-            finally:
-                await console.end()
+            rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
+            return await Bridge(asked, console, lambda: self._access.holds(session), rate).run()
+        finally:
+            self._endings.add(asyncio.create_task(self._end(console)))
+
+    async def _end(self, console: PtyConsole) -> None:
+        """Let a console end, which may take minutes: neither its browser nor the end of this server
+        waits for that."""
+        try:
+            await console.end()
         finally:
             self._consoles -= 1
-
-
-async def _close(asked: WebSocket, code: int, words: str) -> None:
-    """Close a socket, if it is not closed."""
-    with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-        await asked.close(code, words)
+            self._endings = {one for one in self._endings if one is not asyncio.current_task()}
 
 
 def _cookie(asked: HTTPConnection) -> str:
@@ -378,5 +382,5 @@ class Server:
         self._server.should_exit = True
 
     def join(self) -> None:
-        """Wait until it has ended, with every console that it had opened."""
+        """Wait until it has ended; every console that it had opened has lost its terminal."""
         self._thread.join()
