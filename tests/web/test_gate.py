@@ -17,7 +17,7 @@ from console.frontends.web.gate import HEADERS, MOST_BODY
 from console.journal.state import VERBS
 from tests.clock import FakeClock
 from tests.waiting import until
-from tests.web.conftest import Web
+from tests.web.conftest import Door, Web, opened
 
 PAGES = ("/", "/console", "/enter", "/omni.js", "/omni.css", "/status.js", "/omni.svg")
 
@@ -226,6 +226,23 @@ def test_looks_that_a_disk_holds_up_keep_no_rollback_from_being_asked_for(
         free.set()
         assert pages[0].recv(4096).startswith(b"HTTP/1.1 200 ")
     until(lambda: web.ask("GET", "/api/status").status_code == 200, "it answers again")
+
+
+def test_a_look_that_a_disk_holds_up_makes_no_noise_when_the_server_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    free, door = threading.Event(), Door()
+    with opened(door, write=True) as web:
+        web.enter()
+        web.desk.look = lambda: {"free": free.wait(60)}  # type: ignore[method-assign]
+        head = f"GET /api/status HTTP/1.1\r\nHost: {web.host}\r\nX-Omni-Key: {web.key}\r\n"
+        head += f"Cookie: {web._cookie()['Cookie']}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", door.port), 30) as page:
+            page.sendall(head.encode())
+            until(lambda: any(one.name == "look" for one in threading.enumerate()), "it looks")
+            door.close()
+        free.set()
+    assert [one.message for one in caplog.records] == []
 
 
 def test_a_failure_of_ours_has_the_same_headers(

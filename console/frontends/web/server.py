@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import threading
@@ -370,8 +371,17 @@ class Server:
         self._thread.start()
 
     def _run(self) -> None:
-        with self._listening:
-            asyncio.run(self._server.serve(sockets=[self._listening]))
+        log = logging.getLogger("uvicorn.error")
+        log.addFilter(self._goes_on)
+        try:
+            with self._listening:
+                asyncio.run(self._server.serve(sockets=[self._listening]))
+        finally:
+            log.removeFilter(self._goes_on)
+
+    def _goes_on(self, record: logging.LogRecord) -> bool:
+        """Whether a failure is one to be told: of what is cut off at the end each has a trace."""
+        return not self._server.should_exit
 
     @property
     def alive(self) -> bool:
