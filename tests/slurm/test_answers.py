@@ -109,7 +109,7 @@ def test_an_allocation_that_another_machine_got_is_given_back(
         ticket.grant("7")
     waiter = threading.Thread(target=Waiter(ticket, SystemClock()).run, daemon=True)
     waiter.start()
-    waiter.join(5.0)
+    waiter.join(30.0)
     assert "another machine" in ticket.ended["words"]
     assert (tmp_path / "given-up").read_text() == "7\n"
 
@@ -156,7 +156,7 @@ def test_a_controller_that_is_down_holds_no_list_up(
     found: list[Standing] = []
     asks = threading.Thread(target=lambda: found.extend(standing.everywhere()), daemon=True)
     asks.start()
-    asks.join(10.0)
+    asks.join(30.0)
     assert [one.words.partition(":")[0] for one in found] == ["Slurm does not answer"]
 
 

@@ -37,7 +37,7 @@ ANSWER_S = 1.0
 CLIENTS = "#{?session_grouped,#{session_group_attached},#{session_attached}}"
 UNSEEN = (1, 1)
 """Width and height in pixels that a terminal has while its page in a browser is in the background:
-no screen is so small, and ssh passes it on."""
+no screen is so small."""
 Ask = Callable[[tuple[str, ...], Mapping[str, str]], str]
 
 FIRST_S = 0.25
