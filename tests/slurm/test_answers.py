@@ -156,7 +156,7 @@ def test_a_controller_that_is_down_holds_no_list_up(
     found: list[Standing] = []
     asks = threading.Thread(target=lambda: found.extend(standing.everywhere()), daemon=True)
     asks.start()
-    asks.join(30.0)
+    asks.join(14.0)
     assert [one.words.partition(":")[0] for one in found] == ["Slurm does not answer"]
 
 

@@ -4,6 +4,8 @@ const KEY = "omni-console-key";
 
 export const NO_SESSION = "No session: press Enter where omni-console web runs, and open the link that it prints.";
 
+const UNSURE = "no answer came, and it may have been done: look at what is shown";
+
 export const element = (id) => document.getElementById(id);
 
 export function keep(key) {
@@ -26,7 +28,8 @@ export async function ask(path, message) {
     const got = await fetch(path, options);
     return { status: got.status, answer: await got.json() };
   } catch {
-    return { status: 0, answer: { error: "the server does not answer" } };
+    const asked = message === undefined;
+    return { status: 0, answer: { error: asked ? "the server does not answer" : UNSURE } };
   }
 }
 
