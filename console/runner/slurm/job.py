@@ -272,9 +272,8 @@ def submit(
     ]  # fmt: skip
     script = f"#!/bin/sh\nexec {' '.join(map(_quoted, argv))}\n"
     said = _call(options, script).strip()
-    found = (
-        said.rpartition("\n")[2].partition(";")[0].strip()
-    )  # what a lab's sbatch says comes first
+    last = said.rpartition("\n")[2]  # what a wrapper of the lab's says comes first
+    found = last.partition(";")[0].strip()
     if not found.isdigit():
         raise SlurmError("sbatch gave no number of a job", one_line(said))
     return found

@@ -69,9 +69,8 @@ def enter(
         raise
     try:
         made.ask_with(job)
-        if (
-            left_s := slurm.limit_of(job)
-        ) is not None:  # of its partition, where none was asked for
+        left_s = slurm.limit_of(job)  # its partition's, where none was asked for
+        if left_s is not None:
             _require_long(f"the time of Slurm job {job}", left_s, lead_s)
         launch.detach(
             f"omni-console-slurm-{made.id}", [*module_argv("console.runner.slurm.waiter"),
