@@ -100,7 +100,7 @@ class Shown:
 
 
 def shown(wanted: Wanted, site: Site) -> Shown:
-    """Plan what is wanted, with this host's site. Raises InvalidFile, UsageError."""
+    """Plan what is wanted, with this host's site. Raises UsageError."""
     from console.config.locate import shipped
     from console.config.playbook.load import load_playbook
     from console.journal.history import usual
@@ -117,8 +117,9 @@ def shown(wanted: Wanted, site: Site) -> Shown:
             aliases=site.model.names, offers=site.offers,
             base=shipped() if wanted.shipped else site.base,
         )  # fmt: skip
-    except InvalidFile as error:
-        raise _named_as_sent(error, path) from error
+    except (InvalidFile, UsageError) as error:
+        sent = (_as_sent(one, path) for one in (error.title, error.detail, error.hint))
+        raise UsageError(*sent) from error
     past = usual(playbook.name, site.name)
     made = make_plan(playbook, site, restore_time(site.name), history=past)
     lease_s = lease_of(made, wanted.lease_s)
@@ -132,12 +133,9 @@ def shown(wanted: Wanted, site: Site) -> Shown:
     )
 
 
-def _named_as_sent(error: InvalidFile, path: Path) -> InvalidFile:
+def _as_sent(words: str, path: Path) -> str:
     """The same without the place of the copy, which says nothing to who has sent the playbook."""
-    told = [
-        one._replace(file=path.name) if one.file == str(path) else one for one in error.problems
-    ]
-    return InvalidFile(error.title.replace(str(path), path.name), told, error.hint)
+    return words.replace(str(path), path.name)
 
 
 def told(one: Shown) -> dict[str, Any]:
@@ -156,8 +154,8 @@ def told(one: Shown) -> dict[str, Any]:
         lines.append(f"begins when Slurm gives it this machine: {Wish.read(slurm).words()}")
         stops += unfit(Wish.read(slurm))
     return {
-        "lines": lines, "slurm": slurm,
-        "problems": [clean(words, 1000) for words in stops],
+        "lines": [_as_sent(words, one.playbook.path) for words in lines], "slurm": slurm,
+        "problems": [clean(_as_sent(words, one.playbook.path), 1000) for words in stops],
         "takes_down": one.made.takes_down, "lease_s": one.lease_s, "hash": one.hash,
         "site": one.site.name, "playbook": one.playbook.name,
     }  # fmt: skip

@@ -62,6 +62,27 @@ def test_a_fault_is_told_with_the_name_of_the_playbook_that_was_sent(host: Far) 
     assert str(paths.bridge_dir()) not in said
 
 
+PORT = """\
+services: {own: {process: {argv: [cat]}, url: "http://127.0.0.1:1"}}
+phases:
+  - title: A
+    steps:
+      - {id: own, service: {start: own}}
+      - {id: clone, script: "git clone --depth 1 --recursive x"}
+"""
+
+
+def test_no_plan_and_no_refusal_names_the_hosts_own_copy_of_a_playbook(host: Far) -> None:
+    """A finding, a service that cannot start and an input that it does not declare did."""
+    told = plan(host, text=BOOK.partition("phases:")[0] + PORT)
+    with pytest.raises(BridgeError, match=r"trial\.yaml declares: n") as refused:
+        plan(host, inputs={"m": "1"})
+    said = [*told["lines"], *told["problems"], *refused.value.lines()]
+    assert re.search(r"(?m)^trial\.yaml:\d+:\d+: service 'own'", "\n".join(told["problems"]))
+    assert re.search(r"(?m)^  lint +trial\.yaml:\d+:\d+: ", "\n".join(told["lines"]))
+    assert not [one for one in said if str(paths.bridge_dir()) in one]
+
+
 def test_a_start_names_the_plan_that_was_shown(host: Far) -> None:
     told = plan(host, yes=True)
     made = host.act("start", request=REQUESTED, hash=told["hash"], headless=True)
