@@ -16,7 +16,7 @@ from console.fleet.inventory import Host
 from console.fleet.known import clock as time_of
 from console.fleet.known import last, note, remember, words_of
 from console.fleet.line import ANSWER_S, PLAN_S, START_S
-from console.fleet.protocol import Asks, BridgeError, LineLost, part
+from console.fleet.protocol import Asks, BridgeError, LineLost, code_of, part
 from console.fleet.report import events_of
 from console.fleet.rollout import FRESH, Leg, Rollout, read
 from console.fleet.starts import LETTERS, NOT_BEGUN, STARTING, Wanted
@@ -136,8 +136,9 @@ class Driver:
         plan = at.insist("plan", PLAN_S, **_asked(self.wanted, host))
         problems, hashed = _read_plan(host.name, plan)
         if problems:
+            code = code_of(plan.get("exit")) or Exit.LINT  # an older console tells none
             words = f"{host.name}: a run would be refused; nothing was started"
-            raise BridgeError("not_started", words, "\n".join(problems), "", Exit.LINT)
+            raise BridgeError("not_started", words, "\n".join(problems), "", code)
         if host.slurm and not plan.get("slurm"):
             words = f"{host.name}: its console knows no Slurm; nothing was started"
             raise BridgeError("version", words, "", "the same omni-console on both sides")

@@ -99,13 +99,18 @@ def refusal(found: object) -> BridgeError:
     words = (clean(str(told.get(name, "")), 300) for name in ("code", "title"))
     detail = "\n".join(clean(one, 1000) for one in str(told.get("detail", "")).splitlines()[:200])
     code, title = words
-    given = told.get("exit")
     # what is refused is no success, whatever came with it: a rollout would go on to its next host
-    exit_ = (CODES.get(given) if type(given) is int else None) or Exit.FAILED
+    exit_ = code_of(told.get("exit")) or Exit.FAILED
     return BridgeError(
         code or "failed", title or "the host refused", detail,
         clean(str(told.get("hint", "")), 300), exit_,
     )  # fmt: skip
+
+
+def code_of(found: object) -> Exit | None:
+    """An exit code that a host has told; None for none of ours, as where a signal has ended a
+    process: its number would make a failure pass for the best of several ends."""
+    return CODES.get(found) if type(found) is int else None
 
 
 def part(told: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -139,23 +139,25 @@ def _as_sent(words: str, path: Path) -> str:
 
 
 def told(one: Shown) -> dict[str, Any]:
-    """A plan as an answer: its lines, what a start would be refused for, and its hash."""
+    """A plan as an answer: its lines, what a start would be refused for, with the exit code of a
+    `run` here, and its hash."""
     from console.checks.lint.rule import facts_of
     from console.runner.prepare import admission, plan_text, startable
 
     found = admission.told(one.playbook, facts_of(one.site))
-    looked = startable.look(one.playbook, one.site)
-    hide = one.made.known.text
-    stops = [hide(f"lint: {x.text}") for x in found if x.severity == "error"]
-    stops += [hide(words.words) for words in admission.blockers(one.made)]
-    stops += [hide(str(problem)) for problem in looked.problems]
+    looked, hide = startable.look(one.playbook, one.site), one.made.known.text
+    stops = [(Exit.USAGE, str(problem)) for problem in looked.problems]
+    stops += [(Exit.LINT, f"lint: {x.text}") for x in found if x.severity == "error"]
+    stops += [(Exit.LINT, words.words) for words in admission.blockers(one.made)]
     lines, slurm = plan_text.lines(one.made, found, looked, lease_s=one.lease_s), one.wanted.slurm
     if slurm:
         lines.append(f"begins when Slurm gives it this machine: {Wish.read(slurm).words()}")
-        stops += unfit(Wish.read(slurm))
+        if refused := unfit(Wish.read(slurm)):
+            stops.append((refused.exit_code, str(refused)))
     return {
         "lines": [_as_sent(words, one.playbook.path) for words in lines], "slurm": slurm,
-        "problems": [clean(_as_sent(words, one.playbook.path), 1000) for words in stops],
+        "problems": [clean(_as_sent(hide(words), one.playbook.path), 1000) for _, words in stops],
+        "exit": int(stops[0][0]) if stops else int(Exit.OK),
         "takes_down": one.made.takes_down, "lease_s": one.lease_s, "hash": one.hash,
         "site": one.site.name, "playbook": one.playbook.name,
     }  # fmt: skip

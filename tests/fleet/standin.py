@@ -35,6 +35,7 @@ class FarHost:
     name: str
     verdict: str = GO
     lose: list[str] = field(default_factory=list)
+    code: int | None = None
     problems: list[str] = field(default_factory=list)
     refuse: list[BridgeError] = field(default_factory=list)
     state: str = "succeeded"
@@ -79,7 +80,7 @@ class FarHost:
     def _plan(self, asked: Json) -> Json:
         self.plans.append(asked)
         return {"lines": [f"plan of {self.name}"], "problems": self.problems, "hash": "ab" * 8,
-                "slurm": asked["slurm"] if self.slurm else None}  # fmt: skip
+                "exit": self.code, "slurm": asked["slurm"] if self.slurm else None}  # fmt: skip
 
     def _start(self, asked: Json) -> Json:
         if self.refuse:

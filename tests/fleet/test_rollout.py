@@ -188,11 +188,15 @@ def test_a_command_that_is_killed_goes_on_with_the_same_words(fleet: Fleet, plac
     assert fleet.begun == [2, 2]
 
 
-def test_what_would_be_refused_starts_nothing_and_the_rollout_stays_open(fleet: Fleet) -> None:
-    far = fleet.host("a", problems=["lint: F-1"])
+@pytest.mark.parametrize(("told", "code"), [(2, 2), (9, 9), (None, 9), (0, 9), (True, 9)])
+def test_what_would_be_refused_starts_nothing_and_the_rollout_stays_open(
+    fleet: Fleet, told: int | None, code: int
+) -> None:
+    """Whatever it was refused for, it was called lint findings."""
+    far = fleet.host("a", problems=["lint: F-1"], code=told)
     with pytest.raises(BridgeError, match="would be refused") as refused:
         fleet.go()
-    assert (refused.value.exit_code, far.begun) == (Exit.LINT, 0)
+    assert (refused.value.exit_code, far.begun) == (code, 0)
     far.problems = []
     assert fleet.go() is Exit.OK
 

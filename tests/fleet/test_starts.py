@@ -77,6 +77,7 @@ def test_no_plan_and_no_refusal_names_the_hosts_own_copy_of_a_playbook(host: Far
     told = plan(host, text=BOOK.partition("phases:")[0] + PORT)
     with pytest.raises(BridgeError, match=r"trial\.yaml declares: n") as refused:
         plan(host, inputs={"m": "1"})
+    assert (told["exit"], plan(host)["exit"]) == (Exit.USAGE, Exit.OK), "as a `run` there ends"
     said = [*told["lines"], *told["problems"], *refused.value.lines()]
     assert re.search(r"(?m)^trial\.yaml:\d+:\d+: service 'own'", "\n".join(told["problems"]))
     assert re.search(r"(?m)^  lint +trial\.yaml:\d+:\d+: ", "\n".join(told["lines"]))

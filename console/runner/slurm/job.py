@@ -73,6 +73,12 @@ class SlurmError(ConsoleError):
     exit_code = Exit.FAILED
 
 
+class NeverGiven(SlurmError):
+    """What was asked for is nothing that Slurm ever gives here: bad usage."""
+
+    exit_code = Exit.USAGE
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What an allocation is asked for with, in Slurm's own words; "" leaves it to Slurm. `node`:
@@ -206,23 +212,24 @@ def refuse_inside() -> None:
         )
 
 
-def unfit(wish: Wish) -> list[str]:
-    """Why no allocation can be asked for here, in words; empty where one can."""
+def unfit(wish: Wish) -> SlurmError | None:
+    """Why no allocation can be asked for here; None where one can."""
     try:
         refuse_inside()
         _require_possible(wish, node_here(wish))
     except SlurmError as error:
-        return [clean(": ".join(filter(None, (error.title, error.detail))), 500)]
-    return []
+        return error
+    return None
 
 
 def _require_possible(wish: Wish, node: str) -> None:
-    """Have Slurm look at the wish, without a job. Raises SlurmError for what it never takes."""
+    """Have Slurm look at the wish, without a job. Raises NeverGiven."""
     try:
         _call(["sbatch", "--test-only", *_asked(wish, node)], "#!/bin/sh\n")
-    except SlurmError as error:
-        if any(words in error.detail.lower() for words in NEVER):
-            raise
+    except NeverGiven:
+        raise
+    except SlurmError:
+        pass  # what is refused now may be given later
 
 
 def _asked(wish: Wish, node: str) -> list[str]:
@@ -356,4 +363,5 @@ def _call(argv: Sequence[str], given: str | None = None, within_s: float = CALL_
     lines = [clean(one, 300).strip() for one in said.decode("utf-8", "replace").splitlines()]
     words = "; ".join(filter(None, lines))[:600] or f"exit code {code}"
     hint = next((hint for form, hint in HINTS if form in words.lower()), "")
-    raise SlurmError(f"Slurm refused: {argv[0]}", words, hint)
+    never = any(form in words.lower() for form in NEVER)
+    raise (NeverGiven if never else SlurmError)(f"Slurm refused: {argv[0]}", words, hint)

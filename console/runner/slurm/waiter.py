@@ -29,7 +29,7 @@ from console.runner import launch
 from console.runner.prepare.baseline import restore_time
 from console.runner.slurm import job as slurm
 from console.runner.slurm import ticket as tickets
-from console.runner.slurm.job import SlurmError, Wish
+from console.runner.slurm.job import NeverGiven, SlurmError, Wish
 from console.runner.slurm.ticket import Held, Ticket
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def enter(
 
 
 def _require_long(what: str, time_s: float, lead_s: float) -> None:
-    """Raise SlurmError for a time that is over as soon as the baseline is down."""
+    """Raise NeverGiven for a time that is over as soon as the baseline is down."""
     if time_s <= 2 * lead_s:
-        raise SlurmError(
+        raise NeverGiven(
             f"{what} is too short: {format_duration(time_s)}",
             f"{format_duration(lead_s)} before its end the baseline is brought back",
             "a longer time; --slurm time=8:00:00 asks for one, if the partition allows it",

@@ -17,7 +17,7 @@ from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
 from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, at_once, control_dir
-from console.fleet.protocol import CODES, BridgeError, LineLost, part
+from console.fleet.protocol import BridgeError, LineLost, code_of, part
 from console.fleet.table import as_json, lines, rows
 
 
@@ -164,16 +164,10 @@ def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
                 "exit_code": int(failed.exit_code)}  # fmt: skip
     finally:
         line.close()
-    code = _code_of(answer.get("exit"))
+    code = code_of(answer.get("exit"))
     if code is None:
         code = Exit.ROLLBACK_FAILED
         say(f"{host.name}: its rollback was ended before it could say how it went; ask again: "
             f"omni-console fleet rollback {host.name}")  # fmt: skip
     return {"host": host.name, "reached": True, "exit_code": int(code),
             "results": answer.get("results")}  # fmt: skip
-
-
-def _code_of(found: object) -> Exit | None:
-    """The exit code with which a host's rollback has ended; None for none of ours, as where a
-    signal has ended it: its number would make a failure pass for the best of several ends."""
-    return CODES.get(found) if type(found) is int else None
