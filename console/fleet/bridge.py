@@ -22,6 +22,7 @@ from console.common.files import write_all
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.fleet.protocol import (
+    SEVERAL,
     VERSION,
     BridgeError,
     Lines,
@@ -31,7 +32,7 @@ from console.fleet.protocol import (
     parsed,
     refusal,
 )
-from console.journal.run_dir import RunDir, all_runs, find_run
+from console.journal.run_dir import RunDir, SeveralRuns, all_runs, find_run
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
@@ -296,7 +297,8 @@ def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:
     except BridgeError:
         raise
     except ConsoleError as error:
-        raise BridgeError("no_run", error.title, error.detail, error.hint) from error
+        code = SEVERAL if isinstance(error, SeveralRuns) else "no_run"
+        raise BridgeError(code, error.title, error.detail, error.hint) from error
     if exact and run.id != name:
         raise BridgeError("no_run", f"'{one_line(name, 60)}' is no whole id of a run here")
     return run

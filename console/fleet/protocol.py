@@ -25,13 +25,15 @@ MOST_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
 CHUNK = 1 << 16
 HELLO = "omni-bridge"
+SEVERAL = "several_runs"
+"""The code of a name that fits more than one run."""
 CODES = {one.value: one for one in Exit}
 
 
 class BridgeError(ConsoleError):
     """A host refused a question. `code` is for programs: `unknown_question`, `bad_frame`,
-    `bad_question`, `too_large`, `too_late`, `moved_on`, `no_run`, `changed`, `not_started`,
-    `not_begun`, `no_console`, `version` or `failed`."""
+    `bad_question`, `too_large`, `too_late`, `moved_on`, `no_run`, SEVERAL, `changed`,
+    `not_started`, `not_begun`, `no_console`, `version` or `failed`."""
 
     def __init__(
         self, code: str, title: str, detail: str = "", hint: str = "", exit_: Exit = Exit.FAILED

@@ -44,6 +44,10 @@ class RunMeta:
     """Lint findings and overrides, as console.runner.prepare.admission keeps them."""
 
 
+class SeveralRuns(UsageError):
+    """A name fits more than one run; `detail` lists some."""
+
+
 class RunDir:
     """Paths inside a run's directory; no other code knows their names."""
 
@@ -145,8 +149,10 @@ def find_run(text: str | None) -> RunDir:
         return next((run for run in runs if run.readable), runs[0])
     found = [r for r in runs if r.id == text]
     found = found or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
-    if len(found) != 1:
-        some = ", ".join(r.id for r in (found or runs)[:5])
-        what = "is not a run" if not found else "is more than one run"
-        raise UsageError(f"'{one_line(text, 60)}' {what}", some, "omni-console runs lists them")
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    some = ", ".join(r.id for r in (found or runs)[:5])
+    name, hint = one_line(text, 60), "omni-console runs lists them"
+    if found:
+        raise SeveralRuns(f"'{name}' is more than one run", some, hint)
+    raise UsageError(f"'{name}' is not a run", some, hint)

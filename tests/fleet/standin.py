@@ -10,7 +10,7 @@ from typing import Any
 from console.common.errors import Exit
 from console.fleet.drive import Driver
 from console.fleet.inventory import Host
-from console.fleet.protocol import BridgeError, LineLost
+from console.fleet.protocol import SEVERAL, BridgeError, LineLost
 from console.fleet.rollout import Rollout, opened
 from console.fleet.starts import Wanted
 from console.journal.fold import fold
@@ -183,6 +183,8 @@ class ToldHost(FarHost):
         return {"status": {"step": "sure"}}
 
     def _journal(self, asked: Json) -> Json:
+        if asked["run"] == "2026":
+            raise BridgeError(SEVERAL, "'2026' is more than one run", "20261126-a, 20261126-b")
         if self.no_run or asked["run"] == "nope":
             raise BridgeError("no_run", "no such run")
         return super()._journal(asked)

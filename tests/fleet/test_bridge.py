@@ -13,7 +13,7 @@ import pytest
 from console.config.site.site import load_site
 from console.fleet import bridge as far
 from console.fleet.bridge import Bridge
-from console.fleet.protocol import HELLO, MOST, VERSION, BridgeError, Lines
+from console.fleet.protocol import HELLO, MOST, SEVERAL, VERSION, BridgeError, Lines
 from console.fleet.starts import Wanted
 from console.journal.store import Journal
 from console.runner import control
@@ -134,6 +134,13 @@ def test_a_run_whose_boot_unit_is_still_to_act_goes_on(
     page = host.ask("journal", run=run.id, attend=True)
     assert (page["goes_on"], page["unit"]) == (acting, acting)
     assert host.ask("journal", run=run.id)["goes_on"] is False, "nobody follows it"
+
+
+def test_a_name_that_fits_several_runs_is_not_the_name_of_none(host: Far) -> None:
+    names = sorted((new_run().id, new_run().id))
+    refused = host.refused("journal", run=names[0][:2])
+    assert (refused.code, sorted(refused.detail.split(", "))) == (SEVERAL, names)
+    assert host.refused("journal", run="nope").code == "no_run"
 
 
 SEEN = {"step": "a", "attempt": 1, "evidence": "e"}

@@ -61,6 +61,21 @@ def test_a_report_names_the_runs_that_no_host_has(
     assert main(["fleet", "report", ""]) == 2
 
 
+def test_a_report_says_which_runs_a_name_fits(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No host had such a run, it said."""
+    fits = "'2026' is more than one run: 20261126-a, 20261126-b"
+    assert main(["fleet", "report", "2026"]) == 2
+    assert f"a: {fits}\n  b: {fits}\n" in capsys.readouterr().err
+    fars["b"].no_run = True
+    assert main(["fleet", "report", "run-a", "2026"]) == 2
+    said = capsys.readouterr().out
+    assert "| a | `run-a` |" in said
+    assert f"b: {fits}" in said
+    assert "no host has" not in said
+
+
 def test_a_report_says_that_a_newer_rollout_has_begun_no_run(
     fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from console.fleet.drive import SHOWN, Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, at_once, control_dir
-from console.fleet.protocol import BridgeError, LineLost
+from console.fleet.protocol import SEVERAL, BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
 from console.fleet.table import tell_words
@@ -152,19 +152,22 @@ def report(args: Namespace) -> int:
         ]
     bridges = [Line(host, here) for host, _ in asked]
     answers = at_once(bridges, _decided, [name for _, name in asked])
-    found = [one for one in (*answers, *gone) if one is not None]
+    found = [one for one in (*answers, *gone) if isinstance(one, Decided)]
+    several = [str(one) for one in answers if isinstance(one, BridgeError)]
     # which host has a run that was named is not known beforehand
     silent = [one for one in found if one.trouble] if args.run else []
     seen = {name for (_, name), one in zip(asked, answers, strict=True) if one is not None}
     found = [one for one in found if one not in silent]
     unasked = list(dict.fromkeys(f"{one.host} did not answer: {one.trouble}" for one in silent))
     if not found:
-        _refuse_unknown(args.run, unasked)
+        _refuse_unknown(args.run, unasked, several)
     missing = list(dict.fromkeys(one_line(name, 80) for _, name in asked if name not in seen))
-    lost = [f"no host has a run {name}" for name in missing]
+    lost = [*several, *(f"no host has a run {name}" for name in missing)]
     if args.json:
         rows = [one.as_json() for one in found]
-        print(json.dumps({"runs": rows, "unasked": unasked, "unknown": missing}))
+        print(
+            json.dumps({"runs": rows, "unasked": unasked, "unknown": missing, "several": several})
+        )
     else:
         print("\n".join([*head, *markdown(found), *unasked, *lost]))
     if lost:
@@ -190,23 +193,29 @@ def _named(one: rollout.Rollout, now: float) -> str:
     return f"rollout of {one.playbook}, {clock(one.begun, now)}"
 
 
-def _refuse_unknown(runs: list[str], unasked: list[str]) -> NoReturn:
+def _refuse_unknown(runs: list[str], unasked: list[str], several: list[str]) -> NoReturn:
     """Raises BridgeError where a host that did not answer may have these runs, else UsageError."""
     names = one_line(", ".join(runs))
+    if several:
+        raise UsageError("which run?", "\n".join([*several, *unasked]))
     if not unasked:
         raise UsageError("no host has such a run", names)
     words = f"no host that answered has such a run: {names}"
     raise BridgeError("no_run", words, "\n".join(unasked), "", Exit.HOLD)
 
 
-def _decided(line: Line, name: str) -> Decided | None:
-    """What was decided in one run; None for a host that has no such run."""
+def _decided(line: Line, name: str) -> Decided | BridgeError | None:
+    """What was decided in one run; None for a host that has no such run, the error of one that has
+    several."""
     host = line.host
     try:
         return decided(host.name, line.open(), name)
     except LineLost as error:
         return Decided(host.name, name, trouble=error.detail or error.title)
     except BridgeError as error:
+        if error.code == SEVERAL:
+            error.title = f"{host.name}: {error.title}"
+            return error
         return None if error.code == "no_run" else Decided(host.name, name, trouble=str(error))
     finally:
         line.close()
