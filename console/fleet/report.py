@@ -10,6 +10,7 @@ from typing import Any
 from console.common.text import clean
 from console.common.units import format_duration
 from console.fleet.protocol import Asks
+from console.fleet.table import state_words
 from console.journal.fold import fold
 from console.journal.run_files import cleaned_event
 from console.journal.run_view import RunView
@@ -84,7 +85,7 @@ def _who(view: RunView) -> list[str]:
 def markdown(found: Sequence[Decided]) -> list[str]:
     rows = [
         [prose(one.host), code(one.run), prose(one.playbook), _day(one.created), prose(one.owner),
-         prose(one.decision or one.trouble), prose(one.state),
+         prose(one.decision or one.trouble), prose(state_words(one.state)),
          format_duration(one.took_s) if one.took_s is not None else "–",
          "; ".join(map(prose, one.who)) or "–"]
         for one in found

@@ -79,11 +79,17 @@ def _run(one: Known) -> str:
         return f"{waiting} waits for Slurm"
     if not run:
         return "none"
-    state, name = clean(str(run.get("state", "")), 30), clean(str(run.get("playbook", "")), 30)
+    state, name = state_words(run.get("state", "")), clean(str(run.get("playbook", "")), 30)
     decision = clean(str(run.get("decision") or ""), 10) if run.get("over") else ""
     at = clean(str(run.get("step") or ""), 30) if run.get("alive") else ""
     step = f" {at} ({run.get('step_number')}/{run.get('steps')})" if at else ""
     return " ".join(filter(None, (name, state, decision))) + step
+
+
+def state_words(state: object) -> str:
+    """A run's state as words; what is none, as of a run that cannot be read, as it came."""
+    word = clean(str(state), 30)
+    return word.replace("_", " ") if word.isidentifier() else word
 
 
 def waits_for_slurm(one: Known) -> str:

@@ -16,6 +16,7 @@ from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
 from console.fleet.table import lines, tell_words
 from console.frontends.cli.fleet.commands import waiting
+from console.render.report.markdown import prose
 
 NOW = 1_750_003_600.0
 GIB = 1024**3
@@ -127,3 +128,12 @@ def test_no_word_of_a_host_is_a_command_to_who_pastes_it(word: str, tmp_path: Pa
         words = near + line.replace("(or ", "#")
         subprocess.run(["bash", "-c", words], cwd=tmp_path, check=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"), [("rolled_back", "rolled back"), ("unreadable: a_b", "unreadable: a_b")]
+)
+def test_a_state_is_told_in_words(state: str, words: str) -> None:
+    told = replace(IDLE, state={"run": {"playbook": "trial", "state": state}})
+    assert f"trial {words} " in lines([told], NOW)[1]
+    assert f"| {prose(words)} |" in markdown([Decided("a", "r", state=state)])[2]
