@@ -13,13 +13,13 @@ from console.common.errors import InvalidFile, UsageError
 from console.config.site.schedule import Lease
 from console.config.validation import Refused, Strict, Text, validated
 from console.config.yaml import parse, read_text
-from console.runner.slurm.job import LEAST_TIME_S, WORD, require_sound
+from console.runner.slurm.job import LEAST_TIME_S, TIME, WORD, require_sound
 
 TITLE = "the fleet file cannot be used"
 HINT = "`omni-console schema fleet` prints what may be in it"
 ALIAS = r"[A-Za-z0-9_][A-Za-z0-9_.@:-]*"
 """Never a dash in front: ssh would take it for an option."""
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}"
+NAME = r"(?!all$)[A-Za-z0-9][A-Za-z0-9_.-]{0,59}"
 COMMAND = r"[^\s-](.*\S)?"
 MOST = 200
 """Hosts in a file."""
@@ -40,11 +40,11 @@ def _alias(value: str) -> str:
 
 
 def _name(value: str) -> str:
+    if value == "all":
+        raise ValueError("another name: `all` means every host")
     if not re.fullmatch(NAME, value):
         words = "ASCII letters, digits, _ . -, at most 60, a letter or a digit first"
         raise ValueError(f"a host's name: {words}")
-    if value == "all":
-        raise ValueError("another name: `all` means every host")
     return value
 
 
@@ -57,17 +57,21 @@ def _command(value: str) -> str:
     return value
 
 
+def _shape(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
 def _text(pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+    return WithJsonSchema(_shape(pattern))
 
 
 Alias = Annotated[Text, AfterValidator(_alias), _text(f"(?![^:]*:[^:]*$){ALIAS}")]
-Name = Annotated[str, AfterValidator(_name), _text(f"(?!all$){NAME}")]
+Name = Annotated[str, AfterValidator(_name)]
 Command = Annotated[Text, AfterValidator(_command), _text(COMMAND)]
 Word = Annotated[str, _text(WORD.pattern)]
 Minutes = WithJsonSchema({
-    "type": ["string", "integer"], "examples": [90, "8:00:00", "1-12"],
-    "pattern": r"^([0-9]+-)?[0-9]+(:[0-9]+){0,2}$", "minimum": LEAST_TIME_S // 60 + 1,
+    **_shape(TIME.pattern), "type": ["string", "integer"], "examples": [90, "8:00:00", "1-12"],
+    "minimum": LEAST_TIME_S // 60 + 1,
 })  # fmt: skip
 
 
@@ -127,7 +131,7 @@ class FleetModel(Strict):
         dict[Name, HostModel],
         Field(
             min_length=1, max_length=MOST,
-            json_schema_extra={"propertyNames": {"pattern": f"^(?!all$){NAME}$"}},
+            json_schema_extra={"propertyNames": _shape(NAME)},
         ),
     ]  # fmt: skip
     command: Command | None = None

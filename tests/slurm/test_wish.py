@@ -11,7 +11,7 @@ from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
 from console.frontends.cli.site.slurm import pairs
 from console.runner.slurm import job, waiter
-from console.runner.slurm.job import LEAST_TIME_S, Job, SlurmError, Wish, seconds_of
+from console.runner.slurm.job import Job, SlurmError, Wish, seconds_of
 from console.runner.slurm.ticket import Ticket, everyone
 from tests.fleet.far import BOOK, SITE
 
@@ -50,7 +50,6 @@ def test_no_wish_smuggles_an_option(given: dict[str, str]) -> None:
 
 
 def test_a_time_that_is_always_too_short_is_refused_without_a_slurm() -> None:
-    assert LEAST_TIME_S == 2 * waiter.MARGIN_S
     assert Wish.read({"time": "2:01"}).time == "2:01"
     for short in ("0", "0:0:0", "2", "2:00"):
         with pytest.raises(UsageError):

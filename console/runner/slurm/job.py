@@ -24,9 +24,12 @@ CALL_S = 15.0
 WORD = re.compile(r"[A-Za-z0-9_][\w.:,@/+=\[\]-]*")
 """A value as Slurm's options take it; no dash in front, no blank."""
 FORM = "%i|%T|%r|%S|%L|%N"
-LEAST_TIME_S = 120.0
-"""A shorter time is refused even where the baseline would be back at once: twice MARGIN_S of
-`waiter`."""
+TIME = re.compile(r"(?:(N)-)?(N)(?::(N))?(?::(N))?".replace("N", "[0-9]{1,9}"))
+"""A time limit in Slurm's forms: `90` (minutes), `90:00`, `8:00:00`, `1-12`, `1-12:30`."""
+MARGIN_S = 60.0
+"""What a job is told of its end earlier than two restores of the baseline take."""
+LEAST_TIME_S = 2 * MARGIN_S
+"""A shorter time is refused even where the baseline would be back at once."""
 LEAST_LEAD_S = 60
 """Slurm tells a job of the end of its time up to a minute early, and never later than asked."""
 UNKNOWN = "UNKNOWN"
@@ -175,9 +178,8 @@ def require_sound(key: str, value: str) -> None:
 
 
 def seconds_of(given: str) -> float:
-    """A time limit in Slurm's forms: `90` (minutes), `90:00`, `8:00:00`, `1-12`, `1-12:30`. Raises
-    UsageError."""
-    found = re.fullmatch(r"(?:(N)-)?(N)(?::(N))?(?::(N))?".replace("N", "[0-9]{1,9}"), given)
+    """A time limit as TIME takes it. Raises UsageError."""
+    found = TIME.fullmatch(given)
     if found is None:
         raise UsageError(
             f"slurm time={one_line(given, 40)}", "expected a time limit as Slurm writes it: 90 "

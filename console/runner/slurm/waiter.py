@@ -29,7 +29,7 @@ from console.runner import launch
 from console.runner.prepare.baseline import restore_time
 from console.runner.slurm import job as slurm
 from console.runner.slurm import ticket as tickets
-from console.runner.slurm.job import NeverGiven, SlurmError, Wish
+from console.runner.slurm.job import MARGIN_S, NeverGiven, SlurmError, Wish
 from console.runner.slurm.ticket import Held, Ticket
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 LOOK_S = 10.0
 """Seconds between two questions to Slurm; that the job holds its allocation is seen at once."""
-MARGIN_S = 60.0
 
 
 def enter(
