@@ -127,6 +127,8 @@ class Lines:
 
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor
+        self._poll = select.poll()  # `select` refuses the descriptors of a process that has many
+        self._poll.register(descriptor, select.POLLIN)
         self._data = bytearray()
         self._skips = False
 
@@ -155,7 +157,7 @@ class Lines:
 
     def _more(self, until: float | None) -> bool:
         left = None if until is None else until - time.monotonic()
-        if left is not None and (left <= 0 or not select.select([self._fd], [], [], left)[0]):
+        if left is not None and (left <= 0 or not self._poll.poll(left * 1000)):
             raise TimeoutError
         try:
             chunk = os.read(self._fd, CHUNK)

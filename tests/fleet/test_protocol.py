@@ -1,6 +1,7 @@
 """Frames: one bounded JSON object a line; what is not one is refused, and the next one is heard."""
 
 import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,8 @@ from console.fleet import protocol
 from console.fleet.protocol import BridgeError, Lines, failure, line, parsed, refusal
 
 Pipe = tuple[int, int]
+MANY = 1500
+"""A descriptor that `select` refuses."""
 
 
 @pytest.fixture
@@ -47,6 +50,20 @@ def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_heard(
     assert refused.value.code == "too_large"
     os.write(pipe[1], b"x" * 150 + b"\n" + b"next\n")
     assert lines.next(1.0) == b"next"
+
+
+def test_a_line_is_heard_by_a_process_that_has_many_files_open(pipe: Pipe) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard <= MANY:
+        pytest.skip("no process here may have so many files open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MANY + 1), hard))
+    os.dup2(pipe[0], MANY)
+    try:
+        os.write(pipe[1], b"one\n")
+        assert Lines(MANY).next(5.0) == b"one"
+    finally:
+        os.close(MANY)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
 """`fleet report`: who decided what on which host, and of which runs nothing is known."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from console.cli import main
 from console.common.errors import Exit
+from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
 from console.fleet.report import _who
 from console.fleet.starts import NOT_BEGUN
@@ -74,6 +76,27 @@ def test_a_report_says_which_runs_a_name_fits(
     assert "| a | `run-a` |" in said
     assert f"b: {fits}" in said
     assert "no host has" not in said
+
+
+def test_a_report_of_many_runs_has_one_line_to_each_host(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty runs on twenty hosts were four hundred ssh at once, and a traceback."""
+    opened: list[str] = []
+
+    def line(host: Host, control: object) -> ToldHost:
+        opened.append(host.name)
+        return fars[host.name]
+
+    monkeypatch.setattr(rollout, "Line", line)
+    names = [f"run-{n}" for n in range(9)]
+    assert main(["fleet", "report", *names, "--json"]) == 0
+    assert opened == ["a", "b"]
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert [(x["run"], x["host"]) for x in rows] == [(name, x) for name in names for x in "ab"]
+    fars["b"].lose = ["journal"]
+    assert main(["fleet", "report", *names, "--json"]) == 4
+    assert fars["b"].asked.count("journal") == 9 * 3 + 1, "out of reach, it is asked once"
 
 
 def test_a_report_says_that_a_newer_rollout_has_begun_no_run(

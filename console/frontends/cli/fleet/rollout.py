@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -29,6 +29,9 @@ from console.frontends.cli.follow import Told, at_terminal, forget_typed
 from console.frontends.cli.run import lease_of
 from console.frontends.cli.site.slurm import pairs
 from console.journal.state import RunState
+
+_Found = Decided | BridgeError | None
+"""What a host says of a run that is named: None where it has none, the error where several fit."""
 
 
 def run(args: Namespace) -> int:
@@ -132,36 +135,36 @@ def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[
 
 def report(args: Namespace) -> int:
     """Who decided what on which host, in one table. Without a name: in the newest rollout."""
-    made, here = load_fleet(args.fleet), control_dir()
+    made = load_fleet(args.fleet)
     head: list[str] = []
     gone: list[Decided] = []
     if args.run:
         names = list(dict.fromkeys(name for name in args.run if name.strip()))
-        asked = [(host, name) for name in names for host in made.hosts]
+        asked = [(host, names) for host in made.hosts]
         if not names:
             raise UsageError("which run?", hint="omni-console fleet report RUN…")
     else:
         newest, head = _newest(made)
         known = {one.name: one for one in made.hosts}
-        asked = [(known[x.host], x.run) for x in newest.legs if x.run and x.host in known]
+        asked = [(known[x.host], [x.run]) for x in newest.legs if x.run and x.host in known]
         why = f"it is no host of {made.path.name} any more"
         gone = [
             Decided(x.host, clean(x.run, 120), trouble=why)
             for x in newest.legs
             if x.run and x.host not in known
         ]
-    bridges = [Line(host, here) for host, _ in asked]
-    answers = at_once(bridges, _decided, [name for _, name in asked])
+    told = _told_by(asked)
+    answers = [one for _, one in told]
     found = [one for one in (*answers, *gone) if isinstance(one, Decided)]
     several = [str(one) for one in answers if isinstance(one, BridgeError)]
     # which host has a run that was named is not known beforehand
     silent = [one for one in found if one.trouble] if args.run else []
-    seen = {name for (_, name), one in zip(asked, answers, strict=True) if one is not None}
+    seen = {name for name, one in told if one is not None}
     found = [one for one in found if one not in silent]
     unasked = list(dict.fromkeys(f"{one.host} did not answer: {one.trouble}" for one in silent))
     if not found:
         _refuse_unknown(args.run, unasked, several)
-    missing = list(dict.fromkeys(one_line(name, 80) for _, name in asked if name not in seen))
+    missing = list(dict.fromkeys(one_line(name, 80) for name, _ in told if name not in seen))
     lost = [*several, *(f"no host has a run {name}" for name in missing)]
     if args.json:
         rows = [one.as_json() for one in found]
@@ -173,6 +176,14 @@ def report(args: Namespace) -> int:
     if lost:
         return int(Exit.USAGE)
     return int(Exit.HOLD if unasked or any(one.trouble for one in found) else Exit.OK)
+
+
+def _told_by(asked: Sequence[tuple[Host, list[str]]]) -> list[tuple[str, _Found]]:
+    """What each host says of as many runs each, name by name: of the first of all hosts first."""
+    here, named = control_dir(), [names for _, names in asked]
+    answers = at_once([Line(host, here) for host, _ in asked], _decided, named)
+    rows = [zip(names, told, strict=True) for names, told in zip(named, answers, strict=True)]
+    return [one for nth in zip(*rows, strict=True) for one in nth]
 
 
 def _newest(made: Fleet) -> tuple[rollout.Rollout, list[str]]:
@@ -204,18 +215,29 @@ def _refuse_unknown(runs: list[str], unasked: list[str], several: list[str]) -> 
     raise BridgeError("no_run", words, "\n".join(unasked), "", Exit.HOLD)
 
 
-def _decided(line: Line, name: str) -> Decided | BridgeError | None:
-    """What was decided in one run; None for a host that has no such run, the error of one that has
-    several."""
-    host = line.host
+def _decided(line: Line, names: Sequence[str]) -> list[_Found]:
+    """What was decided in each of these runs, over one line: hundreds at once would be more than a
+    host takes, or than this process may open. A host that is out of reach is asked once."""
+    found: list[_Found] = []
     try:
-        return decided(host.name, line.open(), name)
-    except LineLost as error:
-        return Decided(host.name, name, trouble=error.detail or error.title)
-    except BridgeError as error:
-        if error.code == SEVERAL:
-            error.title = f"{host.name}: {error.title}"
-            return error
-        return None if error.code == "no_run" else Decided(host.name, name, trouble=str(error))
+        line.open()
+        for name in names:
+            found.append(_of(line, name))
+    except (LineLost, BridgeError) as error:
+        lost = error.detail or error.title if isinstance(error, LineLost) else str(error)
+        found += [Decided(line.host.name, name, trouble=lost) for name in names[len(found) :]]
     finally:
         line.close()
+    return found
+
+
+def _of(line: Line, name: str) -> _Found:
+    """What was decided in one run. Raises LineLost."""
+    host = line.host.name
+    try:
+        return decided(host, line, name)
+    except BridgeError as error:
+        if error.code == SEVERAL:
+            error.title = f"{host}: {error.title}"
+            return error
+        return None if error.code == "no_run" else Decided(host, name, trouble=str(error))
