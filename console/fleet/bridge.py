@@ -22,8 +22,10 @@ from console.common.files import write_all
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.fleet.protocol import (
+    BINDS,
     SEVERAL,
     VERSION,
+    WHOLE,
     BridgeError,
     Lines,
     failure,
@@ -44,9 +46,6 @@ VALID_S = 10.0
 MOST_EVENTS, MOST_PAGE = 500, 1 << 20
 """Events, and bytes of them, in one answer; at least one event."""
 TELL_S = 5.0
-WHOLE = frozenset({"abort", "pause"})
-"""Verbs for the run as a whole; all others name the step, attempt and evidence that were seen."""
-BINDS = ("step", "attempt", "evidence")
 
 
 class Bridge:

@@ -27,6 +27,9 @@ CHUNK = 1 << 16
 HELLO = "omni-bridge"
 SEVERAL = "several_runs"
 """The code of a name that fits more than one run."""
+WHOLE = frozenset({"abort", "pause"})
+"""Verbs for the run as a whole; all others name the step, attempt and evidence that were seen."""
+BINDS = ("step", "attempt", "evidence")
 CODES = {one.value: one for one in Exit}
 
 

@@ -109,6 +109,10 @@ def test_a_verb_is_bound_to_what_the_host_said(fars: dict[str, ToldHost]) -> Non
     )  # fmt: skip
 
 
+MUTE = {**STATE["run"], "status": {}}
+"""A run whose runner is too busy to answer."""
+
+
 @pytest.mark.parametrize(
     ("words", "run", "code", "said"),
     [
@@ -116,6 +120,7 @@ def test_a_verb_is_bound_to_what_the_host_said(fars: dict[str, ToldHost]) -> Non
         (["a", "approve", "--step", "seen-before"], STATE["run"], 5, "stands at sure, not at"),
         (["a,b", "abort"], STATE["run"], 2, "one host"), (["all", "abort"], None, 2, "one host"),
         (["a", "rollback"], STATE["run"], 2, "omni-console fleet rollback a"),
+        (["a", "approve"], MUTE, 5, "does not say where it stands"), (["a", "abort"], MUTE, 0, ""),
         (["a", "abort"], "x", 5, "no run is active"), (["a", "abort"], None, 5, "no run is active"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
 from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, at_once, control_dir
-from console.fleet.protocol import BridgeError, LineLost, code_of, part
+from console.fleet.protocol import BINDS, WHOLE, BridgeError, LineLost, code_of, part
 from console.fleet.table import as_json, lines, rows
 
 
@@ -47,11 +47,14 @@ def tell(args: Namespace) -> int:
         if not found.get("alive"):
             raise ControlError(f"no run is active on {host.name}", "\n".join(waiting(host, answer)))
         run, status = str(found.get("id")), part(found, "status")
+        if not status and args.verb not in WHOLE:
+            words = "its runner does not say where it stands; nothing was told"
+            raise ControlError(f"{host.name}: {args.verb} refused", words, "try again")
         if args.step and args.step != status.get("step"):
             at = clean(str(status.get("step") or "no step"), 60)
             words = f"its run stands at {at}, not at {clean(args.step, 60)}; nothing was told"
             raise ControlError(f"{host.name}: {args.verb} refused", words)
-        seen = {name: status[name] for name in ("step", "attempt", "evidence") if name in status}
+        seen = {name: status[name] for name in BINDS if name in status}
         token = line.token()
         answer = line.ask(
             "tell", token=token, run=run, verb=args.verb, seen=seen, why=args.reason,
