@@ -12,7 +12,7 @@ from console.fleet.known import Known, clock
 from console.fleet.protocol import part
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
-REASONED = "skip --reason WHY"
+WHY = " --reason WHY"
 NONE, GAP, GIB = "–", "  ", 1024**3
 
 
@@ -52,7 +52,9 @@ def tell_words(host: str, verbs: Sequence[str], step: str = "") -> str:
     it takes; a rollback is a command of its own. No word of a host's is more than a word to a
     shell."""
     offered = [shlex.quote(verb) for verb in verbs if verb not in ("pause", "rollback")]
-    verb, *others = [REASONED if verb == "skip" else verb for verb in offered] or ["VERB"]
+    # what cannot be rejected is no approval: a gate is overridden
+    reasoned = {"skip"} if "reject" in verbs else {"skip", "approve"}
+    verb, *others = [verb + WHY * (verb in reasoned) for verb in offered] or ["VERB"]
     at = f" --step {shlex.quote(step)}" if step else ""
     more = f" (or {', '.join(others)})" if others else ""
     return f"omni-console fleet tell {host} {verb}{at}{more}"

@@ -16,6 +16,7 @@ from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
 from console.fleet.table import lines, tell_words
 from console.frontends.cli.fleet.commands import waiting
+from console.journal.state import Pause, RunState, possible_verbs
 from console.render.report.markdown import prose
 
 NOW = 1_750_003_600.0
@@ -75,6 +76,10 @@ def test_what_answers_a_run_can_be_pasted() -> None:
     assert tell_words("d", failed) == (
         "omni-console fleet tell d retry (or skip --reason WHY, abort)"
     )
+    undecided = possible_verbs(RunState.PAUSED, Pause.HOLD)
+    assert tell_words("d", undecided, "go") == (
+        "omni-console fleet tell d approve --reason WHY --step go (or retry, abort)"
+    ), "a gate is overridden with a reason, or not at all"
 
 
 def test_a_host_writes_nothing_that_acts_on_a_terminal() -> None:
