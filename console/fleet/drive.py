@@ -19,7 +19,7 @@ from console.fleet.line import ANSWER_S, PLAN_S, START_S
 from console.fleet.protocol import Asks, BridgeError, LineLost, code_of, part
 from console.fleet.report import events_of
 from console.fleet.rollout import FRESH, Leg, Rollout, read
-from console.fleet.starts import LETTERS, NOT_BEGUN, STARTING, Wanted
+from console.fleet.starts import GONE, LETTERS, NOT_BEGUN, STARTING, Wanted
 from console.journal.run_view import RunView
 from console.journal.store import Event
 
@@ -74,8 +74,8 @@ class Driver:
             try:
                 if leg.exit is None and not self._one(host, leg):
                     return Exit.FAILED
-            except BridgeError:
-                if not leg.hash:
+            except BridgeError as error:
+                if not leg.run and error.code != GONE:
                     self._say_done(host)
                 raise
             code = Exit(leg.exit if leg.exit is not None else Exit.FAILED)
@@ -126,7 +126,7 @@ class Driver:
                 leg.exit = int(error.exit_code)
                 self._keep()
                 return True
-            error.hint = FRESH if error.code in ("gone", "no_run") else error.hint
+            error.hint = FRESH if error.code in (GONE, "no_run") else error.hint
             raise
         finally:
             at.line.close()

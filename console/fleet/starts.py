@@ -41,6 +41,8 @@ KEPT = 200
 and a plan that was shown the whole text."""
 STARTING = "starting"
 """The code of a start that is refused while another one is under way."""
+GONE = "gone"
+"""The code for a request whose run was deleted there."""
 NOT_BEGUN = "not_begun"
 """The code for a request whose allocation came to nothing."""
 LETTERS = frozenset("0123456789abcdef")
@@ -248,7 +250,7 @@ def run_of(request: str) -> RunDir | None:
                 if word_of(run, read_view(run), runner_alive(run)) != NEVER_BEGAN:
                     return run
     if started:
-        raise BridgeError("gone", f"run {clean(started, 100)} was started, and is no more there")
+        raise BridgeError(GONE, f"run {clean(started, 100)} was started, and is no more there")
     return None
 
 

@@ -304,10 +304,13 @@ def test_a_console_without_a_bridge_names_the_way_by_hand(
 def test_a_host_that_refuses_after_others_are_done_says_how_far_it_is(
     fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    words = "done on a, stopped before b: the same command goes on there"
     fars["b"].problems = ["no such model"]
     assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"]) != 0
-    said = "".join(capsys.readouterr())
-    assert "done on a, stopped before b: the same command goes on there" in said
+    assert words in "".join(capsys.readouterr())
+    fars["b"].problems, fars["b"].refuse = [], [BridgeError("failed", "another run is active")]
+    assert main(["fleet", "run", "trial.yaml", "--on", "all", "--yes"]) != 0
+    assert words in "".join(capsys.readouterr()), "its plan was taken, and the start was refused"
 
 
 def test_a_run_that_has_begun_keeps_what_it_began_with(

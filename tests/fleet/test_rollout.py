@@ -11,7 +11,7 @@ from console.fleet.drive import Driver
 from console.fleet.inventory import Host
 from console.fleet.protocol import BridgeError
 from console.fleet.rollout import Rollout, held, kept, opened
-from console.fleet.starts import NOT_BEGUN, STARTING, Wanted
+from console.fleet.starts import GONE, NOT_BEGUN, STARTING, Wanted
 from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json, Seen
 
 
@@ -218,6 +218,20 @@ def test_a_run_that_is_no_more_there_names_the_way_out(fleet: Fleet) -> None:
     with pytest.raises(BridgeError) as refused:
         fleet.go()
     assert refused.value.hint == rollout.FRESH
+
+
+def test_a_run_that_was_deleted_there_is_not_called_one_that_was_not_begun(fleet: Fleet) -> None:
+    fleet.host("a")
+    far = fleet.host("b")
+
+    def gone(asked: Json) -> Json:
+        raise BridgeError(GONE, "run r was started, and is no more there")
+
+    far._started = gone  # type: ignore[method-assign]
+    with pytest.raises(BridgeError) as refused:
+        fleet.go()
+    assert refused.value.hint == rollout.FRESH
+    assert not any("stopped before" in line for line in fleet.said)
 
 
 def test_a_host_that_another_run_holds_is_told_at_once(fleet: Fleet) -> None:
