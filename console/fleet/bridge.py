@@ -24,6 +24,7 @@ from console.common.text import clean, one_line
 from console.fleet.protocol import (
     BINDS,
     SEVERAL,
+    TOO_LATE,
     VERSION,
     WHOLE,
     BridgeError,
@@ -209,7 +210,7 @@ class Bridge:
         given, runs = self._tokens.pop(_word(asked, "token"), (float("-inf"), frozenset[str]()))
         if self._clock.monotonic() - given > VALID_S:
             raise BridgeError(
-                "too_late", "this came too late, and nothing was done",
+                TOO_LATE, "this came too late, and nothing was done",
                 f"what acts is taken within {VALID_S:.0f} s of `ready`, once",
             )  # fmt: skip
         return runs

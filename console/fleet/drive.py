@@ -16,7 +16,7 @@ from console.fleet.inventory import Host
 from console.fleet.known import clock as time_of
 from console.fleet.known import last, note, remember, words_of
 from console.fleet.line import ANSWER_S, PLAN_S, START_S
-from console.fleet.protocol import Asks, BridgeError, LineLost, code_of, part
+from console.fleet.protocol import TOO_LATE, Asks, BridgeError, LineLost, code_of, part
 from console.fleet.report import events_of
 from console.fleet.rollout import FRESH, Leg, Rollout, read
 from console.fleet.starts import GONE, LETTERS, NOT_BEGUN, STARTING, Wanted
@@ -155,6 +155,7 @@ class Driver:
         that the host starts one run whatever is lost. "" where the run waits for an allocation.
         Raises BridgeError."""
         lost_at: float | None = None
+        late = 0
         while True:
             try:
                 return _run_in(at.line.name, at.line.act(
@@ -167,7 +168,9 @@ class Driver:
             except BridgeError as error:
                 # a start whose answer was lost may still be under way there
                 waits = lost_at is not None and self.clock.monotonic() - lost_at < BUSY_S
-                if error.code != STARTING and not (waits and error.exit_code is Exit.BUSY):
+                busy = error.code == STARTING or (waits and error.exit_code is Exit.BUSY)
+                late += error.code == TOO_LATE  # the line stood still, and nothing was done
+                if not busy and not (error.code == TOO_LATE and late < TRIES):
                     raise
                 self.clock.sleep(POLL_S)
             found = at.insist("started", request=leg.request)

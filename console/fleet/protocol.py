@@ -25,6 +25,8 @@ MOST_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
 CHUNK = 1 << 16
 HELLO = "omni-bridge"
+TOO_LATE = "too_late"
+"""The code of what acts, and came too long after its token: nothing was done."""
 SEVERAL = "several_runs"
 """The code of a name that fits more than one run."""
 WHOLE = frozenset({"abort", "pause"})
@@ -35,7 +37,7 @@ CODES = {one.value: one for one in Exit}
 
 class BridgeError(ConsoleError):
     """A host refused a question. `code` is for programs: `unknown_question`, `bad_frame`,
-    `bad_question`, `too_large`, `too_late`, `moved_on`, `no_run`, SEVERAL, `changed`,
+    `bad_question`, `too_large`, TOO_LATE, `moved_on`, `no_run`, SEVERAL, `changed`,
     `not_started`, `not_begun`, `no_console`, `version` or `failed`."""
 
     def __init__(

@@ -9,7 +9,7 @@ from console.common.errors import Exit, HostBusy, UsageError
 from console.fleet import drive, rollout
 from console.fleet.drive import Driver
 from console.fleet.inventory import Host
-from console.fleet.protocol import BridgeError
+from console.fleet.protocol import TOO_LATE, BridgeError
 from console.fleet.rollout import Rollout, held, kept, opened
 from console.fleet.starts import GONE, NOT_BEGUN, STARTING, Wanted
 from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json, Seen
@@ -247,6 +247,15 @@ def test_a_start_that_is_still_under_way_there_is_waited_for(fleet: Fleet) -> No
     under_way = BridgeError(STARTING, "a run is being started", "", "", Exit.BUSY)
     far = fleet.host("a", lose=["start"], refuse=[under_way, busy])
     assert fleet.go() is Exit.OK
+    assert far.begun == 1
+
+
+def test_a_start_that_came_too_late_is_asked_for_again(fleet: Fleet) -> None:
+    """Where the line stood still between the token and the start, the rollout ended."""
+    far = fleet.host("a", refuse=[BridgeError(TOO_LATE, "nothing was done")] * 6)
+    with pytest.raises(BridgeError, match="nothing was done"):
+        fleet.go()
+    assert fleet.go() is Exit.OK, "not without end: the line may be too slow"
     assert far.begun == 1
 
 
