@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from console.common.errors import InvalidFile, UsageError
 from console.config.site.schedule import Lease
@@ -122,7 +123,15 @@ class HostModel(Strict):
     ssh: Alias | None = None
     command: Command | None = None
     lease: Lease | None = None
-    slurm: SlurmModel | None = None
+    slurm: SlurmModel | SkipJsonSchema[None] = None
+
+    @field_validator("slurm", mode="before")
+    @classmethod
+    def _asks(cls, value: Any) -> Any:
+        """A key whose lines below it are comments takes cards that Slurm gives to others."""
+        if value is None:
+            raise Refused("a mapping", "`slurm: {}` asks Slurm for this machine, without wishes")
+        return value
 
 
 class FleetModel(Strict):

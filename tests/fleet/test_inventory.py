@@ -81,6 +81,7 @@ def test_a_name_that_means_something_else_is_refused(name: str, words: str, tmp_
         ("hosts: {a: {slurm: {partition: -x}}}\n", "2:", "no - in front"),
         ("hosts: {a: {slurm: {time: soon}}}\n", "2:", "8:00:00"),
         ("hosts: {a: {slurm: {colour: red}}}\n", "2:", "colour"),
+        ("hosts:\n  a:\n    slurm:\n      # partition: gpu\n", "4:5", "`slurm: {}` asks"),
         ("hosts: {}\n", "2:8", "at least"),
         ("hosts:\n  -a: {}\n", "3:", "-a"),
         ("host: {}\n", "2:1", "did you mean 'hosts'?"),
@@ -157,6 +158,7 @@ def test_an_editor_finds_what_the_program_refuses() -> None:
     for alias, sound in (("ops@10.0.0.12", True), ("fe80::1", True), ("a:22", False)):
         assert takes(fields["ssh"], alias) == sound
     assert [takes(fields["command"], x) for x in ("~/omni", "", " ")] == [True, False, False]
+    assert fields["slurm"]["$ref"].endswith("SlurmModel"), "and no null"
     time = told["$defs"]["SlurmModel"]["properties"]["time"]
     assert (time["minimum"], takes(time, "1-12"), takes(time, "abc")) == (3, True, False)
 
