@@ -57,6 +57,18 @@ def test_a_question_is_answered_behind_what_a_login_shell_prints(ssh: Ssh, tmp_p
     assert "BatchMode=yes" in argv
 
 
+def test_what_a_login_has_left_running_is_no_answer(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word of it, right before an answer, ended a rollout and made a rollback a failure."""
+    answer = json.dumps({"id": 1, "ok": True, "token": "abc"})
+    assert ssh(f"{HELLO}read -r one; echo; echo mail; echo '[1]'; echo '{answer}'").token() == "abc"
+    monkeypatch.setattr(near, "MOST_NOISE", 1000)
+    monkeypatch.setattr(near, "END_S", 0.1)
+    with pytest.raises(BridgeError, match="no frame"):
+        ssh(f"{HELLO}read -r one; exec yes noise").token()
+
+
 def test_what_acts_has_a_token_that_was_just_asked_for(ssh: Ssh) -> None:
     line = ssh(
         HELLO + 'read -r one; echo \'{"id":1,"ok":true,"token":"abc"}\'\n'
