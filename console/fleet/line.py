@@ -184,8 +184,9 @@ class Line:
                 raise self._refused(answer.get("error"))
 
     def _refused(self, found: object) -> BridgeError:
-        """What the host has said; its hint is for a shell there."""
+        """What the host has said, behind its name; its hint is for a shell there."""
         error = refusal(found)
+        error.title = f"{self.name}: {error.title}"
         error.hint = error.hint and f"on {self.name}: {error.hint}"
         return error
 

@@ -184,7 +184,9 @@ class ToldHost(FarHost):
 
     def _journal(self, asked: Json) -> Json:
         if asked["run"] == "2026":
-            raise BridgeError(SEVERAL, "'2026' is more than one run", "20261126-a, 20261126-b")
+            raise BridgeError(
+                SEVERAL, f"{self.name}: '2026' is more than one run", "20261126-a, 20261126-b"
+            )
         if self.no_run or asked["run"] == "nope":
             raise BridgeError("no_run", "no such run")
         return super()._journal(asked)

@@ -105,7 +105,7 @@ def test_a_refusal_is_an_error_and_the_line_stays(ssh: Ssh) -> None:
     line = ssh(f"{HELLO}read -r one; echo '{refused}'; n=1; {ECHO}")
     with pytest.raises(BridgeError) as error:
         line.ask("tell")
-    assert error.value.code == "moved_on"
+    assert (error.value.code, error.value.title) == ("moved_on", "box: no")
     assert line.ask("state")["ok"]
 
 

@@ -66,10 +66,6 @@ def tell(args: Namespace) -> int:
             error.title = f"{host.name}: {lost}"
             error.hint = "`omni-console fleet` says where its run stands"
         raise
-    except BridgeError as error:
-        if host.name not in error.title:
-            error.title = f"{host.name}: {error.title}"
-        raise
     finally:
         line.close()
     step = clean(str(part(answer, "status").get("step", "")), 60)

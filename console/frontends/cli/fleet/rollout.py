@@ -238,6 +238,5 @@ def _of(line: Line, name: str) -> _Found:
         return decided(host, line, name)
     except BridgeError as error:
         if error.code == SEVERAL:
-            error.title = f"{host}: {error.title}"
             return error
         return None if error.code == "no_run" else Decided(host, name, trouble=str(error))
