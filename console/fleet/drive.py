@@ -155,7 +155,7 @@ class Driver:
         that the host starts one run whatever is lost. "" where the run waits for an allocation.
         Raises BridgeError."""
         lost_at: float | None = None
-        late = 0
+        late, told = 0, ""
         while True:
             try:
                 return _run_in(at.line.name, at.line.act(
@@ -172,6 +172,9 @@ class Driver:
                 late += error.code == TOO_LATE  # the line stood still, and nothing was done
                 if not busy and not (error.code == TOO_LATE and late < TRIES):
                     raise
+                if str(error) != told:
+                    told = str(error)
+                    self.say(clean(f"{told}; it is asked again", 300))
                 self.clock.sleep(POLL_S)
             found = at.insist("started", request=leg.request)
             run = _run_in(at.line.name, found)

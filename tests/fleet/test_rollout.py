@@ -245,9 +245,10 @@ def test_a_host_that_another_run_holds_is_told_at_once(fleet: Fleet) -> None:
 def test_a_start_that_is_still_under_way_there_is_waited_for(fleet: Fleet) -> None:
     busy = BridgeError("failed", "another run holds this host", "", "", Exit.BUSY)
     under_way = BridgeError(STARTING, "a run is being started", "", "", Exit.BUSY)
-    far = fleet.host("a", lose=["start"], refuse=[under_way, busy])
+    far = fleet.host("a", lose=["start"], refuse=[under_way, under_way, busy])
     assert fleet.go() is Exit.OK
     assert far.begun == 1
+    assert fleet.said.count("a run is being started; it is asked again") == 1, "nobody waits blind"
 
 
 def test_a_start_that_came_too_late_is_asked_for_again(fleet: Fleet) -> None:
