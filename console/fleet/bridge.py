@@ -23,6 +23,7 @@ from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.fleet.protocol import (
     BINDS,
+    MOST_NAME,
     SEVERAL,
     TOO_LATE,
     VERSION,
@@ -306,7 +307,7 @@ def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:
 
 def _word(asked: dict[str, Any], name: str) -> str:
     value = asked.get(name)
-    if not isinstance(value, str) or len(value) > 200:
+    if not isinstance(value, str) or len(value) > MOST_NAME:
         raise BridgeError("bad_question", f"{name} is missing, or no text")
     return value
 

@@ -23,6 +23,8 @@ MOST = 4 << 20
 """Most bytes of a frame."""
 MOST_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
+MOST_NAME = 200
+"""Most letters of a run's name, of a verb and the like."""
 CHUNK = 1 << 16
 HELLO = "omni-bridge"
 TOO_LATE = "too_late"

@@ -60,7 +60,10 @@ def test_a_report_names_the_runs_that_no_host_has(
     said = capsys.readouterr().out
     assert said.count("run-a") == 1
     assert "no host has a run nope" in said
-    assert main(["fleet", "report", ""]) == 2
+    before = list(fars["a"].asked)
+    for name in ("", "runs/run-a", "x" * 201):  # a host refuses these, and did not answer, it said
+        assert main(["fleet", "report", name]) == 2
+    assert fars["a"].asked == before
 
 
 def test_a_report_says_which_runs_a_name_fits(

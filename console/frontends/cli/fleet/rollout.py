@@ -20,7 +20,7 @@ from console.fleet.drive import SHOWN, Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, at_once, control_dir
-from console.fleet.protocol import SEVERAL, BridgeError, LineLost
+from console.fleet.protocol import MOST_NAME, SEVERAL, BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
 from console.fleet.table import tell_words
@@ -141,8 +141,9 @@ def report(args: Namespace) -> int:
     if args.run:
         names = list(dict.fromkeys(name for name in args.run if name.strip()))
         asked = [(host, names) for host in made.hosts]
-        if not names:
-            raise UsageError("which run?", hint="omni-console fleet report RUN…")
+        if not names or any("/" in name or len(name) > MOST_NAME for name in names):
+            words = "a run's id, or the beginning or the end of one"
+            raise UsageError("which run?", words, "omni-console fleet report RUN…")
     else:
         newest, head = _newest(made)
         known = {one.name: one for one in made.hosts}
@@ -224,7 +225,7 @@ def _decided(line: Line, names: Sequence[str]) -> list[_Found]:
         for name in names:
             found.append(_of(line, name))
     except (LineLost, BridgeError) as error:
-        lost = error.detail or error.title if isinstance(error, LineLost) else str(error)
+        lost = error.detail or error.title if isinstance(error, LineLost) else _refused(line, error)
         found += [Decided(line.host.name, name, trouble=lost) for name in names[len(found) :]]
     finally:
         line.close()
@@ -239,4 +240,11 @@ def _of(line: Line, name: str) -> _Found:
     except BridgeError as error:
         if error.code == SEVERAL:
             return error
-        return None if error.code == "no_run" else Decided(host, name, trouble=str(error))
+        return (
+            None if error.code == "no_run" else Decided(host, name, trouble=_refused(line, error))
+        )
+
+
+def _refused(line: Line, error: BridgeError) -> str:
+    """A host's refusal where its name stands already."""
+    return str(error).removeprefix(f"{line.name}: ")
