@@ -17,14 +17,15 @@ NONE, GAP, GIB = "–", "  ", 1024**3
 
 
 def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[str]:
-    """A line for each host, and below it why one did not answer."""
+    """A line for each host, and below it what it needs, or why it did not answer: whole, because a
+    command that is pasted must not be cut, nor broken where its first half acts."""
     rows = [cells(one, now) for one in found]
     wide = [max(len(row[at]) for row in (HEAD, *rows)) for at in range(len(HEAD))]
-    out = [_line(HEAD, wide)]
+    out = [clean(_line(HEAD, wide), width)]
     for one, row in zip(found, rows, strict=True):
-        out.append(_line(row, wide))
-        out += [f"{GAP}{words}" for words in (*notes(one), clean(one.trouble, 300)) if words]
-    return [clean(one, width) for one in out]
+        out.append(clean(_line(row, wide), width))
+        out += [f"{GAP}{clean(words)}" for words in (*notes(one), clean(one.trouble, 300)) if words]
+    return out
 
 
 def notes(one: Known) -> list[str]:

@@ -1,6 +1,7 @@
 """What the fleet says, word for word. What was said stands in __snapshots__; `make golden` writes
 it anew."""
 
+import io
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
 from console.fleet.table import lines, tell_words
 from console.frontends.cli.fleet.commands import waiting
+from console.frontends.cli.fleet.rollout import _Told
 from console.journal.state import Pause, RunState, possible_verbs
+from console.journal.store import Event
 from console.render.report.markdown import prose
 
 NOW = 1_750_003_600.0
@@ -80,6 +83,28 @@ def test_what_answers_a_run_can_be_pasted() -> None:
     assert tell_words("d", undecided, "go") == (
         "omni-console fleet tell d approve --reason WHY --step go (or retry, abort)"
     ), "a gate is overridden with a reason, or not at all"
+
+
+def test_a_command_that_is_pasted_is_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was cut in the table; of a rollout a line could end behind `approve`, and act at once."""
+    step = "check-the-candidate-by-hand"
+    command = f"omni-console fleet tell boxa approve --step {step} (or reject, abort)"
+    run = {**asks(STATE)["run"], "status": {"step": step}}
+    told = lines([replace(BUSY, state={**STATE, "run": run})], NOW, 60)
+    assert [len(one) for one in told[:2]] == [60, 60]
+    assert told[2].endswith(command)
+    monkeypatch.setenv("COLUMNS", "60")
+    out = io.StringIO()
+    steps = [{"id": step, "title": "Check", "phase": "A", "kind": "approval"}]
+    _Told("boxa", out).take([
+        Event(1, 1.0, "run.created", "", 0, {"run_id": "r", "steps": steps}),
+        Event(2, 2.0, "run.state", "", 0, {"state": "running"}),
+        Event(3, 3.0, "step.state", step, 1, {"state": "running"}),
+        Event(4, 4.0, "run.state", "", 0, {"state": "waiting_approval"}),
+    ])  # fmt: skip
+    assert f"   {command}" in out.getvalue().splitlines()
 
 
 def test_a_host_writes_nothing_that_acts_on_a_terminal() -> None:

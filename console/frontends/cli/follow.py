@@ -121,7 +121,9 @@ class Told:
         why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
         self._line(f"== {view.state}" + (f": {why}" if why else ""))
         if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
-            self._line(f"   {self._how(possible_verbs(view.state, view.reason))}")
+            # not folded: pasted, the first line of a command would act without the second
+            how = self._how(possible_verbs(view.state, view.reason))
+            print(f"   {how}", file=self.out, flush=True)
             if view.offer:
                 self._line(f"   {self._how(['measure'])}: {clean(view.offer)}, then judge again")
 
