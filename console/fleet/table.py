@@ -10,6 +10,7 @@ from console.common.text import UNLIMITED, clean
 from console.common.units import format_duration, number, plural
 from console.fleet.known import Known, clock
 from console.fleet.protocol import part
+from console.host.gpu.nvml import NO_LIBRARY
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
 WHY = " --reason WHY"
@@ -29,8 +30,17 @@ def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[st
 
 
 def notes(one: Known) -> list[str]:
-    """What a host needs a person for, and its jobs of Slurm's; nothing of one that is silent."""
-    return [] if one.trouble else [*needs(one), *jobs(one.state)]
+    """What a host needs a person for, its jobs of Slurm's, and why it cannot tell of its cards;
+    nothing of one that is silent."""
+    blind = _blind(one)
+    told = [*needs(one), *jobs(one.state), *([f"cards: {blind}"] if blind else [])]
+    return [] if one.trouble else told
+
+
+def _blind(one: Known) -> str:
+    """Why a host cannot tell of its cards; "" where it can, and where it has none."""
+    why = clean(str(one.state.get("cards_why") or ""), 200)
+    return "" if why == NO_LIBRARY else why
 
 
 def needs(one: Known) -> list[str]:
@@ -134,7 +144,7 @@ def _memory(one: Known) -> tuple[str, str]:
     free = [number(card.get("free")) for card in tables]
     total = [number(card.get("total")) for card in tables]
     if not tables:
-        return ram, NONE
+        return ram, "unknown" if _blind(one) else NONE
     known = [x for x in free if x is not None], [x for x in total if x is not None]
     if any(len(x) < len(tables) for x in known):
         return ram, f"{plural(len(tables), 'card')}, unknown"

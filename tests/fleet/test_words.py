@@ -15,9 +15,10 @@ from syrupy.assertion import SnapshotAssertion
 from console.fleet.inventory import Host
 from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
-from console.fleet.table import lines, tell_words
+from console.fleet.table import HEAD, cells, lines, tell_words
 from console.frontends.cli.fleet.commands import waiting
 from console.frontends.cli.fleet.rollout import _Told
+from console.host.gpu.nvml import NO_LIBRARY
 from console.journal.state import Pause, RunState, possible_verbs
 from console.journal.store import Event
 from console.render.report.markdown import prose
@@ -158,6 +159,16 @@ def test_no_word_of_a_host_is_a_command_to_who_pastes_it(word: str, tmp_path: Pa
         words = near + line.replace("(or ", "#")
         subprocess.run(["bash", "-c", words], cwd=tmp_path, check=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "free"), [("NVML gave no answer within 3 s", "unknown"), (NO_LIBRARY, "–"), ("", "–")]
+)
+def test_a_host_that_cannot_tell_of_its_cards_is_none_without_cards(why: str, free: str) -> None:
+    """A driver that hangs, or a card that fell off the bus, looked like a machine without any."""
+    told = replace(IDLE, state={**IDLE.state, "cards_why": why})
+    assert cells(told, NOW)[HEAD.index("VRAM FREE")] == free
+    assert lines([told], NOW)[2:] == ([f"  cards: {why}"] if free == "unknown" else [])
 
 
 @pytest.mark.parametrize(
