@@ -153,7 +153,7 @@ class Driver:
     def _started(self, at: _Reached, leg: Leg) -> str:
         """Start, again and again until it is known which run it is: the request is the same, so
         that the host starts one run whatever is lost. "" where the run waits for an allocation.
-        Raises BridgeError."""
+        Raises BridgeError; a leg whose only start was refused has not begun."""
         lost_at: float | None = None
         late, told = 0, ""
         while True:
@@ -171,6 +171,9 @@ class Driver:
                 busy = error.code == STARTING or (waits and error.exit_code is Exit.BUSY)
                 late += error.code == TOO_LATE  # the line stood still, and nothing was done
                 if not busy and not (error.code == TOO_LATE and late < TRIES):
+                    if lost_at is None and not told:  # it heard each start, and began none
+                        leg.hash = ""
+                        self._keep()
                     raise
                 if str(error) != told:
                     told = str(error)

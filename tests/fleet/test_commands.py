@@ -74,14 +74,9 @@ def test_a_rollout_without_questions_prints_one_object(
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--on", "c"],
-        ["--on", ""],
-        ["--on", "a", "--lease", "0"],
-        ["--on", "a", "--lease", "1s"],
-        ["--on", "a,a"],
-    ],
-)
+    [["--on", "c"], ["--on", ""], ["--on", "a,a"],
+     ["--on", "a", "--lease", "0"], ["--on", "a", "--lease", "1s"]],
+)  # fmt: skip
 def test_what_cannot_be_meant_asks_no_host(fars: dict[str, ToldHost], words: list[str]) -> None:
     assert main(["fleet", "run", "trial.yaml", "--yes", *words]) == 2
     assert fars["a"].asked == []
@@ -164,13 +159,10 @@ def test_a_rollback_names_the_jobs_that_still_wait(
     assert "job 7" not in said
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_fresh_doubles_no_run_that_waits(
-    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    waits: bool,
-) -> None:  # fmt: skip
+def _left_waiting(far: ToldHost, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A rollout that was interrupted while its run waits for Slurm, as it is called."""
     words = ["fleet", "run", "trial.yaml", "--on", "a", "--yes"]
-    fars["a"].jobs = [{"job": "8", "words": "PENDING (BeginTime)"}] * 9
+    far.jobs = [{"job": "8", "words": "PENDING (BeginTime)"}] * 9
 
     def interrupted(one: FakeClock, seconds: float) -> None:
         raise KeyboardInterrupt
@@ -178,6 +170,15 @@ def test_fresh_doubles_no_run_that_waits(
     with monkeypatch.context() as patched:
         patched.setattr(FakeClock, "sleep", interrupted)
         assert main(words) == 130
+    return words
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_fresh_doubles_no_run_that_waits(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+) -> None:  # fmt: skip
+    words = _left_waiting(fars["a"], monkeypatch)
     said = capsys.readouterr().out
     assert "the run asked for on a goes on, even if it still waits for Slurm; the same" in said
     fars["a"].jobs = fars["a"].jobs[:1] if waits else []
@@ -199,20 +200,29 @@ def test_a_fresh_plan_that_nobody_takes_forgets_nothing(
     assert "nothing was started on a" in capsys.readouterr().out
 
 
+def test_what_was_refused_is_not_said_to_go_on(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fars["a"].refuse = [BridgeError("failed", "the baseline does not serve")]
+    assert main(["fleet", "run", "trial.yaml", "--on", "a", "--yes"]) == 5
+
+    def interrupted(*asked: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rollout, "_agreed", interrupted)
+    assert main(["fleet", "run", "trial.yaml", "--on", "a"]) == 130
+    assert capsys.readouterr().out.endswith("\nnothing was started\n")
+
+
 @pytest.mark.parametrize(("slurm", "code"), [("{slurm: {partition: gpu}}", 8), ("{}", 0)])
 def test_fresh_takes_silence_for_no_answer_where_a_job_may_wait(
-    fars: dict[str, ToldHost],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    slurm: str,
-    code: int,
-) -> None:
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, slurm: str, code: int,
+) -> None:  # fmt: skip
     fleet = f"schema: omni.fleet/v1\nhosts: {{a: {slurm}, b: {{}}}}\n"
     (tmp_path / "fleet.yaml").write_text(fleet)
-    words = ["fleet", "run", "trial.yaml", "--on", "a", "--yes"]
-    fars["a"].refuse = [BridgeError("failed", "no")]
-    assert main(words) == 5
-    fars["a"].lose = ["started"]
+    words = _left_waiting(fars["a"], monkeypatch)
+    fars["a"].lose, fars["a"].jobs = ["started"], []
     assert main([*words, "--fresh"]) == code
     assert ("--fresh might run it twice" in capsys.readouterr().err) == (code == 8)
 
