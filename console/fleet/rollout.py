@@ -57,7 +57,8 @@ class Rollout:
         """Its file is named by the words of the command, so that the same command finds it."""
         asked = [self.playbook, self.digest, self.inputs, self.fleet, [x.host for x in self.legs]]
         words = json.dumps(asked, sort_keys=True).encode("utf-8", "surrogatepass")
-        name = f"{paths.file_name(self.playbook)}-{hashlib.sha256(words).hexdigest()[:12]}.json"
+        book = paths.file_name(self.playbook)[:60]
+        name = f"{book}-{hashlib.sha256(words).hexdigest()[:12]}.json"
         return paths.fleet_dir() / "rollouts" / name
 
     def save(self) -> None:

@@ -260,6 +260,15 @@ def test_a_start_that_came_too_late_is_asked_for_again(fleet: Fleet) -> None:
     assert far.begun == 1
 
 
+def test_a_playbook_may_have_as_long_a_name_as_a_file(fleet: Fleet) -> None:
+    wanted = Wanted("x" * 245, "text", {})
+    one = opened(wanted, fleet.tmp / "fleet.yaml", fleet.named, 0.0)
+    with held(one):
+        one.save()
+    other = opened(Wanted("x" * 244, "text", {}), fleet.tmp / "fleet.yaml", fleet.named, 0.0)
+    assert (kept(), other.path == one.path) == ([one], False)
+
+
 def test_the_lease_of_the_command_goes_before_the_files(fleet: Fleet) -> None:
     far = fleet.host("a")
     host = Host("a", "a", lease_s=1200.0)
