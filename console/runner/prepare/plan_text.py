@@ -83,7 +83,8 @@ def lines(
     out += [f"  note       {clean(one)}" for one in (looked.awaited if looked else ())]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
-    out.append(f"  lease      {lease_terms(lease_of(made, lease_s))}")
+    if made.takes_down or lease_of(made, lease_s):
+        out.append(f"  lease      {lease_terms(lease_of(made, lease_s))}")
     out += [f"  WARNING    {clean(w)}" for w in warnings(made, lease_s)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
