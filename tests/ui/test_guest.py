@@ -105,6 +105,20 @@ def test_keys_that_come_with_the_enter_go_nowhere(place: Place) -> None:
         terminal.until("Enter opens boxa")
 
 
+def test_the_mouse_stays_off_if_it_was_turned_off(place: Place) -> None:
+    with place.open() as terminal:
+        for words in ("mouse on", "mouse off"):
+            terminal.press("M")
+            terminal.until(words)
+        enter(terminal)
+        before = len(terminal.raw)
+        terminal.press("q")
+        back(terminal, "back from boxa")
+        terminal.press("q")
+        assert ended(terminal) == 0
+        assert b"\x1b[?1000h" not in terminal.raw[before:]
+
+
 def test_an_emergency_key_that_comes_with_the_enter_acts_nowhere_and_the_next_does(
     place: Place,
 ) -> None:

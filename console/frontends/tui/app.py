@@ -337,6 +337,7 @@ class ConsoleApp(App[int]):
         driver._mouse = True  # the driver was told at its start that there is none
         turn = "_enable_mouse_support" if self.mouse_on else "_disable_mouse_support"
         getattr(driver, turn, lambda: None)()
+        driver._mouse = self.mouse_on  # who takes the terminal back turns on what is on
         self.say("mouse on" if self.mouse_on else "mouse off", "information")
 
     def action_next_theme(self) -> None:
