@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from console.frontends.tui.terminal.driver import POP_TITLE, PUSH_TITLE
 from tests.ui.place import Place, ended, restored
 from tests.ui.terminal import Terminal
 from tests.waiting import until
@@ -117,6 +118,22 @@ def test_the_mouse_stays_off_if_it_was_turned_off(place: Place) -> None:
         terminal.press("q")
         assert ended(terminal) == 0
         assert b"\x1b[?1000h" not in terminal.raw[before:]
+
+
+def test_the_windows_title_is_the_consoles_again(place: Place) -> None:
+    title = b"\x1b]2;paused: trial - omni-console\a"
+    place.bring_up()
+    place.stepping()
+    with place.open() as terminal:
+        terminal.until(lambda: title in terminal.raw)
+        enter(terminal)
+        before = len(terminal.raw)
+        terminal.press("q")
+        back(terminal, "back from boxa")
+        terminal.until(lambda: title in terminal.raw[before:])
+        terminal.press("q")
+        assert ended(terminal) == 0
+        assert terminal.raw.count(PUSH_TITLE.encode()) == terminal.raw.count(POP_TITLE.encode())
 
 
 def test_an_emergency_key_that_comes_with_the_enter_acts_nowhere_and_the_next_does(

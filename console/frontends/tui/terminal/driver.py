@@ -61,6 +61,8 @@ class ConsoleDriver(LinuxDriver):
     _out: TerminalWriter | None = None
     _backstop: Backstop | None = None
     _started = False
+    _title = ""
+    """The sequence that set the window's title last."""
     _titled = False
     _entering = False
 
@@ -94,12 +96,17 @@ class ConsoleDriver(LinuxDriver):
             self._writer_thread = None
         if self._started:  # back from a suspension: the screen shows something else
             self._ask_repaint()
+            if self._title:
+                self.set_title(self._title)
         self._started = True
 
     def set_title(self, sequence: str) -> None:
-        """Send a sequence that sets the window's title; the earlier title comes back at the end."""
-        self.write(sequence if self._titled else PUSH_TITLE + sequence)
-        self._titled = True
+        """Send a sequence that sets the window's title; the earlier title comes back at the end.
+        While another program has the terminal it is only kept."""
+        self._title = sequence
+        if self._out is not None:
+            self.write(sequence if self._titled else PUSH_TITLE + sequence)
+            self._titled = True
 
     def stop_application_mode(self) -> None:
         if self._titled:
