@@ -22,6 +22,7 @@ from tests.ui.place import (
     fresh_modes,
     lead,
     placed,
+    press_until,
     restored,
     seen,
 )
@@ -197,6 +198,10 @@ def test_a_shell_can_stop_it_and_bring_it_back(standing: Place) -> None:
         seen(terminal, "Stopped", "prompt$")
         terminal.press("stty -a\r")
         seen(terminal, "isig icanon iexten echo echoe", "icrnl ixon")
+        terminal.press("clear; bg\r")
+        terminal.until(" &")
+        # there a program that wants the terminal is stopped, as the shell says before a prompt
+        press_until(terminal, "\r", lambda: "Stopped" in terminal.text)
         terminal.press("clear; fg\r")
         seen(terminal, "Paused before one", "SERVING local")
         answers(terminal)

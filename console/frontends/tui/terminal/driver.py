@@ -64,16 +64,19 @@ class ConsoleDriver(LinuxDriver):
     _title = ""
     """The sequence that set the window's title last."""
     _titled = False
-    _entering = False
+    _entering = _continued = False
 
     # -- life ------------------------------------------------------------------------------
 
     def start_application_mode(self) -> None:
+        self._continued = True
         if self._entering:  # one SIGCONT came while another was being served
             return
         self._entering = True
         try:
-            self._enter()
+            while self._continued:  # Textual gives up where it was stopped meanwhile
+                self._continued = False
+                self._enter()
         finally:
             self._entering = False
 
