@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from console.frontends.tui.terminal.driver import POP_TITLE, PUSH_TITLE
+from tests.runner.e2e.world import COMMAND
 from tests.ui.place import Place, ended, restored
 from tests.ui.terminal import Terminal
 from tests.waiting import until
@@ -27,6 +28,7 @@ while :; do
   printf '%s\n' "$key" >>PLACE/keys
   case "$key" in
     q) printf '\033[<u\033[?25h\033[?1049l'; exit 0 ;;
+    z) stty sane; kill -TSTP $$; stty raw -echo isig; printf 'GOES ON\r\n' ;;
     l) printf 'it \033]0;owned\007is \033[2Jlost\n' >&2; exit 255 ;;
   esac
 done
@@ -134,6 +136,22 @@ def test_the_windows_title_is_the_consoles_again(place: Place) -> None:
         terminal.press("q")
         assert ended(terminal) == 0
         assert terminal.raw.count(PUSH_TITLE.encode()) == terminal.raw.count(POP_TITLE.encode())
+
+
+def test_a_visit_that_is_suspended_gives_the_shell_the_terminal(place: Place) -> None:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with place.open(argv=shell, see="$", env={"PS1": "prompt$ "}) as terminal:
+        terminal.press(f"{COMMAND}\r")
+        terminal.until("Help")
+        enter(terminal)
+        terminal.press("z")
+        terminal.until("Stopped")
+        terminal.press("clear; fg\r")
+        terminal.until("GOES ON")
+        terminal.press("q")
+        back(terminal, "back from boxa")
+        terminal.press("q")
+        terminal.until(lambda: terminal.raw.endswith(b"prompt$ "))
 
 
 def test_an_emergency_key_that_comes_with_the_enter_acts_nowhere_and_the_next_does(

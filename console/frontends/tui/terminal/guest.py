@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ BROWSER = "OMNI_BROWSER"
 UNABLE = 255
 """The code of a guest that cannot be started: that with which ssh fails."""
 MOST_WORDS = 8192
+BOTH_S = 0.1
+"""Seconds in which a key that stops both has stopped the console, too."""
 KEPT = (signal.SIGINT, signal.SIGQUIT)
 """Signals of the keyboard that are meant for the guest."""
 
@@ -81,12 +84,27 @@ async def _end_of(child: subprocess.Popen[bytes]) -> int:
             over.set_result(code)
 
     def wait() -> None:
-        code = child.wait()
+        code = _wait(child)
         with contextlib.suppress(RuntimeError):  # the loop is closed: the console has ended
             loop.call_soon_threadsafe(tell, code)
 
     threading.Thread(target=wait, name="guest", daemon=True).start()
     return await over
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for its end. One that stops itself, as ssh does at `Enter ~ ^Z`, stops the console too:
+    they are one job of the shell, which has the terminal then."""
+    with contextlib.suppress(ChildProcessError):  # another thread has seen its end
+        kinds = os.WEXITED | os.WSTOPPED | os.WNOWAIT
+        while (found := os.waitid(os.P_PID, child.pid, kinds)) is not None:
+            if found.si_code != os.CLD_STOPPED:
+                break
+            time.sleep(BOTH_S)
+            found = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG)
+            if found is not None and found.si_status == signal.SIGTSTP:
+                os.kill(os.getpid(), signal.SIGSTOP)
+    return child.wait()
 
 
 @contextlib.contextmanager
