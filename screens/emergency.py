@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from console.common.text import clean
 from console.common.units import format_duration, number
@@ -54,9 +55,10 @@ class Guarded(Verbs):
         self._open_news()
 
     def _open_news(self) -> None:
-        """Open the page of a recent breach, once, unless a dialog is open."""
-        view = self.guard
-        if view.word != ACTED or view.run is None or self.app.screen is not self:
+        """Open the page of a recent breach, once, unless a dialog is open or somebody types: the
+        next letter would be a key of that page."""
+        view, typing = self.guard, isinstance(self.focused, Input)
+        if view.word != ACTED or view.run is None or typing or self.app.screen is not self:
             return
         at = number(view.breach.get("at"))
         key = (view.run.path, at)

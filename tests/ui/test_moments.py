@@ -1,0 +1,29 @@
+"""What comes at an odd moment: while somebody types, while a dialog has the keys, while another
+program has the terminal."""
+
+import time
+
+from console.journal.run_dir import RunDir
+from screens.emergency import BreachScreen
+from screens.operations import OperationsScreen
+from tests.ui import scene
+from tests.ui.opened import console, settled
+from tests.watch import guard_ring
+from widgets.log_bars import Words
+
+
+async def test_a_breach_opens_its_page_when_nobody_types(run: RunDir) -> None:
+    guard_ring.record(run)
+    fresh = {**guard_ring.breach(run), "at": time.time() + 3600.0}
+    async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, watchers):
+        screen = app.screen
+        assert isinstance(screen, OperationsScreen)
+        await pilot.press("l", "slash", "r", "e")
+        watchers.guard.latest = scene.guard(run, word="acted", breach=fresh)
+        screen.draw_guard()
+        await pilot.press("q")
+        assert app.return_value is None, "it was a letter, and no key of that page"
+        assert screen.query_one(Words).value == "req"
+        await pilot.press("escape")
+        screen.draw_guard()
+        await settled(pilot, lambda: isinstance(app.screen, BreachScreen))
