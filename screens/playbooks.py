@@ -340,7 +340,7 @@ class PlanScreen(ReadingPage):
         self.starting = f"started: {run.id}; 1 shows it"
         if app.pressed_at > began:
             # pressed while nothing was there to roll back: meant for this run as well
-            app.press_emergency()
+            app.roll_back()
             app.show_rollback()
         elif self.is_attached and app.screen is self:
             app.action_operations()

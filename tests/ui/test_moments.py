@@ -2,10 +2,13 @@
 program has the terminal."""
 
 import time
+from pathlib import Path
 
 from console.journal.run_dir import RunDir
-from screens.emergency import BreachScreen
+from screens.emergency import BreachScreen, RollbackScreen
+from screens.hosts import HostsScreen
 from screens.operations import OperationsScreen
+from screens.playbooks import PlanScreen
 from tests.ui import scene
 from tests.ui.opened import console, settled
 from tests.watch import guard_ring
@@ -27,3 +30,17 @@ async def test_a_breach_opens_its_page_when_nobody_types(run: RunDir) -> None:
         await pilot.press("escape")
         screen.draw_guard()
         await settled(pilot, lambda: isinstance(app.screen, BreachScreen))
+
+
+async def test_a_press_is_meant_for_the_run_that_was_being_started_also_during_a_visit(
+    run: RunDir,
+) -> None:
+    async with console(scene.ended(), run) as (app, pilot, watchers):
+        plan = PlanScreen(Path("/x/trial.yaml"))
+        plan._home = app
+        await pilot.press("f12", "escape", "7")
+        await settled(pilot, lambda: isinstance(app.screen, HostsScreen))
+        app.turns.away = True
+        plan._begun(run, began=app.pressed_at - 1.0)
+        assert watchers.presses == 2
+        assert isinstance(app.screen, RollbackScreen)

@@ -230,8 +230,11 @@ class ConsoleApp(App[int]):
             return
         # once: the next press acts, whatever hangs
         self.unclear = not self.unclear and self.turns.may_open and opens_hosts(self)
-        if self.unclear:
-            return
+        if not self.unclear:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Start the rollback, whatever page is in front."""
         self.turns.void()
         self.pressed_at = time.monotonic()
         self.press = self.watchers.emergency.press()
