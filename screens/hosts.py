@@ -112,6 +112,7 @@ class HostsScreen(Page):
             self.asking = set(self.known)
             self.watcher = HostsWatch(hosts, control_dir(), partial(self.on_loop, self._told))
             self.watcher.start()
+            self._rest()
         self.redraw()
         if self.app.screen is self:  # the text has the keys where there is nothing to pick
             self.set_focus(self.query_one("#list" if hosts else "#detail"))
@@ -135,15 +136,18 @@ class HostsScreen(Page):
     def on_unmount(self) -> None:
         self._end()
 
+    def _rest(self) -> None:
+        """Leave the hosts alone while nobody sees this page."""
+        if self.watcher is not None:
+            self.watcher.look(self.app.screen is self and not self.console.turns.away)
+
     def on_screen_suspend(self) -> None:
         super().on_screen_suspend()
-        if self.watcher is not None:
-            self.watcher.look(False)
+        self._rest()
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
-        if self.watcher is not None:
-            self.watcher.look(True)
+        self._rest()
 
     # -- into a host ---------------------------------------------------------------------------
 
@@ -163,8 +167,7 @@ class HostsScreen(Page):
         self.app.run_worker(self._visit(host, words))  # it outlives this page
 
     async def _visit(self, host: Host, words: tuple[str, ...]) -> None:
-        if self.watcher is not None:
-            self.watcher.look(False)
+        self._rest()
         argv = console_argv(host, control_dir(), *words)
         try:
             left = await lend(self.app.suspend(), argv, greeting(host), RESTORE)
@@ -176,8 +179,7 @@ class HostsScreen(Page):
         self.left[host.name] = said if left.code else ""
         self.console.say(said, "error" if left.code else "information")
         if self.is_attached and self.children:
-            if self.watcher is not None:
-                self.watcher.look(self.app.screen is self)
+            self._rest()
             self.redraw()
 
     # -- drawing -------------------------------------------------------------------------------
