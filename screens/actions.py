@@ -154,11 +154,13 @@ class Verbs(Base[None]):
         self.app.push_screen(AskScreen(question), answered)
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
-        """Show the form; if the runner refuses the change, show it again as it was typed."""
+        """Show the form; if the runner refuses the change, show it again as it was typed, unless
+        another screen is in front by then."""
         from screens.dialogs import AGAIN, WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:
-            if changes and not why_not(self.shot, "retry"):
+            # elsewhere it would take the keys that are meant for what is there
+            if changes and self.app.screen is self and not why_not(self.shot, "retry"):
                 self._retry(self.shot, changes, words)
 
         def filled(changes: dict[str, str] | None) -> None:

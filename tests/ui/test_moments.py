@@ -1,16 +1,22 @@
 """What comes at an odd moment: while somebody types, while a dialog has the keys, while another
 program has the terminal."""
 
+import threading
 import time
 from pathlib import Path
 
+import pytest
+from textual.widgets import Input
+
 from console.journal.run_dir import RunDir
+from screens.dialogs import AskScreen
 from screens.emergency import BreachScreen, RollbackScreen
 from screens.hosts import HostsScreen
 from screens.operations import OperationsScreen
 from screens.playbooks import PlanScreen
 from tests.ui import scene
-from tests.ui.opened import console, settled
+from tests.ui.opened import console, said, settled
+from tests.waiting import LIMIT_S
 from tests.watch import guard_ring
 from widgets.log_bars import Words
 
@@ -44,3 +50,24 @@ async def test_a_press_is_meant_for_the_run_that_was_being_started_also_during_a
         plan._begun(run, began=app.pressed_at - 1.0)
         assert watchers.presses == 2
         assert isinstance(app.screen, RollbackScreen)
+
+
+async def test_a_form_that_is_shown_again_takes_no_keys_from_a_dialog(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = threading.Event()
+
+    def ask(*_: object, **__: object) -> str:
+        refused.wait(LIMIT_S)
+        return "not that"
+
+    monkeypatch.setattr("screens.actions.ask", ask)
+    async with console(scene.failed(), run) as (app, pilot, _):
+        await pilot.press("r", "9", "enter", "enter", "enter", "x", "a", "b", "o")
+        dialog = app.screen
+        assert isinstance(dialog, AskScreen)
+        refused.set()
+        await settled(pilot, lambda: "retry: not that" in said(app))
+        await pilot.press("r", "t")
+        assert app.screen is dialog
+        assert dialog.query_one(Input).value == "abort"
