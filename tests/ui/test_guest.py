@@ -2,6 +2,7 @@
 terminal and the page are when it has ended, whatever ended it."""
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,6 +191,20 @@ def test_a_visit_that_is_cut_off_leaves_no_modes_and_says_why_in_clean_words(pla
         assert sent.count(b"\x1b[<u") >= sent.count(b"\x1b[>")
         assert sent.rindex(b"\x1b[?1049l") > sent.rindex(b"\x1b[?1049h")
         assert sent.rindex(b"\x1b[?25h") > sent.rindex(b"\x1b[?25l")
+
+
+def test_a_console_without_a_descriptor_left_says_so_and_goes_on(place: Place) -> None:
+    with place.open() as terminal:
+        terminal.press("7")
+        terminal.until("boxb")
+        pid, limit = terminal.child.pid, resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limit[1]))
+        terminal.press("enter")
+        terminal.until("boxa: ssh failed (255): [Errno 24] Too many open files")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        enter(terminal)
+        terminal.press("q")
+        back(terminal, "back from boxa")
 
 
 def test_a_console_that_is_ended_meanwhile_takes_the_visit_with_it(place: Place) -> None:

@@ -43,24 +43,28 @@ async def lend(
 ) -> Left:
     """Run a program in this terminal. `suspended`: while the app leaves it alone; `restore`: ends
     the modes that a program may leave behind which did not end by itself. Never raises OSError."""
-    with _left_well(suspended), _keyboard_is_the_guests(), in_memory() as errors:
-        sys.stderr.write(f"{greeting}\n")
-        sys.stderr.flush()
+    with _left_well(suspended), _keyboard_is_the_guests():
         try:
-            child = subprocess.Popen(argv, stderr=errors)
+            with in_memory() as errors:
+                return await _run(argv, greeting, restore, errors)
         except OSError as error:
             return Left(UNABLE, one_line(str(error)))
-        ended = False
-        try:
-            code = await _end_of(child)
-            ended = code == 0
-        finally:
-            if child.returncode is None:
-                child.terminate()
-            if not ended:
-                sys.stderr.write(restore)
-                sys.stderr.flush()
-        return Left(code, _last_line(errors))
+
+
+async def _run(argv: Sequence[str], greeting: str, restore: str, errors: IO[bytes]) -> Left:
+    sys.stderr.write(f"{greeting}\n")
+    sys.stderr.flush()
+    child, ended = subprocess.Popen(argv, stderr=errors), False
+    try:
+        code = await _end_of(child)
+        ended = code == 0
+    finally:
+        if child.returncode is None:
+            child.terminate()
+        if not ended:
+            sys.stderr.write(restore)
+            sys.stderr.flush()
+    return Left(code, _last_line(errors))
 
 
 @contextlib.contextmanager
