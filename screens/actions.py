@@ -182,7 +182,10 @@ class Verbs(Base[None]):
 
     def action_resume(self) -> None:
         snapshot, run = self.shot, self.shot.run
-        if self.console.watchers.readonly or run is None:
+        if self.console.watchers.readonly:
+            self.console.say("read-only: 'resume' is not possible here")
+            return
+        if run is None:
             self.console.say("there is nothing to resume here")
             return
         if snapshot.word != "interrupted":

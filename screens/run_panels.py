@@ -204,7 +204,10 @@ class RunPanels(Guarded):
         mode = str(shot.control.get("mode", ""))
         warns = self.guard.word_at(time.monotonic()) == WARN
         alarm = filling(self.guard) if warns and not self.guard.advisory else ""
-        row = upcoming(shot.view, shot.word, shot.at, mode, now, alarm, self.above)
+        row = upcoming(
+            shot.view, shot.word, shot.at, mode, now, alarm, self.above,
+            readonly=self.console.watchers.readonly,
+        )  # fmt: skip
         following = self.query_one("#next", Rows)
         width = following.size.width or self.app.size.width
         following.show([fit(row, width, glyphs().ellipsis)])

@@ -216,7 +216,9 @@ class KeyLine(Rows):
         return self._words
 
 
-def badge(view: BaselineView | None, now: float, width: int, since: float = 0.0) -> Row:
+def badge(
+    view: BaselineView | None, now: float, width: int, since: float = 0.0, *, readonly: bool = False
+) -> Row:
     """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end.
     `since`: when the run on show took it down, Unix seconds; 0.0 if that is not known."""
     if view is None:
@@ -239,7 +241,7 @@ def badge(view: BaselineView | None, now: float, width: int, since: float = 0.0)
     if view.proven_at:
         facts.append(f"proven {_when(view.proven_at, now)}")
     elif view.word == "serving":
-        facts.append("not proven yet: v asks it")
+        facts.append("not proven yet" if readonly else "not proven yet: v asks it")
     if view.word not in ("serving", "degraded") and view.detail:
         facts.insert(0, view.detail)
     for fact in facts:

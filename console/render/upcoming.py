@@ -26,17 +26,20 @@ WAITS = {
 
 
 def upcoming(
-    view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = ""
-) -> Row:
+    view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = "",
+    *, readonly: bool = False,
+) -> Row:  # fmt: skip
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
     `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else;
-    `above`: what a dialog over the screen says of itself, as it has the keys."""
+    `above`: what a dialog over the screen says of itself, as it has the keys; `readonly`: whether
+    no key changes anything."""
     if alarm and not view.over:
-        words = f"the guard acts soon: {alarm}; {EMERGENCY.first} rolls back now"
+        way = "" if readonly else f"; {EMERGENCY.first} rolls back now"
+        words = f"the guard acts soon: {alarm}{way}"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
     told = _told(view, word, at, mode, now)
-    words, tone = told.words, told.tone
+    words, tone = told.fact if readonly else told.words, told.tone
     if above:
         words, tone = above, "bold"
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from textual.widgets import Input, Static
 
 from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.terminal.frames import TURNS, FramedScreen
+from console.frontends.tui.watch.baseline import BY_KEY, CUT_OVER
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
@@ -190,9 +192,34 @@ async def test_readonly_changes_nothing(run: RunDir, asked: Asked) -> None:
         for key in ("r", "s", "x", "y", "n", "a", "N", "v", "f12", "ctrl+backslash", "u"):
             app.screen.query_one(KeyLine).untell()
             await pilot.press(key)
-            assert ("nothing to resume" if key == "u" else "read-only") in said(app), key
+            assert "read-only" in said(app), key
         assert (watchers.presses, asked) == (0, [])
         assert "READ-ONLY" in app.screen.query_one(BaselineBadge).text
+
+
+@pytest.mark.parametrize(
+    ("made", "word", "told"),
+    [
+        (scene.failed(), "paused", "'up' failed"),
+        (scene.failed(), "interrupted", "the runner is gone"),
+        (scene.approval(), "waiting_approval", "'look' waits for an answer"),
+    ],
+)
+async def test_readonly_names_no_key_that_it_refuses(
+    run: RunDir, made: RunView, word: str, told: str
+) -> None:
+    async with console(made, run, readonly=True, word=word) as (app, pilot, watchers):
+        assert app.screen.query_one("#next", Rows).text == f" NEXT  {told}"
+
+        async def badge(**changes: Any) -> str:
+            app._baseline_seen(replace(watchers.base, **changes))
+            await pilot.pause()
+            return app.screen.query_one(BaselineBadge).text
+
+        cut_over = await badge(word=CUT_OVER, detail=f"to candidate{BY_KEY}")
+        assert "to candidate" in cut_over
+        assert "F12" not in cut_over
+        assert "  not proven yet  " in await badge(proven_at=0.0)
 
 
 PLACES = {
