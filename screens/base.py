@@ -112,6 +112,11 @@ class Base(FramedScreen[T]):
         found = self.console.baseline
         return found is None or found.word != NONE
 
+    @property
+    def restores(self) -> bool:
+        """Whether the emergency key has anything to restore, or a rollback to show."""
+        return self.shot.live or bool(self.shot.rollback) or self.baseline_known
+
     def draw_status(self) -> None:
         """Draw the run on show in its row."""
         line, shot = self.query_one(StatusLine), self.shot
@@ -272,7 +277,8 @@ class Page(Base[None]):
         self.draw_badge()
         self.draw_status()
         scope = self.scope_above or self.SCOPE
-        self.query_one(KeyLine).draw(scope, readonly=self.console.watchers.readonly)
+        readonly = self.console.watchers.readonly
+        self.query_one(KeyLine).draw(scope, readonly=readonly, restores=self.restores)
 
     def on_screen_suspend(self) -> None:
         self.call_after_refresh(self.redraw_frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from console.common import paths
@@ -122,6 +123,7 @@ class RunPanels(Guarded):
 
     def baseline_changed(self) -> None:
         self.draw_badge()
+        self.draw_keys()
         if self.shot.word == "none":
             self.draw_steps()  # which says whose baseline it is
         self.offer_logs()
@@ -223,17 +225,20 @@ class RunPanels(Guarded):
         events = self.query_one("#events", Rows)
         if self.has_class("feed") and events.size.height:
             events.show(feed(view, events.size.width, events.size.height, glyphs()))
-        keys, readonly = self.query_one(KeyLine), self.console.watchers.readonly
+        self.draw_keys()
+
+    def draw_keys(self) -> None:
+        keys, shot, readonly = self.query_one(KeyLine), self.shot, self.console.watchers.readonly
+        draw = partial(keys.draw, readonly=readonly, restores=self.restores)
         if self.above:
-            keys.draw(self.scope_above, readonly=readonly)
+            draw(self.scope_above)
         elif self.query_one(LogPane).has_focus_within:
-            keys.draw("log", readonly=readonly)
+            draw("log")
         else:
             offered = self.ready and not readonly
-            verbs = verbs_now(view, shot.word, self.shot.at) if offered else []
-            verbs = ["report"] if view.over else verbs
-            fleet = self.console.fleet
-            keys.draw("run", verbs, titles_now(view), readonly=readonly, fleet=fleet)
+            verbs = verbs_now(shot.view, shot.word, shot.at) if offered else []
+            verbs = ["report"] if shot.view.over else verbs
+            draw("run", verbs, titles_now(shot.view), fleet=self.console.fleet)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
         snapshot = self.console.snapshot

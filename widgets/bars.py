@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
@@ -154,24 +155,23 @@ class KeyLine(Rows):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._drawn: tuple[str, tuple[str, ...], dict[str, str]] = ("run", (), {})
-        self._readonly = self._fleet = False
+        self._again: Callable[[], None] = partial(self.draw, "run")
         self._words, self._tone = "", ""
         self._timer: Timer | None = None
 
     def draw(
         self, scope: str, verbs: Iterable[str] = (), titles: Mapping[str, str] = NO_TITLES,
-        *, readonly: bool = False, fleet: bool = False,
+        *, readonly: bool = False, fleet: bool = False, restores: bool = True,
     ) -> None:  # fmt: skip
-        """The emergency key, the verbs possible now, the scope's own keys, help and quit.
-        `titles`: what a verb does now, where that is not what it is called; `fleet`: whether there
-        are other hosts to look at."""
-        self._drawn = (scope, tuple(verbs), dict(titles))
-        self._readonly, self._fleet = readonly, fleet
+        """The emergency key if it `restores` anything, the verbs possible now, the scope's own
+        keys, help and quit. `titles`: what a verb does now, where that is not what it is called;
+        `fleet`: whether there are other hosts to look at."""
+        more = {"readonly": readonly, "fleet": fleet, "restores": restores}
+        self._again = partial(self.draw, scope, verbs := tuple(verbs), dict(titles), **more)
         if self._words:
             return
-        first = [] if readonly else [EMERGENCY]
-        wanted: list[Action] = [action(verb) for verb in self._drawn[1]]
+        first = [EMERGENCY] if restores and not readonly else []
+        wanted: list[Action] = [action(verb) for verb in verbs]
         wanted = [replace(one, title=titles.get(one.id, one.title)) for one in wanted]
         tail = [action("show_help"), action("leave")]
         if scope == "run":
@@ -208,7 +208,7 @@ class KeyLine(Rows):
     def untell(self) -> None:
         """Show the keys again."""
         self._words = ""
-        self.draw(*self._drawn, readonly=self._readonly, fleet=self._fleet)
+        self._again()
 
     @property
     def words(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from console.frontends.tui.watch.baseline import BaselineView
 from console.journal.run_dir import RunDir
 from screens.dialogs import AskScreen
 from screens.emergency import BreachScreen, RollbackScreen
@@ -18,6 +19,7 @@ from tests.ui import scene
 from tests.ui.opened import console, said, settled
 from tests.waiting import LIMIT_S
 from tests.watch import guard_ring
+from widgets.bars import KeyLine
 from widgets.log_bars import Words
 
 
@@ -71,3 +73,19 @@ async def test_a_form_that_is_shown_again_takes_no_keys_from_a_dialog(
         await pilot.press("r", "t")
         assert app.screen is dialog
         assert dialog.query_one(Input).value == "abort"
+
+
+async def test_the_footer_offers_a_rollback_where_there_is_something_to_restore() -> None:
+    async with console(None, None) as (app, pilot, watchers):
+
+        async def footers(view: BaselineView) -> list[bool]:
+            app._baseline_seen(view)
+            found = []
+            for keys in (("1",), ("l",), ("3",), ("ctrl+p",), ("escape", "7")):
+                await pilot.press(*keys)
+                lines = [line.text for one in app.screen_stack for line in one.query(KeyLine)]
+                found += ["ROLL BACK" in line for line in lines]
+            return found
+
+        assert not any(await footers(BaselineView()))
+        assert all(await footers(watchers.base))
