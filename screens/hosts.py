@@ -104,7 +104,7 @@ class HostsScreen(Page):
 
     def _loaded(self, hosts: tuple[Host, ...], problem: list[str], before: list[Known]) -> None:
         self.problem, self.console.fleet = problem, bool(hosts)
-        if hosts != self.hosts or not self.loaded:
+        if changed := hosts != self.hosts or not self.loaded:
             self._end()
             self._keep_place(hosts)
             self.hosts, self.loaded = hosts, True
@@ -114,7 +114,7 @@ class HostsScreen(Page):
             self.watcher.start()
             self._rest()
         self.redraw()
-        if self.app.screen is self:  # the text has the keys where there is nothing to pick
+        if changed:  # the text has the keys where there is nothing to pick
             self.set_focus(self.query_one("#list" if hosts else "#detail"))
 
     def _keep_place(self, hosts: tuple[Host, ...]) -> None:
@@ -210,7 +210,8 @@ class HostsScreen(Page):
     def _share_room(self, picker: PickList) -> None:
         """The list as long as it is, and half of the page at most; the rest is for one host."""
         self.set_class(self.size.height < 24, "low")
-        self.set_class(not self.hosts, "empty")
+        # not before it is loaded: what is hidden loses the keys, maybe after it is there again
+        self.set_class(self.loaded and not self.hosts, "empty")
         most = max(3, (self.size.height - 8) // 2)
         picker.styles.height = max(1, min(len(self.hosts), most))
 

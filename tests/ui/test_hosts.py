@@ -1,5 +1,6 @@
 """The page of hosts: what it says of them, what it never says, and the way into one."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from console.common.text import clean
-from console.fleet.inventory import Host
+from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import Known, remember
 from console.frontends.tui import app as app_module
 from console.frontends.tui.app import ConsoleApp
@@ -22,6 +23,7 @@ from tests.ui.conftest import full
 from tests.ui.opened import console, said, settled
 from tests.ui.opened import screen as drawn
 from tests.ui.test_snapshots import CLOCKS, STANDING
+from tests.waiting import LIMIT_S
 from widgets.rows import PickList, Rows, TextView, text_of, width_of
 
 NOW, GIB = scene.NOW, 2**30
@@ -205,6 +207,29 @@ async def test_without_a_file_it_says_what_to_write_and_takes_it_up(
         await pilot.press("1")
         assert askers[-1].over, "nobody is asked for a page that is left"
         await settled(pilot, lambda: "7 Hosts" in drawn(pilot), "the footer offers it now")
+
+
+async def test_the_keys_stay_where_they_are_while_the_file_is_read(
+    run: RunDir, fleet: Path, askers: list[Asker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, reads = threading.Event(), [0]
+
+    def load(given: str | None) -> Fleet:
+        goes_on.wait(LIMIT_S)
+        reads[0] += 1
+        return load_fleet(given)
+
+    monkeypatch.setattr(module, "load_fleet", load)
+    async with console(scene.ended(), run) as (app, pilot, _):
+        page = await opened(app, pilot, "reading the fleet file")
+        await pilot.pause()
+        assert page.focused is page.query_one("#list")
+        goes_on.set()
+        await settled(pilot, lambda: "boxd" in drawn(pilot))
+        await pilot.press("tab")
+        before = reads[0]
+        await settled(pilot, lambda: reads[0] > before + 2)
+        assert page.focused is page.query_one("#detail")
 
 
 async def test_a_machine_without_runs_names_the_way_to_its_hosts(
