@@ -139,13 +139,22 @@ class OperationsScreen(RunPanels):
     def on_descendant_focus(self) -> None:
         self.draw_steps()
 
+    def _has_log(self) -> bool:
+        """Whether there is a pane for the log; says so if not."""
+        if self.has_class("empty", "silent"):
+            self.console.say("there is no log yet", "information")
+            return False
+        return True
+
     def action_focus_log(self) -> None:
-        # at once: the next key is for the log, not for the run
-        self.set_focus(self.query_one(LogPane))
+        if self._has_log():  # at once: the next key is for the log, not for the run
+            self.set_focus(self.query_one(LogPane))
 
     def action_zoom(self) -> None:
-        self.toggle_class("zoomed")
         if self.has_class("zoomed"):
+            self.remove_class("zoomed")
+        elif self._has_log():
+            self.add_class("zoomed")
             self.action_focus_log()
 
     def action_back(self) -> None:

@@ -17,10 +17,12 @@ from screens.operations import OperationsScreen
 from screens.playbooks import PlanScreen
 from tests.ui import scene
 from tests.ui.opened import console, said, settled
+from tests.ui.opened import screen as drawn
 from tests.waiting import LIMIT_S
 from tests.watch import guard_ring
 from widgets.bars import KeyLine
 from widgets.log_bars import Words
+from widgets.steps import StepList
 
 
 async def test_a_breach_opens_its_page_when_nobody_types(run: RunDir) -> None:
@@ -81,7 +83,7 @@ async def test_the_footer_offers_a_rollback_where_there_is_something_to_restore(
         async def footers(view: BaselineView) -> list[bool]:
             app._baseline_seen(view)
             found = []
-            for keys in (("1",), ("l",), ("3",), ("ctrl+p",), ("escape", "7")):
+            for keys in (("1",), ("3",), ("ctrl+p",), ("escape", "7")):
                 await pilot.press(*keys)
                 lines = [line.text for one in app.screen_stack for line in one.query(KeyLine)]
                 found += ["ROLL BACK" in line for line in lines]
@@ -89,3 +91,15 @@ async def test_the_footer_offers_a_rollback_where_there_is_something_to_restore(
 
         assert not any(await footers(BaselineView()))
         assert all(await footers(watchers.base))
+
+
+async def test_without_a_run_no_key_leads_to_a_log_that_is_not_there() -> None:
+    async with console(None, None) as (app, pilot, _):
+        screen, before = app.screen, drawn(pilot)
+        for key in ("l", "z"):
+            await pilot.press(key)
+            assert said(app) == "there is no log yet"
+            screen.query_one(KeyLine).untell()
+            await pilot.pause()
+            assert drawn(pilot) == before
+            assert screen.focused is screen.query_one(StepList)
