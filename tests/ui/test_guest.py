@@ -207,6 +207,15 @@ def test_a_console_without_a_descriptor_left_says_so_and_goes_on(place: Place) -
         back(terminal, "back from boxa")
 
 
+def test_a_terminal_that_goes_away_meanwhile_ends_both(place: Place) -> None:
+    with place.open() as terminal:
+        enter(terminal)
+        (pid,) = noted(place, "pid")
+        terminal.close()
+        assert terminal.child.returncode == 128 + signal.SIGHUP
+        until(lambda: not psutil.pid_exists(int(pid)), "ssh has ended")
+
+
 def test_a_console_that_is_ended_meanwhile_takes_the_visit_with_it(place: Place) -> None:
     with place.open() as terminal:
         enter(terminal)

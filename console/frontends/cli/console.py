@@ -130,6 +130,9 @@ def open_console(args: Namespace) -> int:
         watchers.close()
     _finish_start(watchers)
     _goodbye(watchers)
+    from console.frontends.cli.rollback import let_go_of_dead_output
+
+    let_go_of_dead_output()
     return code
 
 
