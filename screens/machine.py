@@ -107,8 +107,8 @@ class PreflightScreen(ReadingPage):
             self.redraw()
 
     def in_trouble(self, words: str) -> None:
-        self.busy = False
         super().in_trouble(words)
+        self._if_here(self._seen, self.turn, Shown("", (words,)))
 
     def rows(self, width: int) -> list[Row]:
         width += 2  # no padding: the answer's own lines are 78 wide
@@ -228,6 +228,7 @@ class HostScreen(ReadingPage):
     SCOPE = "host"
     HEAD = False
     findings: list[Finding] | None = None
+    problem = ""
 
     def stand(self) -> None:
         self.console.sampled.subscribe(self, lambda sample: self.redraw())
@@ -237,6 +238,10 @@ class HostScreen(ReadingPage):
         from console.checks.doctor.run import run
 
         self.on_loop(self._seen, run(self.console.watchers.site))
+
+    def in_trouble(self, words: str) -> None:
+        super().in_trouble(words)
+        self.problem = words
 
     def _seen(self, found: list[Finding]) -> None:
         self.findings = found
@@ -250,6 +255,8 @@ class HostScreen(ReadingPage):
         if sample is not None:
             rows += marked_rows(sample, guard.marks, width, glyphs())
         rows.append(())
+        if self.problem:
+            return [*rows, *paragraph(self.problem, width, "bad")]
         if self.findings is None:
             return [*rows, (("looking at this machine, four seconds at most …", "dim"),)]
         return rows + page_rows(self.findings, width)

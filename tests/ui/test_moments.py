@@ -16,7 +16,7 @@ from screens.hosts import HostsScreen
 from screens.operations import OperationsScreen
 from screens.playbooks import PlanScreen
 from tests.ui import scene
-from tests.ui.opened import console, said, settled
+from tests.ui.opened import console, said, settled, shown
 from tests.ui.opened import screen as drawn
 from tests.waiting import LIMIT_S
 from tests.watch import guard_ring
@@ -103,3 +103,21 @@ async def test_without_a_run_no_key_leads_to_a_log_that_is_not_there() -> None:
             await pilot.pause()
             assert drawn(pilot) == before
             assert screen.focused is screen.query_one(StepList)
+
+
+@pytest.mark.parametrize("name", ["console.checks.doctor.run.run", "screens.machine.look"])
+async def test_a_look_that_fails_is_not_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(name, fails)
+    async with console(None, None) as (app, pilot, _):
+        keys = ("4",) if "doctor" in name else ("5", "enter", "a", *["enter"] * 8)
+        await pilot.press(*keys)
+        await settled(pilot, lambda: "OSError: [Errno 5] Input/output error" in said(app))
+        app._sample_seen(scene.sample())
+        await settled(pilot, lambda: "OSError: [Errno 5]" in shown(app))
+        assert "seconds at most" not in shown(app)
+        assert "reading listings" not in shown(app)
