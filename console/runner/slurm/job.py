@@ -240,8 +240,8 @@ def _asked(wish: Wish, node: str) -> list[str]:
 
 
 def node_here(wish: Wish) -> str:
-    """This machine's name in Slurm. Raises SlurmError for a machine that is no node, and for a node
-    that is known to be another machine."""
+    """This machine's name in Slurm. Raises SlurmError for a machine that is no node, and
+    NeverGiven for a node that is known to be another machine."""
     here = socket.gethostname().split(".")[0]
     try:
         told = _call(["scontrol", "--oneliner", "show", "nodes"])
@@ -256,7 +256,7 @@ def node_here(wish: Wish) -> str:
         hosts[name] = {name, said.get("NodeHostName", "").split(".")[0]}
     ours = [name for name, called in hosts.items() if here in called]
     if wish.node in hosts and ours and wish.node not in ours:
-        raise SlurmError(
+        raise NeverGiven(
             f"node {wish.node} is another machine", f"this one is {', '.join(ours)} in Slurm",
             "leave `node` away, or ask on that machine",
         )  # fmt: skip
