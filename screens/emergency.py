@@ -15,6 +15,7 @@ from console.common.units import format_duration, number
 from console.journal.guard_status import ACTED, GuardView
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
+from console.render.keymap import EMERGENCY
 from console.render.progress import rollback_progress
 from console.render.text_chart import LABEL, Curve, chart
 from screens.actions import Verbs
@@ -188,7 +189,6 @@ class RollbackScreen(Dialog[None]):
     RollbackScreen.serves > Vertical { border: heavy $success; }
     """
     NEXT = "the rollback goes on with this view or without it: Esc closes it"
-    DONE = "the baseline is back: Esc closes this, then o reads the report"
     KEYS = "view"
 
     def __init__(self, progress: RollbackProgress) -> None:
@@ -207,6 +207,7 @@ class RollbackScreen(Dialog[None]):
     def follow(self, progress: RollbackProgress) -> None:
         """Show another rollback: the key was pressed again after one had ended."""
         self.progress, self.lines, self.result, self.shown = progress, [], None, None
+        self.NEXT = RollbackScreen.NEXT
         self.remove_class("serves")
 
     def on_mount(self) -> None:
@@ -222,7 +223,8 @@ class RollbackScreen(Dialog[None]):
         if self.result is None and (result := self.progress.result) is not None:
             self.result = result
             self.set_class(result.serving and not result.degraded, "serves")
-            self.NEXT = self.DONE if result.serving else RollbackScreen.NEXT
+            shot = cast("ConsoleApp", self.app).snapshot
+            self.NEXT = ended_words(result, reports=shot is not None and shot.word != "none")
             for below in self.app.screen_stack[:1]:
                 if isinstance(below, Guarded) and below.is_attached:
                     below.draw_status()  # its NEXT line says what this one says
@@ -281,6 +283,16 @@ def _head(result: Result | None, trouble: str) -> Row:
     if not result.serving:
         return ((" ROLLBACK FAILED ", "alarm"),)
     return (("THE BASELINE SERVES", "good"),) if not result.degraded else (("DEGRADED", "warn"),)
+
+
+def ended_words(result: Result, *, reports: bool) -> str:
+    """What is next when a rollback has ended; `reports`: whether there is a run to read about."""
+    if not result.serving:
+        if result.nothing_to_do:
+            return "nothing says which baseline to restore: Esc closes this"
+        return f"the baseline is not back: {EMERGENCY.first} tries again, Esc closes this"
+    words = "the baseline serves" if result.nothing_to_do else "the baseline is back"
+    return f"{words}: Esc closes this" + (", then o reads the report" if reports else "")
 
 
 def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:

@@ -29,7 +29,7 @@ from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
 from console.runner.prepare.catalog import Entry
-from screens.emergency import _foot, _head, by_hand, stage_rows
+from screens.emergency import _foot, _head, by_hand, ended_words, stage_rows
 from screens.machine import answer_rows
 from screens.playbooks import entry_rows
 from screens.report import drawings, report_rows
@@ -223,6 +223,21 @@ def test_a_rollback(snapshot: SnapshotAssertion) -> None:
         rows = [_head(result, trouble), *by_hand(result, 60), *_foot(result, trouble, 60)]
         said.append(drawn(rows))
     assert "\n\n".join(said) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("result", "reports", "words"),
+    [
+        (Result(True), True, "the baseline is back: Esc closes this, then o reads the report"),
+        (Result(True), False, "the baseline is back: Esc closes this"),
+        (Result(True, nothing_to_do=True), False, "the baseline serves: Esc closes this"),
+        (Result(False), True, "the baseline is not back: F12 tries again, Esc closes this"),
+        (Result(False, nothing_to_do=True), False,
+         "nothing says which baseline to restore: Esc closes this"),
+    ],
+)  # fmt: skip
+def test_what_is_next_when_a_rollback_has_ended(result: Result, reports: bool, words: str) -> None:
+    assert ended_words(result, reports=reports) == words
 
 
 def test_a_report(snapshot: SnapshotAssertion) -> None:
