@@ -20,6 +20,7 @@ from tests.testbed.systemd import HOME, UID, USER, machine
 
 DOCTOR = (*module_argv("console.cli"), "doctor", "--json")
 KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
+IN_THE_JOURNAL = "the journal has it, a moment after the unit has ended"
 """What systemd has to have understood of each unit: its end and an OOM kill take nobody along."""
 
 on_both = pytest.mark.parametrize("system", [False, True], ids=["user unit", "system unit"])
@@ -135,10 +136,10 @@ def test_after_a_reboot_in_an_outage_the_unit_brings_the_baseline_back(
     run = guest.detach()
     in_the_outage(guest, run)
     boot.reboot()
+    guest.until(lambda: "the baseline serves" in boot.log(), IN_THE_JOURNAL)
     log = boot.log()
     assert f"this user's run, {run}" in log, log
     assert re.search(r"completion ok +\d+ tokens", log), log
-    assert "the baseline serves" in log
     assert guest.serves()
     assert guest.over(run)["state"] == "rolled_back"
     [pid] = guest.engines(8080)
@@ -211,7 +212,8 @@ def test_where_no_run_left_the_baseline_down_the_unit_does_nothing(
     boot = Boot(guest, system)
     history(guest)
     boot.reboot()
-    assert "nothing to do: no run left the baseline down" in boot.log()
+    words = "nothing to do: no run left the baseline down"
+    guest.until(lambda: words in boot.log(), IN_THE_JOURNAL)
     assert not guest.engines(8080)
     assert not guest.pids("console")
 
