@@ -177,7 +177,7 @@ class Driver:
                     raise
                 if str(error) != told:
                     told = str(error)
-                    self.say(clean(f"{told}; it is asked again", 300))
+                    self.say(clean(f"{told}; asking again", 300))
                 self.clock.sleep(POLL_S)
             found = at.insist("started", request=leg.request)
             run = _run_in(at.line.name, found)

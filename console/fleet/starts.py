@@ -250,7 +250,7 @@ def run_of(request: str) -> RunDir | None:
                 if word_of(run, read_view(run), runner_alive(run)) != NEVER_BEGAN:
                     return run
     if started:
-        raise BridgeError(GONE, f"run {clean(started, 100)} was started, and is no more there")
+        raise BridgeError(GONE, f"run {clean(started, 100)} was started, but is no longer there")
     return None
 
 

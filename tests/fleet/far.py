@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from console.config.site.site import Site
+from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import Playbook
+from console.config.site.site import Site, load_site
 from console.fleet.bridge import Bridge
 from console.fleet.protocol import VERSION, BridgeError
 from console.journal.run_dir import RunDir, RunMeta, create
@@ -35,6 +37,14 @@ services:
 """
 Json = dict[str, Any]
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+def written(root: Path) -> tuple[Playbook, Site]:
+    """This playbook and this site, from files in a directory."""
+    (root / "site.yaml").write_text(SITE)
+    (root / "trial.yaml").write_text(BOOK)
+    site = load_site(root / "site.yaml")
+    return load_playbook(root / "trial.yaml", {"n": "1"}, site_services=frozenset({"cand"})), site
 
 
 def documented(page: str, row: str) -> set[str]:

@@ -115,7 +115,7 @@ MUTE = {**STATE["run"], "status": {}}
         (["a", "approve", "--step", "seen-before"], STATE["run"], 5, "stands at sure, not at"),
         (["a,b", "abort"], STATE["run"], 2, "one host"), (["all", "abort"], None, 2, "one host"),
         (["a", "rollback"], STATE["run"], 2, "omni-console fleet rollback a"),
-        (["a", "approve"], MUTE, 5, "does not say where it stands"), (["a", "abort"], MUTE, 0, ""),
+        (["a", "approve"], MUTE, 5, "where the run stands"), (["a", "abort"], MUTE, 0, ""),
         (["a", "abort"], "x", 5, "no run is active"), (["a", "abort"], None, 5, "no run is active"),
     ],
 )  # fmt: skip

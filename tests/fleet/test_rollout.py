@@ -225,7 +225,7 @@ def test_a_run_that_was_deleted_there_is_not_called_one_that_was_not_begun(fleet
     far = fleet.host("b")
 
     def gone(asked: Json) -> Json:
-        raise BridgeError(GONE, "run r was started, and is no more there")
+        raise BridgeError(GONE, "run r was started, but is no longer there")
 
     far._started = gone  # type: ignore[method-assign]
     with pytest.raises(BridgeError) as refused:
@@ -248,7 +248,7 @@ def test_a_start_that_is_still_under_way_there_is_waited_for(fleet: Fleet) -> No
     far = fleet.host("a", lose=["start"], refuse=[under_way, under_way, busy])
     assert fleet.go() is Exit.OK
     assert far.begun == 1
-    assert fleet.said.count("a run is being started; it is asked again") == 1, "nobody waits blind"
+    assert fleet.said.count("a run is being started; asking again") == 1, "nobody waits blind"
 
 
 def test_a_start_that_came_too_late_is_asked_for_again(fleet: Fleet) -> None:

@@ -163,7 +163,7 @@ def test_a_run_that_was_cleaned_away_is_not_started_again(host: Far) -> None:
     made = host.act("start", request=REQUESTED, hash=told["hash"])
     path = next(iter(host.root.glob(f"state/omni-console/runs/{made['run']}")))
     path.rename(host.root / "elsewhere")
-    with pytest.raises(BridgeError, match="no more there"):
+    with pytest.raises(BridgeError, match="no longer there"):
         host.act("start", request=REQUESTED, hash=told["hash"])
     assert len(host.begun) == 1
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.config.playbook.load import load_playbook
-from console.config.site.site import load_site
 from console.host import process
 from console.runner import launch
 from console.runner.slurm import job as slurm
@@ -19,7 +17,7 @@ from console.runner.slurm.job import SlurmError, Wish
 from console.runner.slurm.standing import Standing
 from console.runner.slurm.ticket import Ticket
 from console.runner.slurm.waiter import Waiter, enter
-from tests.fleet.far import BOOK, SITE
+from tests.fleet.far import written
 
 WAITS = "7|PENDING|BeginTime|2026-11-26T23:00:00|1:00:00|"
 
@@ -125,10 +123,7 @@ def test_a_job_whose_partition_gives_it_too_little_time_is_not_waited_for(
 ) -> None:
     """The baseline was taken down, and brought back at once, for nothing."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    (tmp_path / "site.yaml").write_text(SITE)
-    (tmp_path / "trial.yaml").write_text(BOOK)
-    site = load_site(tmp_path / "site.yaml")
-    book = load_playbook(tmp_path / "trial.yaml", {"n": "1"}, site_services=frozenset({"cand"}))
+    book, site = written(tmp_path)
     program(programs, "scontrol", f"echo NodeName=box NodeHostName={socket.gethostname()}")
     program(programs, "sbatch", "cat >/dev/null; echo 7")
     program(programs, "squeue", f"echo '{answer}'")

@@ -7,13 +7,11 @@ import pytest
 
 from console.cli import main
 from console.common.errors import UsageError
-from console.config.playbook.load import load_playbook
-from console.config.site.site import load_site
 from console.frontends.cli.site.slurm import pairs
 from console.runner.slurm import job, waiter
 from console.runner.slurm.job import Job, SlurmError, Wish, seconds_of
 from console.runner.slurm.ticket import Ticket, everyone
-from tests.fleet.far import BOOK, SITE
+from tests.fleet.far import written
 
 
 @pytest.mark.parametrize(
@@ -97,10 +95,7 @@ def test_a_job_that_nobody_would_wait_for_is_given_up(
 ) -> None:
     """The number of a job that does not get to the disk is known only here."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    (tmp_path / "site.yaml").write_text(SITE)
-    (tmp_path / "trial.yaml").write_text(BOOK)
-    site = load_site(tmp_path / "site.yaml")
-    book = load_playbook(tmp_path / "trial.yaml", {"n": "1"}, site_services=frozenset({"cand"}))
+    book, site = written(tmp_path)
     monkeypatch.setattr(job, "refuse_inside", lambda: None)
     monkeypatch.setattr(job, "submit", lambda *asked: "7")
     given_up: list[str] = []

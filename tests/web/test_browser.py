@@ -277,7 +277,7 @@ def test_an_approval_and_the_rollback_from_a_telephone(
     page.fill("#typed", "yes-please")
     page.route("**/api/verb", lambda route: route.abort())
     page.click("#approve")
-    page.wait_for_selector("#told >> text=approve: no answer came, and it may have been done")
+    page.wait_for_selector("#told >> text=approve: no answer came, but it may have been done")
     page.unroute("**/api/verb")
     page.dblclick("#approve")
     until(lambda: place.status().get("step") == "long", "the next step runs")

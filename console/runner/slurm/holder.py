@@ -61,7 +61,7 @@ class Holder:
         try:
             return self.tick()
         except (ConsoleError, OSError) as error:
-            self._say(f"this cannot be looked at now: {one_line(str(error), 500)}")
+            self._say(f"the allocation cannot be checked now: {one_line(str(error), 500)}")
             return None
 
     def tick(self) -> int | None:

@@ -258,7 +258,7 @@ def node_here(wish: Wish) -> str:
     if wish.node in hosts and ours and wish.node not in ours:
         raise NeverGiven(
             f"node {wish.node} is another machine", f"this one is {', '.join(ours)} in Slurm",
-            "leave `node` away, or ask on that machine",
+            "leave `node` out, or ask on that machine",
         )  # fmt: skip
     if found := wish.node or next(iter(ours), ""):
         return found
@@ -284,7 +284,7 @@ def submit(
     last = said.rpartition("\n")[2]  # what a wrapper of the lab's says comes first
     found = last.partition(";")[0].strip()
     if not found.isdigit():
-        raise SlurmError("sbatch gave no number of a job", one_line(said))
+        raise SlurmError("sbatch printed no job number", one_line(said))
     return found
 
 

@@ -96,7 +96,7 @@ def _require_long(what: str, time_s: float, lead_s: float) -> None:
         raise NeverGiven(
             f"{what} is too short: {format_duration(time_s)}",
             f"{format_duration(lead_s)} before its end the baseline is brought back",
-            "a longer time; --slurm time=8:00:00 asks for one, if the partition allows it",
+            "ask for a longer time, as with --slurm time=8:00:00, if the partition allows it",
         )
 
 

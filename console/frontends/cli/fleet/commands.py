@@ -48,7 +48,7 @@ def tell(args: Namespace) -> int:
             raise ControlError(f"no run is active on {host.name}", "\n".join(waiting(host, answer)))
         run, status = str(found.get("id")), part(found, "status")
         if not status and args.verb not in WHOLE:
-            words = "its runner does not say where it stands; nothing was told"
+            words = "its runner does not say where the run stands, so nothing was sent"
             raise ControlError(f"{host.name}: {args.verb} refused", words, "try again")
         if args.step and args.step != status.get("step"):
             at = clean(str(status.get("step") or "no step"), 60)

@@ -4,7 +4,7 @@ const KEY = "omni-console-key";
 
 export const NO_SESSION = "No session: press Enter where omni-console web runs, and open the link that it prints.";
 
-const UNSURE = "no answer came, and it may have been done: look at what is shown";
+const UNSURE = "no answer came, but it may have been done: look at the state shown here";
 
 export const element = (id) => document.getElementById(id);
 
