@@ -138,6 +138,9 @@ def test_a_playbook_is_stepped_through_in_the_terminal(
     assert said == [], "nothing of the emulator offends the policy"
     page.keyboard.press("q")
     page.wait_for_selector("#again >> visible=true")
+    box = page.locator("#rollback-ask").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 360, "beside what is said of the end, too"
     page.click("#again")
     shows(page, "Help")
 
