@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -38,7 +39,23 @@ def main(argv: list[str] | None = None) -> int:
     if argv is None:
         _use_utf8()
     _harden_output()
-    given = sys.argv[1:] if argv is None else argv
+    try:
+        _take_interrupts()
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        return int(Exit.INTERRUPTED)
+
+
+def _take_interrupts() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt from here on. While the program was being loaded it ended
+    it at once (`console.__main__`)."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(given: list[str]) -> int:
     bare = BARE.get(tuple(given))
     args = _without_table(bare, given) if bare else _parsed(given)
     if getattr(args, "site", None) is None:
@@ -53,8 +70,6 @@ def main(argv: list[str] | None = None) -> int:
     except ConsoleError as error:
         _print_error(error, getattr(args, "json", False))
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         # the reader went away (| head); of a run that is followed the outcome is not known
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,6 +88,8 @@ def program() -> None:
     are: one inside a library in Rust or C++ then aborts the whole process.
     """
     code = main()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that could be tidied up
     threading._shutdown()  # type: ignore[attr-defined]  # awaits threads that are no daemons
     atexit._run_exitfuncs()
     try:
@@ -143,19 +160,16 @@ def _harden_output() -> None:
 
 
 def _print_error(error: ConsoleError, as_json: bool) -> None:
-    from console.common.text import clean
+    from console.common import redact
 
-    lines = [clean(line) for line in error.lines()]
     if as_json:
-        import json
-
         print(
-            json.dumps(
+            redact.dumped(
                 {"error": error.title, "detail": error.detail, "hint": error.hint,
                  "exit_code": int(error.exit_code)}
             )
         )  # fmt: skip
-    sys.stderr.write("omni-console: " + "\n".join(lines) + "\n")
+    sys.stderr.write("omni-console: " + "\n".join(error.lines()) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from textual.app import App, ComposeResult
@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 
 from console.common.text import clean
 from console.frontends.tui.terminal.frames import FineCompositor, FramedScreen
-from console.frontends.tui.watch.baseline import BY_KEY, NONE
+from console.frontends.tui.watch.baseline import NONE
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import LOOKING, NOBODY, GuardView
 from console.render.guard import lease_words
@@ -91,8 +91,6 @@ class Base(FramedScreen[T]):
         app, line, shot = self.console, self.query_one(BaselineBadge), self.shot
         restore_s = shot.restore_s if shot.live else None
         readonly, view = app.watchers.readonly, app.baseline
-        if readonly and view is not None:
-            view = replace(view, detail=view.detail.removesuffix(BY_KEY))
         since = shot.view.down_since if shot.live and shot.view.outage else 0.0
         here = logged_in_to()
         line.draw(

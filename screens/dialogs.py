@@ -17,7 +17,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Button, Input, Static
 
-from console.common.text import clean
+from console.common.text import clean, harmless
 from console.render.keymap import EMERGENCY, SCOPES, Action, of_scope
 from screens.base import Dialog, Question, ReadingPage, RunDialog
 from widgets.log_bars import Plain, Typed
@@ -88,7 +88,7 @@ class FormField:
     @property
     def shown(self) -> str:
         """The value as it is drawn."""
-        return clean(self.value, MOST)
+        return harmless(self.value, MOST)
 
     @property
     def fixed(self) -> bool:

@@ -13,6 +13,7 @@ from textual.widgets import Input
 from console.common.text import clean
 from console.common.units import format_duration, number
 from console.journal.guard_status import ACTED, GuardView
+from console.recovery.rollback.baseline_state import Word
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
 from console.render.keymap import EMERGENCY
@@ -224,7 +225,8 @@ class RollbackScreen(Dialog[None]):
             self.result = result
             self.set_class(result.serving and not result.degraded, "serves")
             shot = cast("ConsoleApp", self.app).snapshot
-            self.NEXT = ended_words(result, reports=shot is not None and shot.word != "none")
+            reports = shot is not None and shot.word != "none"
+            self.NEXT = ended_words(result, reports=reports, site=self.progress.site)
             for below in self.app.screen_stack[:1]:
                 if isinstance(below, Guarded) and below.is_attached:
                     below.draw_status()  # its NEXT line says what this one says
@@ -233,14 +235,36 @@ class RollbackScreen(Dialog[None]):
         view = self.query_one("#stages", TextView)
         width = max(20, view.size.width - 1)
         # its clock goes on without a new line
-        self.query_one("#head", Rows).show([_head(self.result, trouble), *self._far(width)])
-        said = (len(self.lines), self.result, trouble, self.size)
+        self.query_one("#head", Rows).show(
+            [_head(self.result, trouble, _whose(self.progress)), *self._far(width)]
+        )
+        other = self._other_down()
+        said = (len(self.lines), self.result, trouble, self.size, other)
         if said == self.shown:
             return
         self.shown = said
         view.show([*stage_rows(self.lines, width), *by_hand(self.result, width)])
         view.scroll_end(animate=False)
-        self.query_one("#foot", Rows).show(_foot(self.result, trouble, width))
+        self.query_one("#foot", Rows).show(
+            [
+                *(paragraph(other, width, "warn") if other else []),
+                *_foot(self.result, trouble, width),
+            ]
+        )
+
+    def _other_down(self) -> str:
+        """That the site which this console was opened for is another one and down, in words."""
+        app = cast("ConsoleApp", self.app)
+        seen, brought = app.baseline, self.progress.site_path
+        ended = self.result is not None and self.result.serving
+        if not (ended and app.watchers.site and brought and seen is not None):
+            return ""
+        if seen.source == brought or seen.word != Word.DOWN:
+            return ""
+        return (
+            f"this console is of another site, {seen.source}, whose baseline is down: "
+            f"{EMERGENCY.first} again brings that one back"
+        )
 
     def _far(self, width: int) -> list[Row]:
         """How far the rollback is, beside what a restore takes."""
@@ -274,7 +298,17 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
     return rows
 
 
-def _head(result: Result | None, trouble: str) -> Row:
+def _whose(progress: RollbackProgress) -> str:
+    """Of which site and run a rollback is, as far as known."""
+    run = f"run {progress.run_id}" if progress.run_id else ""
+    return ", ".join(filter(None, (f"site {progress.site}" if progress.site else "", run)))
+
+
+def _head(result: Result | None, trouble: str, whose: str = "") -> Row:
+    return (*_verdict(result, trouble), *(((f"  {whose}", "dim"),) if whose else ()))
+
+
+def _verdict(result: Result | None, trouble: str) -> Row:
     if result is None:
         return ((" ROLLBACK FAILED ", "alarm"),) if trouble else ((" ROLLING BACK ", "alarm"),)
     if result.nothing_to_do:
@@ -285,13 +319,15 @@ def _head(result: Result | None, trouble: str) -> Row:
     return (("THE BASELINE SERVES", "good"),) if not result.degraded else (("DEGRADED", "warn"),)
 
 
-def ended_words(result: Result, *, reports: bool) -> str:
-    """What is next when a rollback has ended; `reports`: whether there is a run to read about."""
+def ended_words(result: Result, *, reports: bool, site: str = "") -> str:
+    """What is next when a rollback has ended; `reports`: whether there is a run to read about;
+    `site`: whose baseline it is, if that is known."""
+    whose = f"the baseline of site {site}" if site else "the baseline"
     if not result.serving:
         if result.nothing_to_do:
             return "nothing says which baseline to restore: Esc closes this"
-        return f"the baseline is not back: {EMERGENCY.first} tries again, Esc closes this"
-    words = "the baseline serves" if result.nothing_to_do else "the baseline is back"
+        return f"{whose} is not back: {EMERGENCY.first} tries again, Esc closes this"
+    words = f"{whose} serves" if result.nothing_to_do else f"{whose} is back"
     return f"{words}: Esc closes this" + (", then o reads the report" if reports else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from console.common.logs.line import LogLine
+from console.common.logs.line import LogLine, marker
 from console.common.logs.tail import Tail
 from console.journal.run_files import SERVICE, STEP, LogFile
 from widgets.log_pane import LogPane
@@ -91,7 +91,9 @@ class LogFeed:
             return
         if source.kind == CONTAINER and self.container is not None:
             self.container.start()
-        self.pane.attach(source.name, "nothing in it yet")
+        self.pane.attach(source.name, source.note or "nothing in it yet")
+        if source.note and source.filled:
+            self.pane.take([marker(source.note)])
         self._name_others()
         turn = self._turn
         self._tail = Tail(source.path, lambda batch: self._deliver(turn, batch))

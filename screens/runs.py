@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 
-from console.common import paths
 from console.common.progress import clock
 from console.common.text import clean
 from console.journal.run_dir import RunDir
@@ -156,7 +155,7 @@ class RunsScreen(Page):
 
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
         if event.index < len(self.rows):
-            run = RunDir(paths.runs_dir() / self.rows[event.index].id)
+            run = RunDir(self.rows[event.index].path)
             self.console.watchers.watch.show(run)
             self.console.action_operations()
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("console", "screens", "widgets", "tests")
-MOST_LINES, MOST_CLASS, MOST_FUNCTION = 400, 250, 50
+MAX_LINES, MAX_CLASS, MAX_FUNCTION = 600, 300, 60
 DRAWING = {"textual", "rich"}
 HEAVY = DRAWING | {"pydantic", "docker", "httpx", "httpx2", "huggingface_hub", "ruamel"}
 
@@ -63,15 +63,15 @@ def longer(kinds: tuple[type[ast.stmt], ...], most: int, *rooms: str) -> Iterato
 
 def test_files_are_short() -> None:
     sizes = {name(path): len(path.read_text("utf-8").splitlines()) for path in sources(*ROOMS)}
-    assert {path: size for path, size in sizes.items() if size > MOST_LINES} == {}
+    assert {path: size for path, size in sizes.items() if size > MAX_LINES} == {}
 
 
 def test_classes_and_functions_are_short_and_modules_say_what_they_are() -> None:
     """One test, as each worker would parse every file anew. The measure measures: a rule that
     nothing can break is no rule."""
     functions, program = (ast.FunctionDef, ast.AsyncFunctionDef), ("console", "screens", "widgets")
-    assert list(longer((ast.ClassDef,), MOST_CLASS, *program)) == []
-    assert list(longer(functions, MOST_FUNCTION, *ROOMS)) == []
+    assert list(longer((ast.ClassDef,), MAX_CLASS, *program)) == []
+    assert list(longer(functions, MAX_FUNCTION, *ROOMS)) == []
     assert next(longer(functions, 1, "console"))
     assert next(longer((ast.ClassDef,), 1, "console"))
     public = [path for path in sources(*program) if not path.name.startswith("_")]

@@ -5,8 +5,9 @@ Words and keys come from the run's state and the single registry of actions.
 
 from __future__ import annotations
 
+import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from console.common.progress import clock
 from console.common.text import clean
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, STANDING, UNDECIDED, RunState, possible_verbs, stands
+from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
@@ -27,8 +29,11 @@ from widgets.steps import paragraph, progress_words
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline import BaselineView
+    from console.recovery.rollback.baseline_state import BaselineState
 
 SAY_S, SAY_LINES = 5.0, 4
+MAX_WHY = 3
+"""Rows that say why a baseline is not well."""
 OTHER = EMERGENCY.shown.split()[1]
 """The key for a terminal that keeps the first one for itself, as Guake does."""
 _KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
@@ -40,8 +45,8 @@ _WORDS = {
 }  # fmt: skip
 
 TONE = {
-    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad", "down": "warn",
-    "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
+    "serving": "good", "degraded": "warn", "loading": "warn", "refusing": "bad", "garbled": "bad",
+    "down": "bad", "cut over": "warn", "unknown": "warn", "none": "dim",
 }  # fmt: skip
 
 STATE_TONE = {
@@ -223,37 +228,53 @@ def badge(
     `since`: when the run on show took it down, Unix seconds; 0.0 if that is not known."""
     if view is None:
         return (("baseline: looking ", "dim"), (glyphs().ellipsis, "dim"))
-    if view.word == "none":
+    state = view.state
+    if state is None:
         return (("no baseline known: ", "bold"), ("no site file and no run yet", "dim"))
-    if view.word == "down":
-        return _planned(view, since, width)
+    if view.planned:
+        return _planned(view, state.detail, since, width)
     tone = TONE.get(view.word, "dim")
     row: list[tuple[str, str]] = [
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
     ]  # fmt: skip
-    facts = []
-    if view.reference and view.word == "serving":
-        # the few tokens of a proof say that it answers, not how fast it is
-        facts.append(f"reference {view.reference:g} tok/s")
-    elif view.tok_s is not None and view.word in ("serving", "degraded", "loading"):
-        of = f" of {view.reference:g}" if view.reference and view.word == "degraded" else ""
-        facts.append(f"{rate(view.tok_s)}{of} tok/s")
-    if view.proven_at:
-        facts.append(f"proven {_when(view.proven_at, now)}")
-    elif view.word == "serving":
-        facts.append("not proven yet" if readonly else "not proven yet: v asks it")
-    if view.word not in ("serving", "degraded") and view.detail:
-        facts.insert(0, view.detail)
-    for fact in facts:
-        if width_of(row) + len(fact) + 2 <= width or fact is view.detail:
-            row.append((f"  {fact}", "" if fact is not view.detail else tone))
+    if not state.up:
+        told = [one.removesuffix(BY_KEY) if readonly else one for one in state.reasons]
+        return (*row, *([(f"  {'; '.join(told)}", tone)] if told else []))
+    for forms in _serving_facts(view, state, now, readonly):
+        room = width - width_of(row) - 2
+        fact = next((form for form in forms if form and len(form) <= room), "")
+        row += [(f"  {fact}", "")] if fact else []
     return tuple(row)
 
 
-def _planned(view: BaselineView, since: float, width: int) -> Row:
+def _serving_facts(
+    view: BaselineView, state: BaselineState, now: float, readonly: bool
+) -> Iterator[tuple[str, ...]]:
+    """How fast a baseline that serves is, and what has proven it, each in shorter and shorter
+    words. That it is not proven comes first."""
+    figure, slow = state.figure, view.word == "degraded"
+    if view.reference and not slow:
+        # the few tokens of a proof say that it answers, not how fast it is
+        speed = f"reference {view.reference:g} tok/s"
+    elif figure is not None:
+        of = f" of {view.reference:g}" if view.reference and slow else ""
+        speed = f"{rate(figure.tok_s)}{of} tok/s"
+    else:
+        speed = ""
+    if state.doubt:
+        yield (state.doubt, "not proven")
+    yield (speed,)
+    if not state.proven_at:
+        yield ("not proven yet" if readonly else "not proven yet: v asks it",)
+    elif not state.doubt:
+        proof = state.proof_words(now)
+        yield (proof, proof.partition(" by ")[0])
+
+
+def _planned(view: BaselineView, why: str, since: float, width: int) -> Row:
     """`▼ DOWN for this run since 13:52  deepseek-r1  reference 10.9 tok/s`."""
     begun = f" since {time.strftime('%H:%M', time.localtime(since))}" if since else ""
-    row: list[Part] = [(f"{glyphs().down} DOWN {view.detail}", "warn"), (begun, "")]
+    row: list[Part] = [(f"{glyphs().down} DOWN {why}", "warn"), (begun, "")]
     row.append((f"  {view.name}", "bold"))
     reference = f"  reference {view.reference:g} tok/s" if view.reference else ""
     if width_of([*row, (reference, "")]) <= width:
@@ -321,7 +342,7 @@ def about(seconds: float) -> str:
 
 class BaselineBadge(Rows):
     """The baseline and the emergency key, always in view: one row, or two where the window is too
-    narrow for both."""
+    narrow for both. Why a baseline is not well takes up to MAX_WHY rows."""
 
     def draw(self, left: Callable[[int], Row], right: Callable[[int], Row], width: int) -> None:
         """Draw what both say in so many cells; the key's words give way first."""
@@ -330,7 +351,22 @@ class BaselineBadge(Rows):
         if width_of(said) + width_of(key) + 2 <= width:
             self.show([spread(said, key, width)])
         else:
-            self.show([left(width), key])
+            self.show([*_folded(left(width), width), key])
+
+
+def _folded(row: Row, width: int) -> list[Row]:
+    """A row whose last part, why a baseline is not well, goes on below where it has no room; what
+    has none there either is left out behind a whole word."""
+    *lead, (text, tone) = row
+    if width_of(row) <= width or tone not in ("bad", "warn"):
+        return [row]
+    first = width_of(lead) + 2
+    lines = textwrap.wrap(
+        text.strip(), max(10, width), initial_indent=" " * first, subsequent_indent="  ",
+        break_on_hyphens=False, max_lines=MAX_WHY, placeholder=f" {glyphs().ellipsis}",
+    )  # fmt: skip
+    begins, *more = lines or [""]
+    return [(*lead, (f"  {begins[first:]}", tone)), *(((line, tone),) for line in more)]
 
 
 def status(

@@ -19,9 +19,9 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import UNDECIDED, Decision, RunState, StepState
 from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
-from console.render.measuring import measuring, run_bars
+from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
-from widgets.rows import Row, fit, width_of
+from widgets.rows import Part, Row, fit, width_of
 from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def detail_rows(
     rows += [*can, *told] if low else [*told, *can]
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
-    return rows + _metric_rows(view, step, width)
+    spoken = [] if asked else answer_rows(view, step.id, width)
+    return rows + spoken + _metric_rows(view, step, width)
 
 
 def _state_row(view: RunView, step: StepView, width: int, *, asked: bool) -> Row:
@@ -140,7 +141,10 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
         slow = "serves again" if view.restored_s else "serves"
         slow = "DEGRADED" if view.serving.get("degraded") else slow
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
-        rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
+        seen: list[Part] = [(f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good")]
+        if at := view.serving.get("looked_at") or view.serving.get("at"):
+            seen.append((f", {time.strftime('%H:%M:%S', time.localtime(at))}", "dim"))
+        rows.append(tuple(seen))
     return rows + _evidence_rows(view, width)
 
 
@@ -221,8 +225,16 @@ def result_row(step: StepView, width: int, verdict: str = "") -> Row:
 
 
 def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False) -> list[Row]:
-    """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion."""
+    """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion. What
+    makes one doubtful leads, before the word GO is read."""
     rows: list[Row] = []
+    doubts = [one for one in view.doubts if step_id in ("", one["gate"])]
+    if doubts:
+        from console.render.report.decision import doubt_words  # few runs need it
+
+        for words in (f"DOUBTFUL: {doubt_words(view, one)}" for one in doubts):
+            whole = paragraph(words, width, "warn")
+            rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
     for verdict in view.verdicts:
         if step_id and verdict.step != step_id:
             continue
@@ -259,12 +271,26 @@ def _evidence_rows(view: RunView, width: int) -> list[Row]:
             value = format_number(figures["value"], figures.get("unit", ""))
             found.append((f"{clean(scope)}.{name}", value, beside))
     label, figure = (max((len(row[at]) for row in found), default=0) for at in (0, 1))
-    return [
+    rows = [
         fit(
             ((f"{name:<{label}}  ", "dim"), (f"{value:>{figure}}", ""), (f"  {base}", "dim")), width
         )
         for name, value, base in found
     ]
+    return rows + [row for scope in view.metrics for row in answer_rows(view, scope, width)]
+
+
+def answer_rows(view: RunView, scope: str, width: int) -> list[Row]:
+    """What candidate and baseline answered to one prompt of a measurement, a row each."""
+    if "." in scope:
+        return []
+    return [
+        fit(
+            ((f"{who + ' said':<15}  ", "dim"), (words, "bad" if garbled else "")),
+            width, glyphs().ellipsis,
+        )
+        for who, words, garbled in brief_answers(view, scope)
+    ]  # fmt: skip
 
 
 def _metric_rows(view: RunView, step: StepView, width: int) -> list[Row]:

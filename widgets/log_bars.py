@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from console.common.logs.buffer import LogBuffer, Matches
 from console.common.logs.viewport import Place
-from console.common.text import clean
+from console.common.text import harmless
 from console.render.cells import cells, glyphs
 from widgets.rows import Part, Row, Rows, fit, width_of
 
@@ -34,7 +34,7 @@ class Plain(Still):
     """An input that cleans what is typed or pasted before it is drawn or sent."""
 
     def validate_value(self, value: str) -> str:
-        return clean(value, MOST_TYPED)
+        return harmless(value, MOST_TYPED)
 
     def _on_paste(self, event: Paste) -> None:
         # Textual's own handler comes next and keeps the first line only
@@ -130,7 +130,7 @@ class Words(Still):
         self.last = ""
 
     def validate_value(self, value: str) -> str:
-        return clean(value, MOST)
+        return harmless(value, MOST)
 
     def action_cancel(self) -> None:
         self.post_message(self.Cancelled())

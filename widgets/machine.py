@@ -12,8 +12,7 @@ from textual.reactive import var
 from textual.strip import Strip
 
 from console.common.text import clean
-from console.host.history import History
-from console.host.sample import NO_MARKS, Marks, Sample
+from console.host.sample import NO_MARKS, History, Marks, Sample
 from console.render.cells import glyphs
 from console.render.gauges import all_rows
 from console.render.panels import beside, machine_panels

@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from console.bench.answers import Answers, Exchange, Garbage, Kept
 from console.bench.client import (
     ChatRequest,
     ClockNs,
@@ -21,8 +23,8 @@ from console.bench.client import (
     endpoint,
     stream_chat,
 )
-from console.bench.concurrency import Level, Say, measure_level
-from console.bench.interference import Surroundings
+from console.bench.concurrency import Level, Say, measure_level, unmeasured
+from console.bench.interference import Look, Surroundings
 from console.bench.metrics import (
     LEAST_PROMPT,
     MOST_PROMPT,
@@ -45,6 +47,9 @@ PROMPTS = (
 )
 ENOUGH_RUNS = 5
 MOST_FAILURES = 3
+WAIT_S, WAITS_S, LOOK_S = 60.0, 300.0, 2.0
+"""How long one request of ours waits while others are answered, all of them together, and how often
+it looks meanwhile."""
 INFO_LIMIT = 2**20
 INFO_S = 10.0
 
@@ -68,8 +73,8 @@ class Protocol:
 
     After `runs` measured runs it continues, up to `max_runs`, until as many are valid and the
     coefficient of variation of tok_s is at most `cv_target`. Then it measures the prompt rate, with
-    prompts of `prompt_lengths` tokens, and `levels` of streams at once. Raises ValueError for
-    counts that measure nothing.
+    prompts of `prompt_lengths` tokens, and `levels` of streams at once. An answer in which the
+    pattern `expect` is not found is garbled. Raises ValueError for counts that measure nothing.
     """
 
     prompts: tuple[str, ...] = PROMPTS
@@ -85,6 +90,7 @@ class Protocol:
     endpoint: Endpoint = "chat"
     prompt_lengths: tuple[int, ...] = ()
     levels: tuple[int, ...] = ()
+    expect: str = ""
 
     def __post_init__(self) -> None:
         if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
@@ -102,6 +108,7 @@ class BenchmarkResult:
     `metrics` is by the names of METRICS; `voids` lists the runs left out; `cold` is the very
     first request, reported apart since it pages the model in (None without a warm-up).
     `started_at` is Unix time, `duration_s` seconds; `context` is what Surroundings.close gives.
+    `answers` has one for each prompt; `garbled` is None where every answer was sane.
     """
 
     url: str
@@ -116,6 +123,8 @@ class BenchmarkResult:
     cold: Sample | None = None
     prompt_rates: list[PromptRate] = field(default_factory=list)
     levels: list[Level] = field(default_factory=list)
+    answers: list[Kept] = field(default_factory=list)
+    garbled: Garbage | None = None
     context: dict[str, Any] = field(default_factory=dict)
     transport_retries: int = 0
     flags: list[str] = field(default_factory=list)
@@ -131,10 +140,11 @@ class Benchmark:
     """Measures the server at `url` (with or without /v1), one request at a time; once.
 
     Server errors never raise: a run that cannot be used is void, with its reason. Three failures in
-    a row end the benchmark early, a silence at once; a cancel, or the end of the budget, keeps what
-    was measured. `surroundings` judges other activity; `say` is called now and then while several
-    streams run, `waiting` hears the events of a single one. Exceptions from `progress` and `say`
-    end the benchmark.
+    a row end the benchmark early, and so do three garbled answers of a server that gives few
+    others; a silence does at once; a cancel, or the end of the budget, keeps what was measured.
+    `surroundings` judges other activity; `say` is called now and then while several streams run,
+    `held` while a request of ours waits until those of others are answered, `waiting` hears the
+    events of a single one. An exception from `progress`, `say` or `held` ends the benchmark.
     """
 
     url: str
@@ -146,12 +156,15 @@ class Benchmark:
     progress: Progress | None = None
     surroundings: Surroundings | None = None
     say: Say | None = None
+    held: Say | None = None
     waiting: Waiting | None = None
 
     def __post_init__(self) -> None:
         protocol = self.protocol
         self._retries: list[int] = []
         self._hangs = False
+        self._in_vain, self._may_wait_s = 0, WAITS_S
+        self._answers = Answers(protocol.expect)
         self._ends = self.clock.monotonic() + protocol.budget_s
         self._request = ChatRequest(
             "", protocol.max_tokens, protocol.seed, self.model, endpoint=protocol.endpoint
@@ -210,9 +223,11 @@ class Benchmark:
     def _wants_more(self) -> bool:
         runs, protocol = self._result.runs, self.protocol
         last = runs[-MOST_FAILURES:]
-        if self._hangs:
+        if self._hangs or self._in_vain >= MOST_FAILURES:
             return False
         if len(last) == MOST_FAILURES and all(sample.error for sample in last):
+            return False
+        if self._talks_garbage():
             return False
         if len(runs) < protocol.runs:
             return True
@@ -221,6 +236,12 @@ class Benchmark:
         steady = spread is not None and spread <= protocol.cv_target
         enough = steady and len(rates) >= protocol.runs
         return len(runs) < protocol.max_runs and len(rates) > 1 and not enough
+
+    def _talks_garbage(self) -> bool:
+        """Whether no more runs are worth their time."""
+        last, spoilt = self._result.runs[-MOST_FAILURES:], self._answers.garbage
+        in_a_row = len(last) == MOST_FAILURES and all(sample.garbled for sample in last)
+        return in_a_row and spoilt is not None and spoilt.mostly
 
     def _left(self) -> float:
         """Seconds left of the budget."""
@@ -233,20 +254,63 @@ class Benchmark:
     def _one(self, prompt: str, max_tokens: int = 0, least: int = 0) -> Sample | None:
         """One request, judged by its surroundings; None when it was cancelled."""
         around = self.surroundings
-        before = around.look() if around is not None else None
-        if self.waiting is None:
-            sample = self._send(prompt, self.cancelled, None, max_tokens, least)
+        if around is None:
+            exchange = self._ask(prompt, max_tokens, least)
         else:
-            with self.waiting as waiting:
-                sample = self._send(prompt, self.cancelled, waiting.take, max_tokens, least)
-        if around is None or before is None or sample is None:
-            return sample
-        return around.judge(sample, before, around.look())
+            before = self._quiet(around)
+            if self.cancelled.is_set():
+                return None
+            if isinstance(before, str):
+                return Sample(void=before)
+            with around.users.following():
+                exchange = self._ask(prompt, max_tokens, least)
+            if exchange is not None:
+                exchange.sample = around.judge(exchange.sample, before, around.look())
+        if exchange is None:
+            return None
+        if least:  # such an answer is a few tokens, or none
+            return exchange.sample
+        return self._answers.judge(exchange, lambda: self._ask_freely(exchange.request))
+
+    def _ask(self, prompt: str, max_tokens: int, least: int) -> Exchange | None:
+        if self.waiting is None:
+            return self._send(prompt, self.cancelled, None, max_tokens, least)
+        with self.waiting as waiting:
+            return self._send(prompt, self.cancelled, waiting.take, max_tokens, least)
+
+    def _ask_freely(self, request: ChatRequest) -> Reply:
+        """The reply to the same request where the model may end its answer."""
+        return stream_chat(
+            self.url, replace(request, free=True), silence_s=self.protocol.silence_s,
+            timeout_s=max(0.001, min(self.protocol.timeout_s, self._left())),
+            cancelled=self.cancelled,
+        )  # fmt: skip
+
+    def _quiet(self, around: Surroundings) -> Look | str:
+        """The machine once nobody else is answered; or why no request is sent, if that took too
+        long: it would tell nothing, and hold up whoever uses the server."""
+        began, told = self.clock.monotonic(), ""
+        patience_s = min(WAIT_S, self._may_wait_s)
+        while True:
+            before = around.look()
+            busy = around.users.busy(before.requests)
+            waited_s = self.clock.monotonic() - began
+            if not busy or waited_s >= patience_s or self._left() <= 0 or self.cancelled.is_set():
+                break
+            if self.held is not None and busy != told:
+                self.held(f"waits: {busy}")
+            told = busy
+            self.clock.wait(self.cancelled, LOOK_S)
+        if waited_s >= LOOK_S / 2:
+            around.users.waited_s += waited_s
+            self._may_wait_s -= waited_s
+        self._in_vain = self._in_vain + 1 if busy else 0
+        return f"not sent: {busy}" if busy else before
 
     def _send(
         self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None,
         max_tokens: int = 0, least: int = 0,
-    ) -> Sample | None:  # fmt: skip
+    ) -> Exchange | None:  # fmt: skip
         """One request, from any thread; None when it was cancelled, or when one before it has met
         a server that hangs, which ends the benchmark."""
         if cancelled.is_set() or self._hangs:
@@ -273,13 +337,33 @@ class Benchmark:
         if reply.failure is not None and reply.failure.kind is FailureKind.SILENT:
             self._hangs = True
         counts = tokenizer(self.url, reply)
-        return measure(reply, request.max_tokens, counts, least_tokens=least)
+        sample = measure(reply, request.max_tokens, counts, least_tokens=least)
+        return Exchange(prompt, request, reply, sample)
 
     def _level(self, streams: int) -> Level:
         """Several streams at once, after and apart from the single one."""
-        level = measure_level(
-            self._send, self.protocol.prompts, streams, cancelled=self.cancelled, say=self.say
-        )
+        around, sent = self.surroundings, list[Sample]()
+
+        def send(prompt: str, over: threading.Event) -> Sample | None:
+            exchange = self._send(prompt, over)
+            if exchange is None:
+                return None
+            sent.append(exchange.sample)
+            return self._answers.judge(exchange)
+
+        measure_it = partial(
+            measure_level, send, self.protocol.prompts, streams,
+            cancelled=self.cancelled, say=self.say,
+        )  # fmt: skip
+        if around is None:
+            level = measure_it()
+        elif isinstance(before := self._quiet(around), str):
+            level = unmeasured(streams, before)
+        else:
+            with around.users.following(streams):
+                level = measure_it()
+            used = around.users.judge(sent, before.requests, around.users.look())
+            level = unmeasured(streams, used, len(sent)) if used else level
         slots = self._result.context.get("slots")
         if slots is not None and streams > slots:
             room = "1 slot" if slots == 1 else f"{slots} slots"
@@ -309,7 +393,9 @@ class Benchmark:
             if sample.void
         ]
         result.transport_retries = sum(self._retries)
-        flags = repeated(sum(map(bool, self._retries)), len(self._retries))
+        result.answers, result.garbled = self._answers.kept, self._answers.garbage
+        flags = [str(result.garbled)] if result.garbled is not None else []
+        flags += repeated(sum(map(bool, self._retries)), len(self._retries))
         flags += [flag for sample in result.runs for flag in sample.flags]
         flags += prompt_flags(result.prompt_rates)
         flags += [flag for level in result.levels for flag in level.flags]
@@ -319,9 +405,12 @@ class Benchmark:
         if spread is not None and spread > protocol.cv_target:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
-        if not result.cancelled and len(result.runs) < protocol.runs:
+        if self._in_vain >= MOST_FAILURES:
+            flags.append("stopped, as others went on using the servers")
+        elif not result.cancelled and len(result.runs) < protocol.runs:
             late = "the time ran out" if self._left() <= 0 else ""
             late = "stopped, as the server hangs" if self._hangs else late
+            late = "stopped, as it answers garbage" if self._talks_garbage() else late
             flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
         elif self._hangs:
             flags.append("ended after its runs, as the server hangs")

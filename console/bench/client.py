@@ -110,7 +110,7 @@ class ChatRequest:
     """One user message, or with `endpoint` completions one bare prompt, without a chat template.
 
     `extras` adds the keys that only llama.cpp and vLLM know; `cached`: the prompt's beginning may
-    come from a cache.
+    come from a cache; `free`: the model may end its answer, which extras else forbid.
     """
 
     prompt: str
@@ -120,6 +120,7 @@ class ChatRequest:
     extras: bool = True
     endpoint: Endpoint = "chat"
     cached: bool = False
+    free: bool = False
 
     def body(self) -> dict[str, Any]:
         options: dict[str, Any] = {"include_usage": True}
@@ -137,7 +138,8 @@ class ChatRequest:
         }
         if self.extras:
             options["continuous_usage_stats"] = True
-            body |= {"cache_prompt": self.cached, "ignore_eos": True, "timings_per_token": True}
+            body |= {"cache_prompt": self.cached, "timings_per_token": True}
+            body |= {} if self.free else {"ignore_eos": True}
         return body
 
 

@@ -88,6 +88,14 @@ def measure_level(
     return _level(samples, streams, streams * each, took, busy)
 
 
+def unmeasured(streams: int, why: str, requests: int = 0) -> Level:
+    """A level without figures, and why it has none."""
+    return Level(
+        streams, requests, 0, None, None, None, None, 0.0, {why: requests} if requests else {},
+        [f"{streams} streams: {why}"],
+    )  # fmt: skip
+
+
 def _level(samples: list[Sample], streams: int, planned: int, took: float, busy: float) -> Level:
     good = [sample for sample in samples if not sample.void]
     flags = []

@@ -6,6 +6,7 @@ only what is new. A crash when the KV cache fills up shows itself so, which sing
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 
@@ -18,6 +19,12 @@ REQUESTS = 24
 PER_WORD, PER_BYTE = 8.0, 1.0
 """Tokens of a word, and of a byte of a question, before any are counted: more than they have, so
 that the first step is no leap."""
+MAX_STEPS = 3
+"""Steps that one request makes up for, after the first ones, which only show what is counted."""
+MERGES = 2
+"""Tokens by which a question may cost more than before, as its ends may join other words."""
+SPARE = 1.05
+"""What is left of a step for words that are longer than those counted so far."""
 UNCOUNTED_WORD, UNCOUNTED_BYTE = 1.5, 0.5
 """The same where the server counts none: somewhat more than usual tokenizers make of common words
 and of plain text."""
@@ -33,53 +40,66 @@ class Growth:
         self._step = max(1, self._limit // REQUESTS)
         self._chance = random.Random(secrets.token_bytes(8))
         self._per_word, self._per_byte = PER_WORD, PER_BYTE
-        self._known = False
-        """Whether the words between questions were counted."""
+        self._exact: dict[str, int] = {}
+        """Tokens of a question, as the server counted them."""
+        self._at_most: dict[str, int] = {}
+        """Tokens of the prompt that began with it: the template and our nonce are in them, too."""
         self._begin()
 
     def _begin(self) -> None:
         self._text = f"[{secrets.token_hex(8)}]"
-        self._tokens = self._words = 0
-        self._asked = ""
+        self._tokens = self._words = self._asked_before = 0
+        self._question = ""
 
     def next(self, question: str, last: Sample | None) -> str:
         """The next prompt; `last` is what the one before it showed, None if it failed."""
         if last is None:
             self._begin()
-        elif self._asked:
+        elif self._question:
             self._learn(last.prompt_tokens)
         room = self._limit - self._tokens
-        if self._asked and room < max(self._step / 2, self._cost(question)):
+        if self._question and room < max(self._step / 2, self._cost(question)):
             self._begin()
-        self._grow(question, min(self._step, self._limit - self._tokens))
+        self._grow(question)
         return self._text
 
     def _cost(self, question: str) -> float:
-        """Most tokens of a question: by its words, and by its bytes, as one without spaces is no
-        single word."""
+        """Tokens of a question: as they were counted, else the most they can be, by its words, and
+        by its bytes, as one without spaces is no single word."""
+        if question in self._exact:
+            return self._exact[question]
         by_words = len(question.split()) * self._per_word
-        return max(by_words, len(question.encode()) * self._per_byte)
+        by_bytes = len(question.encode()) * self._per_byte
+        return min(max(by_words, by_bytes), self._at_most.get(question, math.inf))
 
     def _learn(self, tokens: int | None) -> None:
-        """Take in what the last prompt has grown to. The first one of a conversation, template and
-        all, shows what a question costs, the later ones what the words between them do."""
+        """Take in what the last prompt has grown to, by the server's count. What a question costs
+        shows where nothing else was added; what a word does, where the question's cost is known."""
         if tokens is None:
             self._per_word, self._per_byte = UNCOUNTED_WORD, UNCOUNTED_BYTE
-            self._tokens += round(self._words * self._per_word + self._cost(self._asked))
+            self._tokens += round(self._words * self._per_word + self._cost(self._question))
             return
+        grown = tokens - self._tokens
         if not self._tokens:
+            self._at_most[self._question] = tokens
             self._per_byte = tokens / len(self._text.encode())
-            self._per_word = self._per_word if self._known else tokens / len(self._text.split())
-        elif self._words:
-            words = (tokens - self._tokens - self._cost(self._asked)) / self._words
-            self._per_word, self._known = (words, True) if words > 0 else (self._per_word, False)
+        elif not self._words:
+            self._exact[self._question] = max(grown, self._exact.get(self._question, 0))
+        elif (words := (grown - self._cost(self._question)) / self._words) > 0:
+            self._per_word = words
         self._tokens = tokens
 
-    def _grow(self, question: str, tokens: int) -> None:
-        """Add the question, and common words before it; nothing before the first question."""
-        self._words = max(0, int((tokens - self._cost(question)) / self._per_word))
-        self._words = self._words if self._tokens else 0
-        self._asked = question
+    def _grow(self, question: str) -> None:
+        """Add the question, and common words before it, as many as this conversation should have by
+        now; none before its first question, nor before one whose cost is not known."""
+        self._asked_before += 1
+        counted = self._per_word != UNCOUNTED_WORD
+        self._words = 0
+        if self._tokens and (question in self._exact or not counted):
+            due = min(self._limit - MERGES, (self._asked_before + 1) * self._step) - self._tokens
+            due = min(due, MAX_STEPS * self._step)
+            self._words = max(0, int((due - self._cost(question)) / (self._per_word * SPARE)))
+        self._question = question
         more = some_words(self._words, self._chance)
         self._text = " ".join(filter(None, (self._text, more, question)))
 

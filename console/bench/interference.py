@@ -1,8 +1,10 @@
 """The machine around a benchmark: what else worked, what was swapped in, what the cards did.
 
-A figure is only as good as the quiet it was taken in. /proc is read before and after each run. A
-run is void if its figure would describe something other than the server:
+A figure is only as good as the quiet it was taken in. /proc is read before and after each run, and
+the servers are asked who uses them (`console.bench.beside.users`). A run is void if its figure
+would describe something other than the server:
 
+- the server answered others at the same time, or another server of this machine that is known did.
 - another inference engine computed at the same time. They share memory bandwidth and cards, so its
   share cannot be subtracted. The baseline and the run's other services are known by their pids, any
   other engine by its name. SGLang and vLLM use one core when idle, so they need more to count.
@@ -32,7 +34,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from console.bench.beside.users import Asked, LookAt, Seen, Users, ask
 from console.bench.metrics import Sample
+from console.common.argv import LEFT_OUT, started
 from console.common.text import decode, one_line
 from console.common.units import format_bytes
 from console.host.gpu.clocks import Watch
@@ -60,11 +64,14 @@ SPINNERS = re.compile(r"sglang|vllm|ktransformers|aphrodite|lmdeploy|trtllm|trit
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A server on this machine; `pid` is the root of its processes, 0 if unknown. `facts` are for a
-    report: argv, image, image_id."""
+    report: argv, image, image_id. `url`: where it says how many requests it answers; "" if nobody
+    is to ask. `behind`: who passes requests on to it, in words."""
 
     name: str
     pid: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    url: str = ""
+    behind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +89,15 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The machine at one moment (monotonic seconds); CPU seconds, bytes and pages since boot."""
+    """The machine at one moment (monotonic seconds); CPU seconds, bytes and pages since boot, and
+    what the servers say of their requests."""
 
     at: float
     processes: dict[int, Process]
     cpu_s: float | None
     swapped_in: int | None
     faults: int | None
+    requests: Seen = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -113,8 +122,13 @@ class Surroundings:
         proc: Path = Path("/proc"),
         monotonic: Callable[[], float] = time.monotonic,
         watch: Watch | None = None,
+        look_at: LookAt = ask,
     ) -> None:
         self._server = server or Engine("")
+        self.users = Users(
+            Asked(self._server.name, self._server.url), [Asked(o.name, o.url) for o in others],
+            look_at, monotonic,
+        )  # fmt: skip
         self._others = [other for other in others if other.pid]
         self._proc = proc
         self._monotonic = monotonic
@@ -134,7 +148,7 @@ class Surroundings:
         page = os.sysconf("SC_PAGE_SIZE")
         swapped = None if pages is None else pages * page
         cpu_s = _busy_time(self._proc / "stat")
-        return Look(self._monotonic(), found, cpu_s, swapped, faults)
+        return Look(self._monotonic(), found, cpu_s, swapped, faults, self.users.look())
 
     def judge(self, sample: Sample, before: Look, after: Look) -> Sample:
         """The sample plus what was swapped in and read meanwhile; void if that spoilt it."""
@@ -145,10 +159,13 @@ class Surroundings:
         self._blind = self._blind or swapped is None
         self._swapped_in += swapped or 0
         self._faults += faults or 0
+        used = self.users.judge([sample], before.requests, after.requests)
         engines = self._beside(before, after, took)
         sample = replace(sample, swapped_in=swapped, major_faults=faults)
         if sample.void:
             return sample
+        if used:
+            return replace(sample, void=used)
         if engines:
             return replace(sample, void=f"another engine was busy: {', '.join(engines)}")
         if swapped is not None and swapped > max(SWAP_IN_LEAST, SWAP_IN_RATE * took):
@@ -174,11 +191,14 @@ class Surroundings:
                 for name, seen in self._busiest()
             ],
             "runs": self._runs,
+            "requests": self.users.close(),
         }  # fmt: skip
 
     def flags(self) -> list[str]:
         """What a reader of the figures should know, a line each."""
-        found = []
+        found = self.users.flags()
+        if self._server.behind and not self._server.pid:
+            found.append(f"which server answered is not known: {self._server.behind}, is asked")
         for name, seen in self._busiest():
             if not seen.engine:
                 share = f"up to {seen.cores:.1f} cores in {seen.runs} of {self._runs} requests"
@@ -228,7 +248,8 @@ class Surroundings:
 
     def _called(self, one: Process) -> str:
         """A readable name: `cc1plus`, or `python3 train.py` with an interpreter's script."""
-        _, *script = _program(self._proc / str(one.pid) / "cmdline") or [""]
+        _, *words = started(_argv(self._proc / str(one.pid) / "cmdline")) or [""]
+        script = [Path(word).name for word in words if word[:1] not in ("-", LEFT_OUT)]
         return one_line(" ".join([one.name, *script]), 60)
 
     def _is_own(self, one: Process) -> bool:

@@ -59,14 +59,15 @@ PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"
 """The metrics that a single request has; the others are of the whole benchmark."""
 
 SOAK_METRICS = {
-    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "requests": "count", "errors": "count", "garbled": "count", "error_rate": "ratio",
+    "stability": "ratio",
     "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
     "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
     "rss_peak": "B", "vram_growth": "B", "vram_peak": "B", "context_peak": "count",
 }  # fmt: skip
-"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
-against the first's (0.05: 5 % slower); growth over the soak, peaks in it; `context_peak`:
-most tokens of one prompt and its answer."""
+"""Metrics of a soak. `garbled`: answers whose text is none, errors as well; `stability`: answered
+well over all; `tok_s_drift`: the last part's median against the first's (0.05: 5 % slower); growth
+over the soak, peaks in it; `context_peak`: most tokens of one prompt and its answer."""
 QUALITY_METRICS = {
     "mean_kld": "", "top1_agreement": "ratio", "ppl": "", "ppl_ratio": "",
 }  # fmt: skip
@@ -115,6 +116,10 @@ class Sample:
     major_faults: int | None = None
     error: str = ""
     void: str = ""
+    garbled: str = ""
+    """Why its text is no answer, in words; such a sample is void."""
+    finish: str = ""
+    """The server's reason for the end of its answer."""
     flags: list[str] = field(default_factory=list)
 
 
@@ -157,6 +162,7 @@ def measure(
         chunks=len(text),
         transport_retries=reply.transport_retries,
         error=str(reply.failure) if reply.failure else "",
+        finish=reply.finish_reason,
         void=void_reason(reply, tokens, max_tokens, least_tokens or max_tokens),
         flags=flags,
     )

@@ -38,6 +38,8 @@ LATE_S = 0.5
 INSTANT_S = 1e-6
 """Waits shorter than this count as none, because sums of seconds are not exact."""
 CRITICAL_SHOWN = 20
+MIN_GARBLED = 5
+"""Garbled answers, and no other, after which a soak is over: hours of them say no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class End(StrEnum):
     DONE = "done"
     ERRORS = "too many errors"
     GONE = "the server is gone"
+    GARBLED = "every answer is garbled"
 
 
 @dataclass
@@ -151,6 +154,9 @@ class Soak:
     def _over(self) -> End | None:
         if self.tally.gone:
             return End.GONE
+        garbage = self.tally.garbage
+        if garbage is not None and garbage.count == garbage.of >= MIN_GARBLED:
+            return End.GARBLED
         most = self.plan.max_errors
         if most is not None and sum(self.tally.errors.values()) > most:
             return End.ERRORS

@@ -6,10 +6,13 @@ import secrets
 import threading
 from dataclasses import dataclass, field, replace
 
+from console.bench.answers import Answers, Exchange
 from console.bench.benchmark import tokenizer
+from console.bench.beside.users import Users
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.growth import Growth
 from console.bench.metrics import SOAK_REQUEST_S, Sample, Tokenize, measure, void_reason
+from console.bench.soak_stats import GARBLED
 from console.bench.sse import Reply, brings_text
 from console.common.text import one_line
 
@@ -19,7 +22,8 @@ EMPTY = "empty reply"
 @dataclass(slots=True)
 class Asker:
     """Sends prompts to the server at `url`, each after a nonce, at temperature 0. With `growth`
-    they are one conversation, whose nonce is at its beginning."""
+    they are one conversation, whose nonce is at its beginning. The rate of one that was answered
+    beside requests of others, which `users` sees, is not used. `answers` judges what was said."""
 
     url: str
     max_tokens: int = 128
@@ -27,6 +31,8 @@ class Asker:
     timeout_s: float = SOAK_REQUEST_S
     extras: bool = True
     growth: Growth | None = None
+    users: Users | None = None
+    answers: Answers = field(default_factory=Answers)
     last: Out | None = field(default=None, init=False)
 
     def __call__(self, prompt: str) -> Out:
@@ -37,7 +43,7 @@ class Asker:
             text, self.max_tokens, model=self.model, extras=self.extras,
             cached=self.growth is not None,
         )  # fmt: skip
-        self.last = Out(self, request)
+        self.last = Out(self, prompt, request)
         return self.last
 
 
@@ -55,14 +61,16 @@ class Answer:
 class Out:
     """A request in progress."""
 
-    def __init__(self, asker: Asker, request: ChatRequest) -> None:
+    def __init__(self, asker: Asker, prompt: str, request: ChatRequest) -> None:
         self.ended = threading.Event()
         self._asker = asker
+        self._prompt = prompt
         self._request = request
         self._cut = threading.Event()
         self._events: list[str] = []
         self._read = 0
         self._heard = 0
+        self._reply = Reply()
         self._answer: Answer | None = None
         self._error: BaseException | None = None
         threading.Thread(target=self._run, name="soak request", daemon=True).start()
@@ -92,20 +100,48 @@ class Out:
         self._cut.set()
 
     def _run(self) -> None:
-        asker = self._asker
+        users = self._asker.users
         try:
-            reply = stream_chat(
-                asker.url, self._request, timeout_s=asker.timeout_s, cancelled=self._cut,
-                on_event=self._events.append,
-            )  # fmt: skip
-            if reply.extras_refused:
-                asker.extras = False
-            tell = None if self._cut.is_set() else tokenizer(asker.url, reply)
-            self._answer = answer_of(reply, asker.max_tokens, tell, cached=self._request.cached)
+            answer = self._ask() if users is None else self._beside(users)
+            self._answer = answer if answer.error else self._judged(answer)
         except BaseException as error:  # handed over whole to the thread that asks
             self._error = error
         finally:
             self.ended.set()
+
+    def _stream(self, request: ChatRequest) -> Reply:
+        asker = self._asker
+        return stream_chat(
+            asker.url, request, timeout_s=asker.timeout_s, cancelled=self._cut,
+            on_event=self._events.append,
+        )  # fmt: skip
+
+    def _judged(self, answer: Answer) -> Answer:
+        """The answer, an error if its text is none."""
+        exchange = Exchange(self._prompt, self._request, self._reply, answer.sample)
+        again = replace(self._request, free=True)
+        sample = self._asker.answers.judge(exchange, lambda: self._stream(again))
+        return Answer(answer.sample, GARBLED, sample.garbled) if sample.garbled else answer
+
+    def _ask(self) -> Answer:
+        asker = self._asker
+        reply = self._reply = self._stream(self._request)
+        if reply.extras_refused:
+            asker.extras = False
+        tell = None if self._cut.is_set() else tokenizer(asker.url, reply)
+        return answer_of(reply, asker.max_tokens, tell, cached=self._request.cached)
+
+    def _beside(self, users: Users) -> Answer:
+        """The answer; its rate is not used if others were answered at the same time."""
+        before = users.look()
+        busy = users.busy(before)
+        with users.following():
+            answer = self._ask()
+        used = users.judge([answer.sample], before, users.look()) or busy
+        if answer.error or answer.void or not used:
+            return answer
+        users.spoilt += 1
+        return replace(answer, sample=replace(answer.sample, void=used), void=used)
 
 
 def answer_of(

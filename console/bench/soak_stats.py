@@ -23,6 +23,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.bench.answers import Garbage
 from console.bench.metrics import DRIFT_SAMPLES, MOST_SAMPLES, SOAK_METRICS, Sample
 from console.bench.statistics import (
     GROWTH_LOOKS,
@@ -47,6 +48,8 @@ KNOWN_TIMES = 10.0
 
 Line = dict[str, Any]
 
+GARBLED = "garbled"
+"""Error class: an answer whose text is none."""
 CRITICAL_KEPT = 20
 LONGEST_GAP_S = 60.0
 """Longest gap between looks (every 5 s, at /metrics every 30 s) over which a value counts as known;
@@ -165,6 +168,7 @@ class Tally:
     requests: list[Asked] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     last_error: str = ""
+    last_garbled: str = ""
     late: int = 0
     missed: int = 0
     transport_retries: int = 0
@@ -188,6 +192,12 @@ class Tally:
     @property
     def good(self) -> int:
         return len(self.requests) - sum(self.errors.values())
+
+    @property
+    def garbage(self) -> Garbage | None:
+        """None where no answer was garbled; failures that are no answers count nowhere."""
+        count = self.errors.get(GARBLED, 0)
+        return Garbage(count, self.good + count, self.last_garbled) if count else None
 
     @property
     def observed(self) -> float:
@@ -232,6 +242,7 @@ class Tally:
         if error:
             self.errors[error] = self.errors.get(error, 0) + 1
             self.last_error = str(line.get("words", ""))
+            self.last_garbled = self.last_error if error == GARBLED else self.last_garbled
         elif self.hanging:
             self.hangs[-1]["until"] = line["t"]
 
@@ -304,6 +315,9 @@ class Tally:
             "requests": _metric("requests", asked, asked),
             "errors": _metric("errors", bad if asked else None, asked, why=none),
             "error_rate": _metric("error_rate", bad / asked if asked else None, asked, why=none),
+            "garbled": _metric(
+                "garbled", self.errors.get(GARBLED, 0) if asked else None, asked, why=none
+            ),
             "stability": _metric("stability", served, asked, why=none),
             "tok_s": self._described("tok_s"),
             "ttft_s": self._described("ttft_s"),

@@ -82,6 +82,10 @@ class Reply:
     events: tuple[Event, ...] = ()
     raw_text: str = field(default="", repr=False)
     """The unfiltered reply: for counting tokens only, never for a terminal."""
+    answer: str = field(default="", repr=False)
+    reasoning: str = field(default="", repr=False)
+    """The parts of the unfiltered reply: the answer proper with calls of tools, and the reasoning
+    before it."""
     first_text: str = field(default="", repr=False)
     """The text that arrived first, in a single read."""
     finish_reason: str = ""
@@ -185,6 +189,8 @@ class _Reader:
         self._reply = reply
         self._events: list[Event] = []
         self._text: list[str] = []
+        self._answer: list[str] = []
+        self._reasoning: list[str] = []
         self._first_ns = 0
         self._used: int | None = None
         self._final: int | None = None
@@ -210,8 +216,9 @@ class _Reader:
         elif failure is not None and failure.kind is FailureKind.TRUNCATED and complete:
             failure = None  # everything was there before the connection went
         return replace(
-            reply, events=tuple(self._events), raw_text="".join(self._text), failure=failure
-        )
+            reply, events=tuple(self._events), raw_text="".join(self._text),
+            answer="".join(self._answer), reasoning="".join(self._reasoning), failure=failure,
+        )  # fmt: skip
 
     def _set(self, **values: Any) -> None:
         self._reply = replace(self._reply, **values)
@@ -230,8 +237,11 @@ class _Reader:
         if isinstance(choice.get("finish_reason"), str):
             self._set(finish_reason=one_line(choice["finish_reason"], 40))
         self._compare(used, finished)
-        text, is_answer = _carried(choice)
+        reasoning, content, calls = _carried(choice)
+        text, is_answer = reasoning + content + calls, bool(content)
         self._text.append(text)
+        self._reasoning.append(reasoning)
+        self._answer.append(content + calls)
         if text and self._first_ns in (0, at_ns):
             self._first_ns = at_ns
             self._set(first_text=self._reply.first_text + text)
@@ -275,25 +285,26 @@ class _Reader:
         return tokens, tokens
 
 
-def _carried(choice: dict[str, Any]) -> tuple[str, bool]:
-    """The text of a choice, and whether the answer proper is in it; "" of a role.
+def _carried(choice: dict[str, Any]) -> tuple[str, str, str]:
+    """The reasoning, the text of the answer and the calls of tools in a choice; all "" of a role.
 
-    A chat's text is in `delta`, a plain completion's in `text`.
+    A chat's text is in `delta`, a plain completion's in `text`. A refusal is an answer in words.
+    Calls count where there is nothing else.
     """
     delta, text = choice.get("delta"), choice.get("text")
     if isinstance(text, str) and text:
-        return text, True
+        return "", text, ""
     if not isinstance(delta, dict):
-        return "", False
-    content = delta.get("content")
+        return "", "", ""
+    content = delta.get("content") or delta.get("refusal")
     thought = delta.get("reasoning_content") or delta.get("reasoning")
     thought = thought if isinstance(thought, str) else ""
     if isinstance(content, str) and content:
-        return thought + content, True
+        return thought, content, ""
     calls = delta.get("tool_calls")
     if not thought and isinstance(calls, list) and calls:
-        return json.dumps(calls), False
-    return thought, False
+        return "", "", json.dumps(calls)
+    return thought, "", ""
 
 
 def json_object(data: str | bytes) -> dict[str, Any] | None:

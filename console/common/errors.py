@@ -18,6 +18,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from console.common.text import clean
+
 
 class Exit(IntEnum):
     """Exit codes, the same for the same outcome in every command."""
@@ -62,16 +64,18 @@ class ConsoleError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.title if not self.detail else f"{self.title}: {self.detail}"
+        # one line: what several lines say to a person is in `lines`
+        detail = "; ".join(filter(None, map(str.strip, self.detail.splitlines())))
+        return f"{self.title}: {detail}" if detail else self.title
 
     def lines(self) -> list[str]:
-        """The error as an operator reads it: title, detail, hint."""
+        """The error as an operator reads it, clean: title, detail, hint."""
         out = [self.title]
         if self.detail:
             out += [f"  {line}" for line in self.detail.splitlines()]
         if self.hint:
             out.append(f"  hint: {self.hint}")
-        return out
+        return [clean(line) for line in out]
 
 
 class UsageError(ConsoleError):

@@ -10,7 +10,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
+
+from console.common.text import after_cut, decode
 
 T = TypeVar("T")
 MOST_LINE = 1 << 20
@@ -165,6 +167,14 @@ def read_text(path: Path | str) -> str:
     return read_bytes(path).decode("utf-8", "replace")
 
 
+def end_of(file: IO[bytes], most: int) -> str:
+    """The text at the end of an open file, at most so many bytes, from its first whole line or word
+    on. It is not clean."""
+    at = file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+    text = decode(file.read(most))
+    return after_cut(text) if at else text
+
+
 def write_at_once(path: str, text: str) -> None:
     """Write to an existing kernel file without a buffer, which would hide a refusal. Raises
     OSError."""
@@ -186,3 +196,30 @@ def json_lines(path: Path, last: int = 0) -> Iterator[dict[str, Any]]:
                 line = json.loads(raw)
                 if isinstance(line, dict):
                     yield line
+
+
+def private_mode(directory: Path) -> int:
+    """The mode of a file that only its user and root should read: 0600; 0644 in a directory of
+    another user, who reads what root has written there."""
+    with contextlib.suppress(OSError):
+        if directory.stat().st_uid != os.getuid():
+            return 0o644
+    return 0o600
+
+
+def hold(directory: Path) -> int:
+    """A descriptor by which a directory is still known once it has lost its name; -1 if there is
+    none."""
+    try:
+        return os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def was_deleted(descriptor: int) -> bool:
+    """Whether a directory that is held was deleted: one that was made again under its name is
+    another one, and one that was moved lives on."""
+    try:
+        return descriptor >= 0 and os.fstat(descriptor).st_nlink == 0
+    except OSError:
+        return False

@@ -1,61 +1,247 @@
-"""Secrets in what an operator wrote: found when a file is loaded, hidden wherever its text is shown
-or kept. What is executed, and the sealed copies of mode 0600, keep every byte."""
+"""Secrets in text: found by what marks them, hidden wherever the text is shown or kept.
+
+`console.common.text.clean` applies `text` to everything that comes from outside. What is executed,
+compared or loaded again never passes there, and the sealed copies of mode 0600 keep every byte.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from console.common import passwords, secret_forms
+
 HIDDEN = "*****"
 SHORTEST, SHORTEST_WORD = 6, 12
 """Least characters of a value that is hidden everywhere, and of one that may be a word. Shorter
 ones occur in normal text, so they are hidden only next to their flag or name."""
-_NAME = r"(?:key|token|hft|passwd|password|secret)"
-_FLAG = re.compile(rf"--?(?:[\w.-]*[-_])?{_NAME}", re.IGNORECASE)
-_VARIABLE = re.compile(rf"(?:[\w.-]*[-_])?{_NAME}|authorization|apikey", re.IGNORECASE)
-_VALUE = r"(?P<{}>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'][^\s]*)"
-_FORMS = re.compile(
-    rf"(?:(?:(?<=[\s\"'`])|^)--?(?:[\w-]*[-_])?{_NAME}(?:=|\s+)"
-    r"|\b(?-i:[A-Z_]*(?:KEY|TOKEN|PASSWD|PASSWORD|SECRET))="
-    r"|\b(?:x[-_])?(?:api|hf|auth|access)[-_]?(?:key|token)['\"]?"
-    r"(?:\s*=\s*|\s*:\s*(?!(?-i:[a-z]+)(?:\s|$)))"  # after a colon a lone word is prose
-    rf"){_VALUE.format('named')}"
-    r"|\bauthorization['\"]?\s*[:=]\s*['\"]?(?:[a-z]+\s+)?(?P<header>[^\s'\"]+)"
-    r"|\bbearer\s+(?P<bearer>[\w.~+/=-]{8,})"
-    r"|\b[a-z][a-z0-9+.-]{0,20}://[^\s/?#:@]*:(?P<password>[^\s/?#]+)@",
+MAX_PASSES = 4
+MAX_NAME = 48
+"""Characters in front of a mark in which the whole of its name is looked for: what makes a long
+line take no more than its length."""
+
+# A name ends with one of these. The first are a secret by themselves, the others with a flag's
+# dash, in capitals (a variable), or behind one of the words of _OF.
+_KEPT_BY = ("api", "auth", "access", "account", "secret", "private", "hf", "hub")
+_BY_ITSELF = r"password|passwd|passphrase|pwd|secret(?![-_ ]?(?:key|token))|credential|hft"
+_SURE = "|".join([_BY_ITSELF, *(rf"{of}[-_ ]?(?:key|token)" for of in _KEPT_BY)])
+_WEAK = r"key|token|auth(?!orization)|pass|pat|jwt|sas|signature|sig"
+_BY_VALUE = r"session(?:[-_]?id)?|sid|csrf"
+"""Names that any value may have: only one that looks made by a machine is a secret."""
+_OF = (
+    r"admin|anthropic|app|azure|bearer|bot|client|csrf|db|deploy|device|encryption|github|gitlab"
+    r"|huggingface|id|identity|jwt|kube|license|master|openai|personal|proxy|refresh|registry|root"
+    r"|security|server|service|session|shared|signing|slack|sso|storage|telegram|user|webhook|xet"
+)
+_WEAK_NAMES = frozenset(("key", "token", "auth", "pass", "pat", "jwt", "sas", "signature", "sig"))
+_GIVEN_BY = _WEAK_NAMES - {"key", "sig", "signature"}
+_GIVEN = re.compile(
+    r"(?!(?:[a-z]+|0[xX][0-9a-fA-F]+|[\d._]+(?:e[+-]?\d+)?)(?![^\s,;)]))(?![<\[{$%])"
+    r"[!#$%*+./0-9:<-z{}~-]{6,}+(?!\()"
+)
+"""What stands directly behind `token=`: a person or a program has given it, unless it is a number,
+a word, a part of a text (`<|end|>`), a variable or a call."""
+_QUALIFIED = re.compile(rf"-*(?:.*[-_.])?(?:{_OF})[-_.]?")
+_HARMLESS = re.compile(
+    r"(?:^|[-_.])(?:audio|bos|cache|cls|end|eom|eos|eot|fim|first|foreign|group|hash|image|index|kv"
+    r"|last|mask|max|min|new|next|num|pad|parent|partition|per|primary|prompt|public|sep|sort|start"
+    r"|stop|think|thinking|unk|video)[-_.]$"
+)
+"""What stands before `token` or `key` where it is a token of a text, or a key of a table."""
+_MARK = re.compile(
+    rf"{_SURE}|{_WEAK}|{_BY_VALUE}|authorization|cookie|bearer|://"
+    r"|-----begin [a-z ]{0,30}private key"
+)
+"""Each way begins with a letter of its own: `re` then looks for those few at full speed."""
+_HINTS = (
+    "key", "pass", "secret", "auth", "://", "bearer", "credential", "cookie", "hft", "pwd",
+    "session", "csrf", "jwt", "signature", "sid\"", "sid'",
+)  # fmt: skip
+_TOKENS = re.compile(r"token(?:\S{0,8}[ \t]{0,8}(?:[=:]|%3[ad])|(?<=[-_]token)\\?[\"',]*\s)")
+"""`token` where a value may follow: most lines of an engine's log count tokens of a text."""
+_RARE = re.compile(r"(?:sig|signature|jwt|sas|pat|sid)=")
+_PAIRED = re.compile(
+    r"(?:(?P<first>[\[(]\s{0,4}b?))?(?P<quote>\\?[\"'])(?P<name>[\w.-]{2,64})(?P=quote)\s{0,8}"
+    r"(?:,\s{0,8}(?P<beside>\\?[\"']value\\?[\"']\s{0,8}:\s{0,8})?|:\s{0,8}\{\s{0,8}\\?[\"']\w{1,20}"
+    r"\\?[\"']\s{0,8}:(?P<inside>\s{0,8}))b?\\?[\"'](?P<value>[^\"'\\]{1,4096})"
+)
+"""A name and its value side by side: as the two items of a list or tuple (headers), as entries
+`name` and `value` of a table (variables), or one table deeper."""
+_KEY_LINE = re.compile(r"\s*[A-Za-z0-9+/]{60,}={0,2}\s*")
+_PAIR = re.compile(r"(?<!\S)(?:-u|--(?:proxy-)?user)[= ]+[\"']?[^\s:\"']+:(?!\d+\b|//)([^\s\"']+)")
+_SHORT = re.compile(
+    r"(?<!\S)-k[ =]+(?!-|/|\./|~|https?:|[\d.,]+[nr]?(?:[;)\s]|$))[\"']?([^\s\"']+)"
+)
+_SAID = re.compile(
+    r"\b(?:(?:api[-_ ]?key|access[-_ ]key|token|secret|credential)s?\"?\s{1,4}"
+    r"(?:(?:provided|given|received|supplied|was|is)\b\s{0,4}:?|:)|(?:password|passphrase)\"?"
+    r"(?:\s{1,4}(?:provided|given|received|supplied|was|is)\b)?\s{0,4}:?)\s{1,4}[\"'`]?"
+    r"(?P<value>(?!0[xX])(?=[^\s\"'`]*\d)(?=[^\s\"'`]*[A-Za-z])[\w.+/=*~-]{6,512})",
     re.IGNORECASE,
 )
-_HINTS = ("key", "token", "hft", "passw", "secret", "authorization", "bearer", "://")
+"""A secret in a sentence (`Incorrect API key provided: …`): letters and digits in one word."""
+_SET = re.compile(r"\b(?:setx|setenv)\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)")
+_NETRC = re.compile(r"\blogin\s+\S+\s+password\s+(\S+)", re.IGNORECASE)
+
+_WORD = re.compile(r"[\w.-]*")
+_ENDS = re.compile(r"(s?)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
+_SEPARATOR = re.compile(
+    r"\\?[\"'\]]?[ \t]{0,8}(?P<sign>=>|:=|={1,2}|%3[dD]|(?:%22)?%3[aA](?:%22)?|:(?!//))[ \t]{0,8}"
+    r"|(?P<gap>\\?[\"']?,?\s{1,8}|\\?[\"'],\s{0,8})"
+)
+_BARE = re.compile(r"[a-z]+(?=[.,;:)]{0,3}(?:\s|$))")
+_VALUE = re.compile(
+    r"\\\"(?P<escaped>(?:[^\\]|\\(?!\"))*)|\"(?P<double>(?:[^\"\\]|\\.)*)|'(?P<single>[^']*)"
+    r"|(?P<list>[\[(][^\])]*)|(?P<plain>[^\s\"'][^\s]*)"
+)
+_PARAMETER = re.compile(r"[^&\s#\"'<>]+")
+_SCHEME = re.compile(r"\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?", re.I)
+_COOKIE = re.compile(r"[\w.!#$%&*+^`|~-]{1,100}=[^\"'\r\n]+")
+_CREDENTIALS = re.compile(r"[^\s\"']+")
+_BEARER = re.compile(
+    r"(?:\\?[\"'])?[\s:=\\]{1,8}+(?:\\?[\"'])?(?=[.~+/=-]*\w)(?P<value>[\w.~+/=-]++)(?!\*)"
+)
+_QUERY = re.compile(r"(?<=://)(?<!unix://)(?:(?!://)[^\s?#\"'<>]){1,2048}\?(?P<query>[^\s\"'<>#]+)")
+_PARAMETERS = re.compile(r"(?<![^?&;])(?:[^&;=]*=)?([^&;]+)")
+_SWITCH = re.compile(r"\d{1,7}|true|false|yes|no|on|off|none|null|\*+", re.IGNORECASE)
+_USER = re.compile(r"(?P<name>[^\s/?#@:\"'<>]*)(?::(?P<password>[^\s/?#]+))?@")
+_LOOSE = re.compile(r"[^\s/?#@:\"'<>]*:(?!\d{1,5}[/?#\s])(?P<password>[^\s\"'<>]{1,256})@")
+_PATH = re.compile(
+    r"[\"']?(?:~|\.{0,2})/[\w./@+-]*(?:\.(?:pem|key|crt|cer|cert|p12|pfx|der|txt|json|ya?ml|conf)"
+    r"|(?<=/)(?:run|secrets|etc|proc)/[\w./-]+)[\"',;)]*"
+)
+_NOTHING = frozenset({
+    "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "0", "1", "undefined", "",
+    "unset", "optional", "required", HIDDEN,
+})  # fmt: skip
+_PROSE = frozenset({"authentication", "authorization", "credentials", "challenge", "token"})
+_JOINS = frozenset({
+    "a", "an", "and", "are", "as", "by", "for", "from", "has", "have", "in", "is", "not", "of",
+    "or", "the", "then", "to", "was", "were", "with", "without",
+})  # fmt: skip
+"""What stands behind the name of a flag in a sentence."""
+_FLAG = re.compile(
+    rf"--?(?P<before>(?:[\w.-]*[-_.])?(?:{_OF})?)(?:(?P<sure>(?:{_SURE})s?)|(?:{_WEAK}))(?:_?\d{{1,3}})?",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
+_BY_VALUES = re.compile(_BY_VALUE)
+_OPENED = re.compile(r"[\[{]\s*(?:\\?[\"']|$)")
+_MADE = re.compile(
+    r"(?:\\?[\"']|[\[(]\s{0,8}\\?[\"']?)?(?!0[xX])(?P<value>[\w.~+/-]{8,}+={0,2}+)(?![\w.~+/=-])",
+    re.ASCII,
+)
+_EDGES, _TURNS = re.compile(r"(?=[A-Za-z][0-9]|[0-9][A-Za-z])"), re.compile(r"(?=[a-z][A-Z])")
+MIN_EDGES, MIN_MADE, MIN_TURNS, MAX_MADE = 3, 20, 5, 256
+"""How often letters and digits meet in a value that looks made by a machine: in `Float32Array`, a
+token of a text, it is twice. A longer one needs one such place, or so many small letters in front
+of capitals: more than a name in a program has."""
+_PLAIN_NAMES = frozenset({"key", "auth", "pass", "pat", "sas", "sig", "signature"})
+"""Names of data that are a secret only in capitals (a variable)."""
+_SHORT_FLAGS = ("-k", "-u", "--user", "--proxy-user")
+_LISTS = re.compile(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
+_MORE = re.compile(r"[\"']?,?\s+[\"']?(?=[\w*])(?P<value>[\w.+/=~*-]+)(?=[\"'\s,\])]|$)")
+"""One value more of a flag that takes several."""
 
 
 def text(line: str) -> str:
-    """A line of text without what flags, variables, headers and addresses in it mark as secret."""
-    lower = line.lower()
-    if not any(hint in lower for hint in _HINTS):
-        return line
-    return _FORMS.sub(_without, line)
+    """A text without what flags, variables, headers, addresses and its own form mark as secret."""
+    for _ in range(MAX_PASSES):  # what is hidden may bring two marks together
+        shown = _hidden(line)
+        if shown == line:
+            break
+        line = shown
+    return line
 
 
 def argv(words: Iterable[str]) -> list[str]:
-    """The words of a command, to be shown: values of secret flags are hidden."""
-    found: list[str] = []
-    hide = False
-    for word in words:
-        flag, equals, _ = word.partition("=")
-        secret = _FLAG.fullmatch(flag) is not None
-        if hide:
-            found.append(HIDDEN)
+    """The words of a command, to be shown: values of secret flags are hidden, word by word."""
+    shown: list[str] = []
+    waits = several = False
+    before = ""
+    words = list(words)
+    by_program = passwords.of_argv(words)
+    for at, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        secret = _is_flag(flag)
+        if secret and (not equals or not value):
+            shown.append(word)
+        elif secret:
+            shown.append(word if _is_nothing(value) else f"{flag}={HIDDEN}")
+        elif waits or (several and not word.startswith("-")):
+            shown.append(word if _is_nothing(word) and not several else HIDDEN)
+        elif before in _SHORT_FLAGS:
+            whole = text(f"{before} {word}").removeprefix(f"{before} ")
+            shown.append(HIDDEN if before == "-k" and whole != word else whole)
+        elif at in by_program:
+            shown.append(word[: by_program[at]] + HIDDEN)
         else:
-            found.append(f"{flag}={HIDDEN}" if secret and equals else text(word))
-        hide = secret and not equals and not hide
-    return found
+            shown.append(_assigned(word))
+        several = (secret and not equals and _LISTS.fullmatch(flag) is not None) or (
+            several and not word.startswith("-")
+        )
+        waits = secret and not equals
+        before = word
+    return shown
+
+
+def data(value: Any, shown: Any = text) -> Any:
+    """JSON-like data with every string in it passed through `shown`, keys too, and without the
+    values of secret names and flags."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        beside = value.get("name", value.get("key"))
+        return {
+            data(key, shown): HIDDEN
+            if names(key, one) or (key == "value" and _names_beside(beside, one))
+            else data(one, shown)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        if len(value) == 2 and _names_beside(value[0], value[1]):
+            return [data(value[0], shown), HIDDEN]
+        words = all(isinstance(one, str) for one in value)
+        return [data(one, shown) for one in (argv(value) if words else value)]
+    return value
+
+
+def lines(rows: Iterable[str]) -> Iterator[str]:
+    """The lines of a text without those of a private key, whose own text does not mark them."""
+    inside = False
+    for row in rows:
+        lower = row.lower()
+        inside = inside or ("private key-----" in lower and "-----begin" in lower)
+        yield HIDDEN if inside and "-----" not in row else row
+        inside = inside and "-----end" not in lower
+
+
+def dumped(value: Any, indent: int | None = None) -> str:
+    """The JSON of an answer that is printed or sent: `data` goes over every string of it."""
+    return json.dumps(data(value), indent=indent)
+
+
+def named(name: str, value: str) -> str:
+    """A value as it is shown beside its name."""
+    return HIDDEN if names(name, value) else text(value)
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable's value is to be hidden, by its name or by what it holds."""
-    return bool(value) and (_VARIABLE.fullmatch(name) is not None or text(value) != value)
+    return bool(value) and (names(name, value) or text(value) != value)
+
+
+def names(name: Any, value: Any) -> bool:
+    """Whether a name is one of a secret, and its value holds one."""
+    if not isinstance(name, str) or not isinstance(value, str) or _is_nothing(value):
+        return False
+    lower = name.lower()
+    if _BY_VALUES.fullmatch(lower) or (lower in _PLAIN_NAMES and not name.isupper()):
+        return _made(value) is not None
+    return "authorization" in lower or lower in ("cookie", "set-cookie") or _is_flag(f"--{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,52 +271,291 @@ class Known:
         return line
 
     def data(self, value: Any) -> Any:
-        """JSON-like data with every string in it, keys too, treated as by `text` and `argv`."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {self.data(key): self._named(key, one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            words = all(isinstance(one, str) for one in value)
-            return [self.data(one) for one in (argv(value) if words else value)]
-        return value
-
-    def _named(self, key: Any, value: Any) -> Any:
-        secret = isinstance(key, str) and isinstance(value, str) and _VARIABLE.fullmatch(key)
-        return HIDDEN if secret and value else self.data(value)
+        """JSON-like data, as `data` does it, without these values either."""
+        return data(value, self.text)
 
 
 NONE = Known()
 
 
-def _without(found: re.Match[str]) -> str:
-    group = found.lastgroup or "named"
-    start, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return f"{found[0][:start]}{HIDDEN}{found[0][end:]}"
+def _spans(line: str) -> Iterator[tuple[int, int]]:
+    """Where the secrets of a line begin and end. A plain search for what marks them comes first:
+    most lines have none of it, and then no pattern is tried."""
+    lower = line.lower()
+    if len(lower) != len(line):  # some letters have a longer small form: places would differ
+        lower = "".join(one.lower() if one.isascii() else one for one in line)
+    if _is_marked(lower):
+        hidden = 0
+        for mark in _MARK.finditer(lower):
+            if mark.end() + 4 < hidden:
+                continue  # inside of what is hidden already, so that no part is read twice
+            span = _marked(line, lower, mark)
+            if span is not None and 0 <= span[0] < span[1]:
+                hidden = max(hidden, span[1])
+                yield span
+    if "://" in line and "?" in line:
+        yield from _queries(line)
+    yield from secret_forms.of_text(line, lower)
+    if "-k" in line:
+        yield from (found.span(1) for found in _SHORT.finditer(line))
+    if "-u" in line:
+        yield from (found.span(1) for found in _PAIR.finditer(line))
+    if "'" in line or '"' in line:
+        yield from _paired(line, lower)
+    if "provided" in lower or "key" in lower or "token" in lower or "password" in lower:
+        yield from (found.span("value") for found in _SAID.finditer(line))
+    if "set" in lower:
+        yield from (s.span("value") for s in _SET.finditer(line) if names(s["name"], s["value"]))
+    if "login " in lower:
+        yield from (found.span(1) for found in _NETRC.finditer(line))
+    yield from passwords.of_text(line, lower)
+    if _KEY_LINE.fullmatch(line) and not line.isupper() and not line.islower():
+        yield 0, len(line)
 
 
-def _secrets(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield from (
-            found[found.lastgroup or "named"].strip("\"';,&|)") for found in _FORMS.finditer(data)
-        )
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            if isinstance(key, str) and isinstance(value, str) and _VARIABLE.fullmatch(key):
+def _hidden(line: str) -> str:
+    spans = list(_spans(line))
+    if not spans:
+        return line
+    out, at = list[str](), 0
+    for start, end in sorted(spans):
+        if start > at or not out:  # two that touch are one
+            out += (line[at:start], HIDDEN)
+        at = max(at, end)
+    return "".join((*out, line[at:]))
+
+
+def _is_marked(lower: str) -> bool:
+    for hint in _HINTS:
+        if hint in lower:
+            return True
+    if "token" in lower and _TOKENS.search(lower):
+        return True
+    return "=" in lower and _RARE.search(lower) is not None
+
+
+def _marked(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | None:
+    """The secret that belongs to a mark."""
+    kind, end = mark[0], mark.end()
+    if kind == "://":
+        return _in_url(line, end)
+    if kind == "bearer":
+        return _behind_bearer(line, end)
+    if kind in ("authorization", "cookie"):
+        return _of_header(line, kind, end)
+    if kind.startswith("-"):
+        closed = lower.find("-----end", end)
+        return line.find("-", end), closed if closed >= 0 else len(line)
+    return _of_name(line, lower, mark)
+
+
+def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | None:
+    """The value behind a name, if the name is one of a secret."""
+    start, end = mark.span()
+    if (ends := _ENDS.match(line, end)) is None:
+        return None
+    behind = _SEPARATOR.match(line, ends.end())
+    if behind is None:
+        return None
+    before = _WORD.match(lower[max(0, start - MAX_NAME) : start][::-1])
+    first = start - len(before[0] if before else "")
+    flag = lower.startswith("-", first)
+    prefix = lower[first:start]
+    inside = bool(prefix) and prefix[-1].isalnum()
+    camel = inside and line[start].isupper() and line[start - 1].islower()
+    if (
+        inside
+        and not camel
+        and not (mark[0].startswith(("passw", "secret")) or _QUALIFIED.fullmatch(prefix))
+    ):
+        return None
+    in_url = prefix == prefix.lstrip("-") and first > 0 and line[first - 1] in "?&;#"
+    sign = behind["sign"] or ""
+    if not sign and not flag:
+        return None
+    many = bool(ends[1])
+    by_value = mark[0] not in _WEAK_NAMES and _BY_VALUES.fullmatch(mark[0]) is not None
+    if mark[0] in _WEAK_NAMES and not (in_url and sign == "="):
+        capitals = line[start:end].isupper() and sign in ("=", ":")
+        quoted = mark[0] == "auth" and line[first - 1 : first] in ("'", '"')
+        named = _QUALIFIED.fullmatch(prefix) is not None
+        if _HARMLESS.search(prefix):
+            return None
+        by_value = not named and (many or not (flag or capitals or quoted))
+    if in_url and sign == "=" and not by_value:
+        found = _PARAMETER.match(line, behind.end())
+        return found.span() if found else None
+    quote = line[first - 1 : first] if first else ""
+    if sign == "=" and quote in ("'", '"') and behind[0].lstrip()[:1] == "=":
+        closed = line.find(quote, behind.end())  # `"NAME=two words"`
+        closed = closed if closed >= 0 else len(line)
+        value = line[behind.end() : closed]
+        return None if _is_nothing(value) else (behind.end(), closed)
+    if by_value:
+        bare = behind[0] == "=" and not (prefix or many)
+        given = _GIVEN.match(line, behind.end()) if bare and mark[0] in _GIVEN_BY else None
+        return given.span() if given else _made(line, behind.end()) if sign else None
+    span = _value(line, behind.end(), colon=sign == ":", gap=not sign)
+    if span is None or not flag or sign or not _LISTS.fullmatch(line, first, ends.end()):
+        return span
+    return span[0], _end_of_list(line, span[1], many=many)
+
+
+def _end_of_list(line: str, at: int, *, many: bool) -> int:
+    """Where the last value of a flag ends that takes several. Behind a flag in the singular what
+    looks like a word is one of a sentence."""
+    if line[at - 1] == "," and line[at : at + 1] not in ("'", '"'):
+        return at
+    while (more := _MORE.match(line, at)) is not None:
+        value = more["value"]
+        if value != HIDDEN and (_is_nothing(value) or (not many and value.isalpha())):
+            break
+        at = more.end("value")
+    return at
+
+
+def _value(line: str, at: int, *, colon: bool, gap: bool) -> tuple[int, int] | None:
+    """Where the value that begins at a place ends; None if it says nothing."""
+    found = _VALUE.match(line, at)
+    if found is None:
+        return None
+    start, end = found.span(found.lastgroup or "plain")
+    value = line[start:end]
+    if found.lastgroup == "plain":
+        if _OPENED.match(value):  # what is inside has names of its own
+            return None
+        listed = line[at - 2 : at] == ", " and value.startswith("-")
+        if gap and (listed or value in _JOINS or _is_flag(value.partition("=")[0].rstrip("\"',"))):
+            return None
+        if colon and _BARE.match(line, at):  # after a colon a lone word is prose
+            return None
+        if not gap and value[:1] in "\"'":
+            start += 1
+    return None if _is_nothing(value) else (start, end)
+
+
+def _queries(line: str) -> Iterator[tuple[int, int]]:
+    """The values in the queries of a line's URLs: any but a switch or a small number may let its
+    reader in."""
+    for address in _QUERY.finditer(line):
+        start, end = address.span("query")
+        end = start + len(line[start:end].rstrip(".,;:)]}"))
+        for parameter in _PARAMETERS.finditer(line, start, end):
+            if not _SWITCH.fullmatch(parameter[1]):
+                yield parameter.span(1)
+
+
+def _paired(line: str, lower: str) -> Iterator[tuple[int, int]]:
+    """The values of secret names that stand side by side with them."""
+    if not _is_marked(lower) and "token'" not in lower and 'token"' not in lower:
+        return
+    for pair in _PAIRED.finditer(line):
+        if pair["first"] is None and pair["beside"] is None and pair["inside"] is None:
+            continue
+        if _names_beside(pair["name"], pair["value"]):
+            yield pair.span("value")
+
+
+def _names_beside(name: Any, value: Any) -> bool:
+    """Whether a name that stands side by side with a value is one of a secret. A weak one may be a
+    word like its neighbour: there the value has to look made."""
+    if not names(name, value):
+        return False
+    return name.lower() not in _WEAK_NAMES or _made(value) is not None
+
+
+def _in_url(line: str, at: int) -> tuple[int, int] | None:
+    """The password in front of a host, or a user's name that looks like a token."""
+    found = _USER.match(line, at)
+    if found is None:
+        found = _LOOSE.match(line, at)
+        return found.span("password") if found else None
+    if found["password"] is not None:
+        return found.span("password")
+    name = found["name"]
+    scheme = line[max(0, at - 8) : at].lower()
+    told = len(name) >= 16 or any(one.isdigit() for one in name)
+    return found.span("name") if told and scheme.endswith(("http://", "https://")) else None
+
+
+def _behind_bearer(line: str, at: int) -> tuple[int, int] | None:
+    found = _BEARER.match(line, at)
+    if found is None or found["value"].lower() in _PROSE:
+        return None
+    value = found["value"]
+    told = len(value) >= 8 or not (value.isalpha() and value.islower())
+    return found.span("value") if told else None
+
+
+def _of_header(line: str, name: str, at: int) -> tuple[int, int] | None:
+    """What an `Authorization:` or `Cookie:` carries."""
+    behind = _SEPARATOR.match(line, at)
+    if behind is None or not behind["sign"]:
+        return None
+    scheme = _SCHEME.match(line, behind.end())
+    start = scheme.end() if scheme else behind.end()
+    if line[behind.end() : start].lower().lstrip("\\\"'").startswith("digest"):
+        return start, len(line.rstrip("\"'"))  # names and values to the end of the header
+    found = (_COOKIE if name == "cookie" else _CREDENTIALS).match(line, start)
+    return None if found is None or _is_nothing(found[0]) else found.span()
+
+
+def _is_flag(word: str) -> bool:
+    """Whether a flag is followed by a secret: `--api-key`, not `--api-key-file`, `--bos-token`."""
+    found = _FLAG.fullmatch(word) if word.startswith("-") else None
+    if found is None:
+        return False
+    return found["sure"] is not None or not _HARMLESS.search(found["before"])
+
+
+def _is_nothing(value: str) -> bool:
+    """Whether a value is no secret: a word of a setting, or where a file with one lies."""
+    bare = value.strip("\"',;)]}([{ ")
+    return bare.lower() in _NOTHING or _PATH.fullmatch(value) is not None
+
+
+def _made(line: str, at: int = 0) -> tuple[int, int] | None:
+    """Where a value stands that looks made by a machine: no token of a text, no word, number or
+    address. Of a long one the beginning decides."""
+    found = _MADE.match(line, at)
+    if found is None or _is_nothing(found["value"]):
+        return None
+    value = found["value"][:MAX_MADE]
+    edges, turns = len(_EDGES.findall(value)), len(_TURNS.findall(value))
+    mixed = not (value.islower() or value.isupper())
+    long = mixed and len(value) >= MIN_MADE and (edges > 0 or turns >= MIN_TURNS)
+    return found.span("value") if edges >= MIN_EDGES or long else None
+
+
+def _assigned(word: str) -> str:
+    """A word of a command that sets a secret variable, or is a text with a secret in it."""
+    found = _ASSIGNED.fullmatch(word)
+    if found and names(found["name"], found["value"]):
+        return f"{found['name']}={HIDDEN}"
+    return text(word)
+
+
+def _secrets(document: Any) -> Iterator[str]:
+    if isinstance(document, str):
+        yield from (document[start:end].strip("\"';,&|)") for start, end in _spans(document))
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            if names(key, value):
                 yield value.rpartition(" ")[2] if key.lower() == "authorization" else value
             yield from _secrets(value)
-    elif isinstance(data, list):
-        if all(isinstance(one, str) for one in data):
-            yield from _behind_flags(data)
-        for value in data:
+    elif isinstance(document, list):
+        if all(isinstance(one, str) for one in document):
+            yield from _behind_flags(document)
+        for value in document:
             yield from _secrets(value)
 
 
 def _behind_flags(words: Sequence[str]) -> Iterator[str]:
-    for at, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        if _FLAG.fullmatch(flag):
-            yield value if equals else next(iter(words[at + 1 :]), "")
+    for word, shown in zip(words, argv(words), strict=True):
+        if shown == HIDDEN:
+            yield word
+        elif shown != word and shown.endswith(f"={HIDDEN}"):
+            yield word.partition("=")[2]
 
 
 def _telling(value: str) -> bool:
@@ -138,4 +563,5 @@ def _telling(value: str) -> bool:
     value = value.strip()
     if value.startswith(("$", "-")) or value.lower() in ("true", "false"):
         return False
-    return len(value) >= (SHORTEST_WORD if value.isalpha() or value.isdigit() else SHORTEST)
+    is_word = value.isalpha() and (value.islower() or value.isupper() or value.istitle())
+    return len(value) >= (SHORTEST_WORD if is_word or value.isdigit() else SHORTEST)

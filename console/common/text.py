@@ -1,6 +1,7 @@
-"""All foreign text passes here: logs, HTTP bodies, model names, YAML, error strings.
+"""All foreign text passes here: logs, HTTP bodies, command lines, model names, YAML, error strings.
 
-A string that went through `clean()` holds no control byte a terminal could act on.
+A string that went through `clean()` holds no control byte a terminal could act on, and no secret
+that its own text marks as one (`console.common.redact`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterable
 from typing import Any, TextIO
+
+from console.common import redact
 
 UNLIMITED = 1 << 20
 """The width of what nobody wraps."""
@@ -16,6 +20,9 @@ LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
 DEEPEST = 12
 """Deepest level kept: no real value is nested deeper."""
+EXAMINED = LINE_LIMIT * 2
+"""Characters of a line that are looked at, however few are kept: the mark of a secret may lie
+behind it (`://user:secret@host`)."""
 
 _CSI = r"[0-?]*[ -/]*[@-~]?"
 _STRING = r"[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -43,14 +50,26 @@ _COMBINING = re.compile(f"({_MARK}{_MARK}{{3}}){_MARK}+")
 
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
-    """One harmless line: escapes removed, control and bidi characters replaced, length clamped.
+    """One harmless line without secrets: escapes removed, control and bidi characters replaced,
+    secrets hidden, length clamped.
 
     `limit` counts characters of the result; a clamped line ends with `…`.
     """
+    text, cut = _without_acts(text, max(EXAMINED, limit * 2))
+    return _clamped(redact.text(text), limit, cut)
+
+
+def harmless(text: str, limit: int = LINE_LIMIT) -> str:
+    """As `clean`, secrets and all: only for what its own operator types, and for comparing."""
+    text, cut = _without_acts(text, limit * 2)
+    return _clamped(text, limit, cut)
+
+
+def _without_acts(text: str, most: int) -> tuple[str, bool]:
+    """The first `most` characters without what could act, and whether that was not all."""
     text = text.rstrip("\r\n")
-    cut = len(text) > limit * 2
-    if cut:
-        text = text[: limit * 2]
+    cut = len(text) > most
+    text = text[:most] if cut else text
     # Whatever could act on a terminal or a reader is unprintable to Python, and a scan in C is
     # cheap: an ordinary line passes here untouched.
     if not text.isprintable():
@@ -60,26 +79,45 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
             text = text.translate(_CONTROLS)
     if not text.isascii():
         text = _COMBINING.sub(r"\1", text)
-    if cut or len(text) > limit:
-        return text[: limit - 1] + "…"
-    return text
+    return text, cut
+
+
+def _clamped(text: str, limit: int, cut: bool) -> str:
+    return text[: limit - 1] + "…" if cut or len(text) > limit else text
+
+
+def command(argv: Iterable[str], limit: int = LINE_LIMIT) -> str:
+    """A foreign command line as one clean line. It is read word by word first: a secret may have
+    spaces in it, which a joined line does not tell from the next word."""
+    return one_line(" ".join(redact.argv(argv)), limit)
 
 
 def cleaned(value: Any, depth: int = 0) -> Any:
-    """The same JSON value with every string in it clean, keys too."""
+    """The same JSON value with every string in it clean, keys too; what a name or a flag of it
+    marks as secret is hidden."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
         items = value.items() if depth < DEEPEST else ()
-        return {clean(str(key)): cleaned(item, depth + 1) for key, item in items}
+        return {
+            clean(str(key)): redact.HIDDEN if redact.names(key, item) else cleaned(item, depth + 1)
+            for key, item in items
+        }
     if isinstance(value, list | tuple):
-        return [cleaned(item, depth + 1) for item in (value if depth < DEEPEST else ())]
+        rows = value if depth < DEEPEST else ()
+        words = all(isinstance(row, str) for row in rows)
+        return [cleaned(row, depth + 1) for row in (redact.argv(rows) if words else rows)]
     return value
 
 
 def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[str]:
     """Foreign text as at most `most` harmless lines; `\\r` counts as a line end."""
-    return [clean(line, limit) for line in re.split(r"\r\n|\n|\r", text)[:most]]
+    return [clean(line, limit) for line in redact.lines(split_lines(text, most))]
+
+
+def split_lines(text: str, most: int = 1000) -> list[str]:
+    """The first lines of a text as they are; `\\r` counts as a line end."""
+    return re.split(r"\r\n|\n|\r", text)[:most]
 
 
 def columns(out: TextIO, piped: int = UNLIMITED) -> int:
@@ -119,6 +157,21 @@ def decode(data: bytes) -> str:
 def one_line(text: str, limit: int = 200) -> str:
     """Foreign text squeezed into one harmless line, for an error message."""
     return clean(" ".join(text.split()), limit)
+
+
+def ending(text: str, limit: int = 200) -> str:
+    """The end of a foreign text as one harmless line. It is made harmless before it is cut: what
+    marks a secret may stand in front of the cut."""
+    line = one_line(text, UNLIMITED)
+    return line if len(line) <= limit else f"…{line[1 - limit :]}"
+
+
+def after_cut(text: str) -> str:
+    """What is whole of a text whose beginning was not read: its lines but the first, or of its only
+    line the words but the first three. The cut may have gone through a secret or through its mark
+    (`Authorization: Basic …`), which leaves the secret unmarked."""
+    _, _, rest = text.partition("\n")
+    return rest if rest.strip() else "".join(text.split(maxsplit=3)[3:])
 
 
 def one_of(words: list[str]) -> str:

@@ -15,6 +15,8 @@ _TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(rf"{_NUMBER}\s*(ms|s|m|h|d)")
 _DURATION = re.compile(rf"{_PART.pattern}(?:\s*{_PART.pattern})*")
 
+MAX_DIGITS = 1e12
+"""From this number on only a power of ten is readable."""
 BYTES_FORM = "bytes with a unit, like 24GiB or 117GB"
 DURATION_FORM = "a duration with a unit, like 90s, 15m or 1h30m"
 DRIVER_FORM = "a driver's version like 580.126.09"
@@ -114,6 +116,8 @@ def format_number(value: float, unit: str = "") -> str:
     if unit == "ratio":
         return f"{value * 100:.3g} %"
     unit = "" if unit == "count" else unit
+    if abs(value) >= MAX_DIGITS:  # a broken model's perplexity
+        return f"{value:.3g} {unit}".replace("e+", "e").rstrip()
     digits = f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{digits} {unit}".rstrip()
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from console.config.site.site import Site
 
 PORTS = range(18080, 18180)
-NAMES = ("baseline", "fast", "slow")
+CANDIDATES = ("fast", "slow", "garbled")
+"""What the embedded demo can try against its baseline."""
+GARBLED = ("--repeat-penalty", "0.01")
+"""A wrong setting that garbles every answer: what was said once is a hundred times as likely."""
 
 
 def site(given: str | None) -> Site:
@@ -52,7 +55,7 @@ def services(given: str | None) -> frozenset[str]:
 
     path = site_file(given)
     if path is None:
-        return frozenset(NAMES[1:])
+        return frozenset(CANDIDATES)
     model = load_site(path).model
     return frozenset(model.services) | resolved(model.names, {*model.services, BASELINE}).keys()
 
@@ -99,9 +102,10 @@ def demo_site() -> Path:
     """The demo's site file, created with its models at first use. Raises UsageError."""
     path = paths.demo_dir() / "site.yaml"
     if not path.exists():
-        ports = _free_ports(len(NAMES))
+        names = ("baseline", *CANDIDATES)
+        ports = _free_ports(len(names))
         paths.make(path.parent)
-        write_atomically(path, _site(dict(zip(NAMES, ports, strict=True))))
+        write_atomically(path, _site(dict(zip(names, ports, strict=True))))
     return path
 
 
@@ -118,9 +122,10 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _process(name: str, port: int) -> str:
+    model, flags = ("fast", GARBLED) if name == "garbled" else (name, ())
     argv = [
-        *paths.module_argv("console.rehearsal.demo.engine"), "--model", f"models/{name}.gguf",
-        "--port", str(port), "--alias", f"demo-{name}", "--cache-ram", "0",
+        *paths.module_argv("console.rehearsal.demo.engine"), "--model", f"models/{model}.gguf",
+        "--port", str(port), "--alias", f"demo-{name}", "--cache-ram", "0", *flags,
     ]  # fmt: skip
     return f"process: {{argv: {json.dumps(argv)}}}"
 
@@ -129,7 +134,7 @@ def _site(ports: dict[str, int]) -> str:
     services = "".join(
         f"  {name}:\n    {_process(name, ports[name])}\n"
         f"    url: http://127.0.0.1:{ports[name]}\n    ready: {{timeout: 60s}}\n"
-        for name in NAMES[1:]
+        for name in CANDIDATES
     )
     return (
         "# Written by `omni-console demo`; `omni-console demo --stop` removes it.\n"

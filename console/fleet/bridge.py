@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from console.common import redact
 from console.common.clock import Clock
 from console.common.errors import ConsoleError, Exit
 from console.common.files import write_all
@@ -89,10 +90,10 @@ class Bridge:
                     self._said = lambda text, number=number: send(  # type: ignore[misc]
                         line({"id": number, "said": clean(text, 1000)})
                     )
-                    answer = {"id": number, "ok": True, **self.answer(asked)}
-                    data = line(answer)
+                    data = line({"id": number, "ok": True, **_shown(self.answer(asked))})
                 except BridgeError as error:
-                    data = line({"id": asked.get("id"), "ok": False, "error": failure(error)})
+                    told = _shown(failure(error))
+                    data = line({"id": asked.get("id"), "ok": False, "error": told})
                 send(data)
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -286,6 +287,14 @@ class Bridge:
         """Pass a line on; a line that is lost keeps nothing from happening."""
         with contextlib.suppress(OSError):
             self._said(text)
+
+
+def _shown(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without the secrets in what this host has read; the token of an act is meant for
+    who asks."""
+    return {
+        name: value if name == "token" else redact.data(value) for name, value in answer.items()
+    }
 
 
 def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, Exit, UsageError
-from console.common.files import in_memory, write_all
+from console.common.files import end_of, in_memory, write_all
 from console.common.text import clean, one_line
 from console.fleet.inventory import Host
 from console.fleet.protocol import (
@@ -150,9 +150,9 @@ class Line:
         self, question: str, limit_s: float = ANSWER_S,
         said: Callable[[str], None] = lambda text: None, **more: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """The answer to one question, within `limit_s` after its last word. Raises LineLost when
-        none comes: whether the host has heard it is then not known. Raises BridgeError for a
-        refusal."""
+        """The answer to one question, within `limit_s` after it or after the last words that came
+        with it; whatever else the host prints gives it no more time. Raises LineLost when none
+        comes: whether the host has heard it is then not known. Raises BridgeError for a refusal."""
         if self._child is None:
             self.open()
         child = self._child
@@ -164,24 +164,31 @@ class Line:
             write_all(child.stdin.fileno(), frame)
         except OSError:
             raise self._lost() from None
-        skipped = 0
+        skipped, until = 0, time.monotonic() + limit_s
         while True:
-            data = self._next(limit_s)
+            data = self._next(until - time.monotonic(), limit_s)
             try:
-                answer = parsed(data)
+                answer = self._of_question(data)
             except BridgeError:  # what a login has left running prints there, too
                 skipped += len(data) + 1
                 if skipped > MOST_NOISE:
                     raise
                 continue
-            if answer.get("id") != self._asked:
-                continue
             if "said" in answer:
+                until = time.monotonic() + limit_s
                 said(clean(str(answer["said"]), 1000))
             elif answer.get("ok") is True:
                 return answer
             else:
                 raise self._refused(answer.get("error"))
+
+    def _of_question(self, data: bytes) -> dict[str, Any]:
+        """A line as a frame of the answer to the last question. Raises BridgeError for any other
+        line."""
+        frame = parsed(data)
+        if frame.get("id") != self._asked:
+            raise BridgeError("bad_frame", f"{self.name}: a line answers nothing that was asked")
+        return frame
 
     def _refused(self, found: object) -> BridgeError:
         """What the host has said, behind its name; its hint is for a shell there."""
@@ -256,8 +263,7 @@ class Line:
                 code = child.wait(END_S)
             except subprocess.TimeoutExpired:
                 self._kill()
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - MOST_WORDS))  # its last words say why
-        told = [one_line(one) for one in errors.read().decode("utf-8", "replace").splitlines()]
+        told = [one_line(one) for one in end_of(errors, MOST_WORDS).splitlines()]  # they say why
         words = next((one for one in reversed(told) if one), "the connection ended")
         self.close()
         name = self.host.name

@@ -8,6 +8,7 @@ a rollback is under way. Nothing is pushed: the host is silent unless it is aske
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import time
@@ -76,14 +77,20 @@ def line(frame: dict[str, Any]) -> bytes:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """A line as a frame. Raises BridgeError."""
+    """A line as a frame; what no JSON has a word for (NaN, Infinity, 1e999) is None, as it would
+    stand in the JSON that others read. Raises BridgeError."""
     try:
-        frame = json.loads(data)
+        frame = json.loads(data, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise BridgeError("bad_frame", "a line is no frame", one_line(str(error))) from error
     if not isinstance(frame, dict):
         raise BridgeError("bad_frame", "a line is no frame", "expected one JSON object")
     return frame
+
+
+def _finite(digits: str) -> float | None:
+    value = float(digits)
+    return value if math.isfinite(value) else None
 
 
 def hello(version: str, host: str) -> dict[str, Any]:

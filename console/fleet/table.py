@@ -94,9 +94,10 @@ def _run(one: Known) -> str:
         return "none"
     state, name = state_words(run.get("state", "")), clean(str(run.get("playbook", "")), 30)
     decision = clean(str(run.get("decision") or ""), 10) if run.get("over") else ""
+    mark = clean(str(run.get("mark") or ""), 12) if decision else ""
     at = clean(str(run.get("step") or ""), 30) if run.get("alive") else ""
     step = f" {at} ({run.get('step_number')}/{run.get('steps')})" if at else ""
-    return " ".join(filter(None, (name, state, decision))) + step
+    return " ".join(filter(None, (name, state, decision, mark))) + step
 
 
 def state_words(state: object) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.files import read_bytes, read_text, write_at_once
+from console.host import children
 
 FULL_ID = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(rb"[0-9a-f]{64}")
@@ -221,19 +222,25 @@ PREFIX = "omni."
 AIRLOCK = ("-I", "-S", "-X", "utf8", str(Path(__file__).with_name("cgroup_exec.py")))
 
 
-def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+def popen(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
     """`subprocess.Popen` of a command that enters a group of its own before its first instruction,
     or none if this user cannot make one. Returns when it runs; raises what Popen does."""
-    home = _home()
+    env, home = os.environ if env is None else env, _home()
     if not home or not argv or not os.access(home, os.W_OK):
-        return subprocess.Popen(list(argv), **options)
+        return subprocess.Popen(list(argv), env=env, **options)
     reading, writing = os.pipe()
-    enter = (sys.executable, *AIRLOCK, f"{home}/{PREFIX}", str(writing))
+    variables = _rows(env)
+    enter = (sys.executable, *AIRLOCK, f"{home}/{PREFIX}", str(writing), str(variables))
     try:
         try:
-            child = subprocess.Popen([*enter, *argv], pass_fds=(writing,), **options)
+            child = subprocess.Popen(
+                [*enter, *argv], pass_fds=(writing, variables), env=_own(env), **options
+            )
         finally:
             os.close(writing)
+            os.close(variables)
         code = os.read(reading, 16)  # nothing: it became the command
     finally:
         os.close(reading)
@@ -244,6 +251,22 @@ def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
     for left in glob(f"{home}/{PREFIX}{child.pid}.*"):
         _remove(left)
     raise OSError(int(code), os.strerror(int(code)), argv[0])
+
+
+def _rows(env: Mapping[str, str]) -> int:
+    """An open file in memory with NAME=VALUE rows, each with a NUL behind it."""
+    descriptor = os.memfd_create("environment")
+    with open(descriptor, "wb", closefd=False) as file:
+        for name, value in env.items():
+            file.write(os.fsencode(f"{name}={value}") + b"\0")
+    return descriptor
+
+
+def _own(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of this interpreter while it is not yet the command: its own libraries, and
+    the command's cookies, by which a stray is found."""
+    cookies = {name: value for name, value in env.items() if name.startswith("OMNI_")}
+    return {**children.kept(), **cookies}
 
 
 def of(path: str, pid: int, start: int) -> Cgroup | None:

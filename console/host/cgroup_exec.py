@@ -1,10 +1,12 @@
 """The first instructions of a host process: enter a control group of its own, then run the command.
 
-    python -I -S -X utf8 cgroup_exec.py GROUP DESCRIPTOR COMMAND…
+    python -I -S -X utf8 cgroup_exec.py GROUP DESCRIPTOR ENVIRONMENT COMMAND…
 
 Pid and start time stay the same, and nothing is started outside the group `GROUP` + PID.START.
 Without a possible group it continues. If the command cannot be run, the errno is written to the
-descriptor. Standard library only, because this delays every start.
+descriptor. The command's environment comes from the file of the descriptor `ENVIRONMENT`, and is
+not this interpreter's own: a service's LD_LIBRARY_PATH or LD_PRELOAD may name libraries with which
+this interpreter does not start. Standard library only, because this delays every start.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ TRIES = 3
 
 def main() -> int:
     """Run the command; returns only if that fails."""
-    group, descriptor, *command = sys.argv[1:]
+    group, descriptor, variables, *command = sys.argv[1:]
     os.set_inheritable(int(descriptor), False)
+    environment = _environment(int(variables))
     with contextlib.suppress(OSError):
         _enter(f"{group}{os.getpid()}.{_start()}")
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and that is inherited
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(command[0], command, _environment())
+        os.execvpe(command[0], command, environment)
     except OSError as error:
         os.write(int(descriptor), str(error.errno).encode())
     return 127
@@ -52,13 +55,11 @@ def _enter(path: str) -> None:
                 os.rmdir(path)
 
 
-def _environment() -> dict[bytes, bytes]:
-    """The environment as received: Python adds to its own under some locales."""
-    try:
-        with open("/proc/self/environ", "rb") as file:
-            rows = [row.partition(b"=") for row in file.read().split(b"\0") if row]
-    except OSError:
-        return dict(os.environb)
+def _environment(descriptor: int) -> dict[bytes, bytes]:
+    """The environment in a file of NAME=VALUE rows, each with a NUL behind it."""
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        rows = [row.partition(b"=") for row in file.read().split(b"\0") if row]
     return {name: value for name, _, value in rows}
 
 

@@ -16,11 +16,12 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import ConsoleError, EngineTimeout
+from console.common.files import read_bytes
 from console.common.text import one_line
 from console.host.children import within
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
-from console.host.memory import MemoryReader, limits
+from console.host.memory import MemoryReader, limits, swap_in_ram
 from console.host.sample import DiskSample, Machine
 
 SILENT_S = 3.0
@@ -163,10 +164,14 @@ def _memory(root: Path, given: dict[str, str]) -> dict[str, Any]:
     finally:
         reader.close()
     found = {"ram_total": seen.total, "ram_available": seen.available}
-    found |= {"swap_total": seen.swap_total, "swap_free": seen.swap_total - seen.swap_used}
+    compressed, held = swap_in_ram(read_bytes(root / "proc" / "swaps"))
+    whole, used = seen.swap_total - compressed, seen.swap_used - held
+    found |= {"swap_total": max(0, whole), "swap_free": max(0, whole - used)}
     given["ram_total"] = given["swap_total"] = f"{NOW}, /proc/meminfo"
     given["ram_available"] = f"{NOW}, MemAvailable"
     given["swap_free"] = f"{NOW}, SwapFree"
+    if compressed:
+        given["swap_total"] = given["swap_free"] = f"{NOW}, without zram, which is RAM itself"
     for limit in limits(root):
         group = f"cgroup {one_line(limit.group, 80)}"
         for name, most, words in (

@@ -26,16 +26,41 @@ from console.host.sample import MemorySample
 _MEMINFO = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree):\s+(\d+) kB", re.MULTILINE)
 _SWAPS = re.compile(rb"^(pswpin|pswpout) (\d+)$", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) avg10=([0-9.]+)", re.MULTILINE)
+_ARC = re.compile(rb"^(size|c_min)\s+\d+\s+(\d+)$", re.MULTILINE)
+_ZRAM = re.compile(rb"^/dev/zram\d+\s+\S+\s+(\d+)\s+(\d+)", re.MULTILINE)
+ARC = "spl/kstat/zfs/arcstats"
+"""Below /proc: what the cache of ZFS has."""
 _CHUNK = 32 * 1024
 
 
 def meminfo(path: Path | str = "/proc/meminfo") -> dict[str, int]:
-    """Bytes of RAM and swap, by the kernel's own names; an unreadable row is absent."""
-    return _figures_of(read_bytes(path))
+    """Bytes of RAM and swap, by the kernel's own names; an unreadable row is absent. What the ZFS
+    cache gives back counts as available, as in `MemoryReader`."""
+    figures = _figures_of(read_bytes(path))
+    if "MemAvailable" in figures:
+        figures["MemAvailable"] += returned_by_zfs(read_bytes(Path(path).parent / ARC))
+    return figures
 
 
 def _figures_of(text: bytes) -> dict[str, int]:
     return {name.decode(): int(kib) * 1024 for name, kib in _MEMINFO.findall(text)}
+
+
+def returned_by_zfs(arcstats: bytes) -> int:
+    """Bytes that the cache of ZFS gives back when memory is short: its size less its least size.
+
+    The kernel does not count them as available, though they are a cache like that of any other file
+    system (openzfs/zfs#10255): a machine with 180 GiB of it looks full. 0 without ZFS.
+    """
+    figures = {name: int(value) for name, value in _ARC.findall(arcstats)}
+    return max(0, figures.get(b"size", 0) - figures.get(b"c_min", 0))
+
+
+def swap_in_ram(swaps: bytes) -> tuple[int, int]:
+    """Bytes of swap that is compressed RAM (zram), whole and used, by the text of /proc/swaps. What
+    lies there still needs RAM, so it is no room for a model."""
+    rows = [(int(size) << 10, int(used) << 10) for size, used in _ZRAM.findall(swaps)]
+    return sum(size for size, _ in rows), sum(used for _, used in rows)
 
 
 class MemoryReader:
@@ -44,6 +69,7 @@ class MemoryReader:
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
         self._open: dict[str, int] = {}
+        self._has_zfs = True
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
 
@@ -62,6 +88,7 @@ class MemoryReader:
         except KeyError as error:
             detail = f"{self._root}/meminfo has no {error.args[0]}"
             raise ConsoleError("memory cannot be read", detail) from None
+        available += self._returned_by_zfs()
         swap_total = table.get("SwapTotal", 0)
         swap_in, swap_out = self._rates(at)
         pressure = self._figures(_PRESSURE, "pressure/memory")
@@ -75,6 +102,16 @@ class MemoryReader:
             pressure_some=pressure.get(b"some"),
             pressure_full=pressure.get(b"full"),
         )
+
+    def _returned_by_zfs(self) -> int:
+        """See `returned_by_zfs`; a machine without ZFS is not asked again."""
+        if not self._has_zfs:
+            return 0
+        try:
+            return returned_by_zfs(self._text(ARC))
+        except OSError:
+            self._has_zfs = False
+            return 0
 
     def close(self) -> None:
         """Close the descriptors; a later `read` opens them again."""
@@ -148,6 +185,19 @@ def container_of(pid: int) -> str:
     """The full id of the container that a process of this machine runs in; empty for none."""
     found = _CONTAINER.search(read_text(f"/proc/{pid}/cgroup"))
     return found[0] if found else ""
+
+
+def oom_kills() -> int | None:
+    """How many processes of this machine the kernel has killed since boot because memory ran out;
+    None where it does not count them (before Linux 4.13)."""
+    found = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat"), re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def oom_kills_since(before: int | None) -> int | None:
+    """How many of them came after `before`, what `oom_kills` was then; None if unknown."""
+    now = oom_kills() if before is not None else None
+    return None if now is None or before is None else now - before
 
 
 def kill_wait_s(held: Resident) -> float:

@@ -7,17 +7,20 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from console.common.argv import quoted
 from console.common.logs.cause import PORT, cause_of
-from console.common.text import one_line
+from console.common.text import decode
 from console.host import process
 
 LISTEN = "0A"
+MAX_NAMED = 3
+"""Of how many strangers at a port the words name the pid and the command line."""
 CONNECT_S = 1.0
 """How long the first try to connect may take."""
 ENGINE_PROXY = "docker-proxy"
@@ -29,7 +32,7 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Its pid, and its command line as clean words."""
+    """Its pid, and what is known to be harmless of its command line, as clean words."""
 
     pid: int
     words: str
@@ -39,11 +42,12 @@ class Listener:
         """Whether it holds the port for a container."""
         return self.words.split(" ")[0].endswith(ENGINE_PROXY)
 
-    def how_to_end(self, port: int) -> str:
-        """What ends it, to be typed; for a proxy, the container that it serves."""
+    def how_to_see(self, port: int) -> str:
+        """What shows whose it is, to be typed. What would end it is never named: whatever holds a
+        port serves somebody, and may be a baseline."""
         if self.is_engine_proxy:
-            return f"docker stop $(docker ps -q --filter publish={port})"
-        return f"kill {self.pid}"
+            return f"docker ps --filter publish={port}"
+        return f"ps -o pid,user,lstart,args -p {self.pid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,24 @@ def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     return next(listeners(url, proc), None)
 
 
-def held_words(url: str, proc: Path = Path("/proc")) -> str:
-    """`pid 123, python3 -m http.server 8000, holds port 8000`, and what ends it; "" if nobody is
-    seen to listen there."""
-    who = listener(url, proc)
-    if who is None:
+def strangers(url: str, own: Collection[int] = ()) -> list[Listener]:
+    """Who else than these processes, one's own, is seen to hold a socket that a connection to a
+    URL of this machine may reach; whoever holds one, if one's own are not known."""
+    sockets = answering(url, here=bool(own))
+    others = held_by_others(sockets, own) if own else chain(*(s.holders[:1] for s in sockets))
+    return list({other.pid: other for other in others}.values())
+
+
+def held_words(url: str, own: Collection[int] = ()) -> str:
+    """`pid 123, python3 -m http.server …, holds port 8000`, and what shows whose it is, of who
+    else than these processes listens there; "" if nobody else is seen to."""
+    others, port = strangers(url, own), port_of(url)
+    if not others:
         return ""
-    port = port_of(url)
-    return f"pid {who.pid}, {who.words}, holds port {port}: `{who.how_to_end(port)}` ends it"
+    names = " and ".join(f"pid {other.pid}, {other.words}," for other in others[:MAX_NAMED])
+    who = others[0]
+    see = f"; `{who.how_to_see(port)}` shows which container" if who.is_engine_proxy else ""
+    return f"{names} {'holds' if len(others) == 1 else 'hold'} port {port}{see}"
 
 
 def ports_of(pids: Iterable[int]) -> list[int]:
@@ -131,6 +145,53 @@ def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> It
         yield from _holders(wanted, proc) if wanted else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A socket that a connection to a URL may reach: its user, and the processes that hold it, none
+    where this user may not see them."""
+
+    uid: int
+    holders: tuple[Listener, ...]
+
+
+def answering(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> list[Answering]:
+    """Every socket that a connection to a URL of this machine may reach. Several may share one
+    address (SO_REUSEPORT), and a name may mean one of IPv4 and one of IPv6."""
+    sockets = _answering(url, proc, here) if here or is_local(url) else set()
+    return [
+        Answering(int(uid), tuple(_holders({f"socket:[{inode}]"}, proc)))
+        for inode, uid in sorted(sockets)
+    ]
+
+
+def reach_the_same(url: str, other: str) -> bool:
+    """Whether connections to two URLs reach the same server: at one address, or by one socket."""
+    try:
+        hosts = {urlsplit(one).hostname for one in (url, other)}
+        same_port = port_of(url) == port_of(other)
+    except ValueError:
+        return False
+    proc = Path("/proc")
+    return same_port and (
+        len(hosts) == 1 or bool(_answering(url, proc, False) & _answering(other, proc, False))
+    )
+
+
+def held_by_others(sockets: Iterable[Answering], own: Collection[int]) -> Iterator[Listener]:
+    """The first holder of each socket that none of one's own processes is seen to hold: whoever
+    shares an address (SO_REUSEPORT) gets a part of its requests, so all have to be one's own.
+
+    A start script may run a container through a client: then the engine's proxy counts as its own,
+    too. Where one's own processes are not known, only such a proxy can be told to be another's.
+    """
+    for holders in (reached.holders for reached in sockets):
+        if not holders or any(holder.pid in own for holder in holders):
+            continue
+        proxies = any(holder.is_engine_proxy for holder in holders)
+        if not have_engine_client(own) if proxies else own:
+            yield holders[0]
+
+
 def is_local(url: str) -> bool:
     """Whether a URL points at this machine: by its usual names, its own name, or one of its
     addresses. No name is looked up."""
@@ -150,11 +211,12 @@ def is_local(url: str) -> bool:
     return True
 
 
-def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of loopback now."""
+def is_free(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether a server could listen on this port of an IPv4 address now, also one that does not
+    set SO_REUSEADDR: connections of an earlier server's clients linger for a minute."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True
@@ -278,8 +340,8 @@ def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
         with contextlib.suppress(OSError):
             held = proc / name / "fd"
             if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
-                argv = (proc / name / "cmdline").read_bytes().replace(b"\0", b" ")
-                yield Listener(int(name), one_line(argv.decode(errors="replace"), 120))
+                argv = decode((proc / name / "cmdline").read_bytes()).split("\0")
+                yield Listener(int(name), quoted(argv, 120))
 
 
 def connected(host: str, port: int, left_s: float) -> socket.socket:

@@ -38,6 +38,17 @@ def lock_memory() -> str:
     return f"not locked: {os.strerror(ctypes.get_errno())}"
 
 
+def take_orphans(on: bool = True) -> bool:
+    """Make descendants of this process its children when their own parents end: what has left its
+    session and environment (a double fork) is still known by that. False if the kernel refuses."""
+    import ctypes
+
+    return int(ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, int(on), 0, 0, 0)) == 0
+
+
+_CHILD_SUBREAPER = 36
+
+
 def oom_score(pid: int | str = "self") -> int | None:
     """A process's oom_score_adj as it is now; None when it cannot be read."""
     try:

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,19 @@ def ancestry(pid: int) -> set[int]:
     return seen
 
 
+def command_lines(pid: int) -> list[list[str]]:
+    """The command lines of a process and of its ancestors below pid 1, with the name of the program
+    file of the process itself, as far as this user may read them."""
+    lines = []
+    for ancestor in ancestry(pid) - {1}:
+        with contextlib.suppress(OSError):
+            data = Path(f"/proc/{ancestor}/cmdline").read_bytes()
+            lines.append([os.fsdecode(word) for word in data.split(b"\0") if word])
+    with contextlib.suppress(OSError):
+        lines.append([os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")])
+    return [line for line in lines if line]
+
+
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it has none."""
     return files.read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -187,8 +200,12 @@ class Group:
     reused while its group has members.
     """
 
-    def __init__(self, pid: int, start: int, cookie: str = "", step: str = "") -> None:
+    def __init__(
+        self, pid: int, start: int, cookie: str = "", step: str = "",
+        spared: Callable[[Stat], bool] | None = None,
+    ) -> None:  # fmt: skip
         self.pid, self.start = pid, start
+        self._spared = spared or (lambda _: False)
         self._carried = (cookie, step)
         self._seen: set[tuple[int, int]] = set()
         self.led = False
@@ -208,6 +225,7 @@ class Group:
             and s.start >= self.start
             and s.state not in "ZX"
             and s.pid not in spared
+            and not self._spared(s)
         ]
         sure = leader is not None or self.led or any((s.pid, s.start) in self._seen for s in found)
         if not sure and not any(self._is_ours(s.pid) for s in found):
@@ -228,7 +246,8 @@ def members(
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Signal that same process; False if it is gone. Raises PermissionError, also if the kernel
+    """Signal that same process; False if it is gone. The program calls this through
+    `host.licence` alone. Raises PermissionError, also if the kernel
     does not say whether the number is still its own."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -256,14 +275,16 @@ def send(pid: int, start: int, number: int) -> bool:
 
 def stop_group(
     pid: int, start: int, *, grace_s: float, clock: Clock | None = None,
-    cookie: str = "", step: str = "",
+    cookie: str = "", step: str = "", spared: Callable[[Stat], bool] | None = None,
 ) -> bool:  # fmt: skip
-    """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone.
+    """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone. The
+    program calls this through `host.licence` alone.
 
-    `cookie` and `step` identify a `Group` whose leader has ended. False when nothing was alive.
-    Raises ServiceError when something outlives SIGKILL, or when this user may not signal it.
+    `cookie` and `step` identify a `Group` whose leader has ended; `spared` are left alone. False
+    when nothing was alive. Raises ServiceError when something outlives SIGKILL, or when this user
+    may not signal it.
     """
-    clock, group = clock or SystemClock(), Group(pid, start, cookie, step)
+    clock, group = clock or SystemClock(), Group(pid, start, cookie, step, spared)
     if not (alive := group.members()):
         return False
     kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))  # while they live
@@ -332,6 +353,25 @@ def _sha(text: str) -> str:
 
 def record_path(records_dir: Path, name: str) -> Path:
     return records_dir / f"{name}.json"
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """Seconds of CPU time that these processes have taken."""
+    ticks = 0
+    for pid in pids:
+        fields = files.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def bytes_moved(pids: Iterable[int]) -> int:
+    """Bytes that they have read and written, by calls and from disks; 0 for those of others."""
+    total = 0
+    for pid in pids:
+        for line in files.read_bytes(f"/proc/{pid}/io").splitlines()[:6]:
+            name, _, count = line.partition(b":")
+            total += int(count) if name in (b"rchar", b"wchar", b"read_bytes") else 0
+    return total
 
 
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:

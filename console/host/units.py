@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from console.common import files
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.text import clean_lines, decode, one_line
+from console.common.text import clean_lines, decode, ending, one_line
 from console.common.units import format_duration
 from console.host import children, memory, process
+from console.host.licence import Licence, Reason, Refused
 
 CALL_S = 5.0
 """Deadline of one call of systemctl or journalctl, seconds."""
@@ -87,17 +88,21 @@ def start(spec: UnitSpec) -> None:
     _call(spec, ["start", "--no-block"], CALL_S)
 
 
-def stop(spec: UnitSpec, grace_s: float, clock: Clock | None = None) -> bool:
+def stop(licence: Licence, spec: UnitSpec, grace_s: float, clock: Clock | None = None) -> bool:
     """Stop it, by SIGKILL after the grace; False when it was not up. Returns when it is down.
-    Raises ServiceError."""
+    Raises Refused unless it is the baseline, as the console starts no other unit, and
+    ServiceError."""
     clock, state = clock or SystemClock(), look(spec)
     if not state.is_up:
         return False
+    if licence.reason is not Reason.BASELINE:
+        raise Refused(f"{spec.words} is left alone", f"it is not {licence.reason}")
     kill_s = memory.kill_wait_s(memory.resident(pids(state)))
     _call(spec, ["stop", "--no-block"], CALL_S)
     if _await_down(spec, grace_s, clock):
         return True
-    _call(spec, ["kill", "--signal=SIGKILL"], CALL_S)
+    if look(spec).invocation == state.invocation:  # else somebody has started it again meanwhile
+        _call(spec, ["kill", "--signal=SIGKILL"], CALL_S)
     if _await_down(spec, kill_s, clock):
         return True
     raise ServiceError(
@@ -161,5 +166,5 @@ def _call(spec: UnitSpec, words: list[str], seconds: float) -> str:
     except OSError as failure:
         raise ServiceError(f"{said} cannot be run", failure.strerror or "", _HINT) from None
     if code:
-        raise ServiceError(f"{said} failed", one_line(decode(error)[-300:]), _HINT)
+        raise ServiceError(f"{said} failed", ending(decode(error), 300), _HINT)
     return decode(out)

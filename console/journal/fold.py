@@ -179,12 +179,18 @@ def _guard(view: RunView, event: Event) -> None:
 
 
 def _serving(view: RunView, event: Event) -> None:
-    view.serving = {**event.data, "at": event.at}
+    if "looked" in event.data:  # it answered: nothing was measured, and nothing was proven
+        view.serving["looked_at"] = event.at
+    else:
+        view.serving = {**event.data, "at": event.at}
 
 
 def _cutover(view: RunView, event: Event) -> None:
     gone = event.data.get("what") in ("back", "rolled back")
-    view.cutover = {} if gone else {**view.cutover, **event.data, "at": event.at}
+    if gone and (since := view.cutover.get("since")) is not None:
+        view.was_cut_over = {**view.cutover, "back_s": event.at - since}
+    since = view.cutover.get("since", event.at)
+    view.cutover = {} if gone else {**view.cutover, **event.data, "at": event.at, "since": since}
     if event.step and not gone:
         view.cutover["step"] = event.step
 

@@ -14,7 +14,7 @@ from typing import Any
 from console.common import paths
 from console.common.errors import UsageError
 from console.common.files import write_atomically
-from console.common.text import one_line
+from console.common.text import clean, one_line
 from console.recovery.rollback.sealed_plan import BREACH, SITE
 
 ALLOCATION = "allocation.json"
@@ -53,7 +53,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.id = path.name
+        self.id = clean(path.name)  # anybody may have renamed or copied a directory
 
     journal = property(lambda self: self.path / "journal.db")
     playbook = property(lambda self: self.path / "playbook.yaml")

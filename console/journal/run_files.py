@@ -17,6 +17,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
+from console.common.logs.output import of_process
 from console.common.text import clean, cleaned, one_line
 from console.host import process
 from console.journal.fold import fold
@@ -25,7 +26,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Event, Reader, events
-from console.recovery.rollback import live, proof
+from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import is_of_runner, read_lines
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -175,7 +176,7 @@ class Source:
         elif self.sealed is not None and self.sealed.memory_file:
             memory = Path(self.sealed.memory_file)
             if self._changed("memory", memory):
-                self.restore_s = proof.expected_restore(memory, self.sealed.baseline.name)
+                self.restore_s = restores.expected_restore(memory, self.sealed.baseline.name)
 
     def _look_logs(self) -> None:
         """Look which logs there are; an empty one may fill without any event."""
@@ -212,13 +213,15 @@ def copy_of(view: RunView) -> RunView:
 @dataclass(frozen=True, slots=True)
 class LogFile:
     """One log; `name` is clean. `kind`: step, service or console (the runner's own). `step`: the id
-    of the step whose output it is, else "". `filled`: it is not empty."""
+    of the step whose output it is, else "". `filled`: it is not empty. `note`: what a reader has to
+    know, clean."""
 
     name: str
     path: Path
     kind: str
     step: str = ""
     filled: bool = False
+    note: str = ""
 
 
 def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogFile, ...]:
@@ -235,12 +238,26 @@ def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogF
             )
     services = _services(run, view)
     if plan is not None and plan.baseline.log:
-        services.append(_log("baseline", Path(plan.baseline.log), SERVICE))
+        services.append(baseline_log(plan))
     runner = _log("the runner's own log", Path(run.runner_log), CONSOLE)
     current = view.current
     if current is not None and current.kind not in WRITERS:
         return (*services, *outputs, runner)
     return (*outputs[:1], *services, *outputs[1:], runner)
+
+
+def baseline_log(plan: SealedPlan) -> LogFile:
+    """The log of a baseline that is a host process: where the process that runs writes to, whoever
+    started it; while none is known to run, the file that the console starts it with. Reads /proc.
+    """
+    base, own = plan.baseline, Path(plan.baseline.log)
+    known = process.read_record(plan.records_dir, base.name, base.process)
+    if known is None:
+        return _log("baseline", own, SERVICE)
+    output = of_process(known[0])
+    if output.path is None:
+        return LogFile("baseline", Path(f"/proc/{known[0]}/fd/none"), SERVICE, note=output.words)
+    return replace(_log("baseline", output.path, SERVICE), note=output.words)
 
 
 def _services(run: RunDir, view: RunView) -> list[LogFile]:
@@ -329,7 +346,7 @@ def served_since(run: RunDir, view: RunView, alive: bool) -> float:
     if not url:  # an old journal does not name it
         with contextlib.suppress(ConsoleError, OSError):
             url = sealed.of_run(run.path).baseline.url
-    served = proof.last(proof.proof_file(view.site, url))
+    served = evidence.last_proof(view.site, url)
     if served is None:
         return 0.0
     known = served.at > time.time() if view.proof_before is None else served.at == view.proof_before

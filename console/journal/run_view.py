@@ -130,9 +130,14 @@ class RunView:
     verbs: list[dict[str, Any]] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
+    """What proved or measured the baseline last: {tok_s, degraded, reference, by, at}; `looked_at`
+    is when its health path answered after the last step. Unix seconds."""
     cutover: dict[str, Any] = field(default_factory=dict)
     """What clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
     switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
+    was_cut_over: dict[str, Any] = field(default_factory=dict)
+    """The last cutover that is over: {service, url, to, back_s}, the last being the seconds for
+    which clients reached the candidate. Empty if there was none."""
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)

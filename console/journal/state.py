@@ -87,6 +87,8 @@ ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_
 STANDING = (R.PAUSED, R.WAITING_APPROVAL)
 """States in which a run waits for a person."""
 _LIVE = (R.RUNNING, *STANDING)
+LOST_AFTER_LAST = "the baseline did not serve any more after the last step"
+"""The reason of a rollback after the steps of `finally`."""
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK}),
     **dict.fromkeys(_LIVE, frozenset({*_LIVE, R.STOPPING, R.ROLLING_BACK} | ENDS)),

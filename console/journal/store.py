@@ -142,7 +142,7 @@ KINDS: dict[str, Check] = {
     "envelope": _fields({"envelope": TABLE}),
     "peaks": _fields(host=TABLE, gpu=TABLES_BY_NAME),
     "targets": _fields({"targets": TABLES}, moved=_every(MOVED)),
-    "doubt": _fields({"verdict": JUDGED, "words": TEXT}),
+    "doubt": _fields({"verdict": JUDGED, "words": TEXT}, moved=TEXT),
     "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
     "input": _fields({"name": TEXT, "value": TEXT}),
     "outage": _fields({"down": FLAG}, restore_s=MAYBE, proof=AT, url=TEXT),
@@ -153,7 +153,9 @@ KINDS: dict[str, Check] = {
         {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,
         window=TABLE, curve=TABLE, limit=TABLE,
     ),
-    "serving": _fields(tok_s=MAYBE, degraded=FLAG, reference=MAYBE),
+    "serving": _fields(
+        tok_s=MAYBE, degraded=FLAG, reference=MAYBE, by=TEXT, looked=TEXT, garbled=TEXT,
+    ),
     "service": _fields(
         {"service": TEXT, "alive": FLAG},
         kind=TEXT, container=TEXT, name=TEXT, pid=COUNT, start=TICKS,

@@ -30,12 +30,13 @@ MEMORY_LIMIT = 2 << 20
 SIZE_LIMIT = 1 << 20
 DAY_S = 86_400.0
 
-SERVING, BUSY, LOADING, DOWN = "serving", "busy", "loading", "down"
+SERVING, BUSY, LOADING, DOWN, GARBLED = "serving", "busy", "loading", "down", "garbled"
 SUSPECT, PLANNED, CUT_OVER, UNJUDGED = "suspect", "planned", "cut over", "unjudged"
-WORDS = (SERVING, BUSY, LOADING, SUSPECT, DOWN, PLANNED, CUT_OVER, UNJUDGED)
-"""What a look may say of the baseline. `suspect`: it did not answer once. `planned`: a run or a
+WORDS = (SERVING, BUSY, LOADING, SUSPECT, DOWN, GARBLED, PLANNED, CUT_OVER, UNJUDGED)
+"""What a look may say of the baseline. `suspect`: it did not answer once, or not with an answer.
+`garbled`: what it answers twice is none, as a broken engine makes it. `planned`: a run or a
 rollback holds it. `unjudged`: it answers, and refuses the question."""
-UP = (SERVING, BUSY)
+UP, NOT_SERVING = (SERVING, BUSY), (DOWN, GARBLED)
 
 
 @dataclass(slots=True)

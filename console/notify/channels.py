@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from console.common import redact
+from console.common.files import end_of
 from console.common.text import decode, one_line
 from console.config.playbook.inputs import SecretSource
 from console.config.site.notify import NotifyModel, header_value, ntfy_url, url, value_of
@@ -66,7 +67,7 @@ def deliver(channel: NotifyModel, event: Event) -> Answer:
         hidden = [address, *_parts(address), *(value_of("", one) for one in secret)]
         return Answer(answer.delivered, _without(answer.words, hidden))
     except Exception as error:  # whatever a library raises: the next try comes, and the log says it
-        return Answer(False, redact.text(one_line(f"{type(error).__name__}: {error}")))
+        return Answer(False, one_line(f"{type(error).__name__}: {error}"))
 
 
 def _parts(address: str) -> list[str]:
@@ -129,7 +130,9 @@ def _post(address: str, headers: dict[str, str], body: bytes) -> Answer:
         return Answer(False, f"no answer within {ANSWER_S:g} s")
     except httpx.HTTPError as error:
         return Answer(False, one_line(f"{error}" or type(error).__name__))
-    words = one_line(f"status {status} {decode(said)}", 200)
+    # the far side may repeat what it was sent
+    sent = redact.Known.of(address, headers)
+    words = one_line(sent.text(f"status {status} {decode(said)}"), 200)
     return Answer(200 <= status < 300, words)
 
 
@@ -177,7 +180,6 @@ def _run(argv: list[str], given: bytes, env: dict[str, str]) -> Answer:
         except subprocess.TimeoutExpired:
             children.abandon(child)
             return Answer(False, f"it did not end within {COMMAND_S:g} s, and was killed")
-        out.seek(max(0, out.seek(0, os.SEEK_END) - MOST_SAID))
-        said = redact.text(one_line(decode(out.read())))
+        said = one_line(end_of(out, MOST_SAID))
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return Answer(code == 0, f"{how}{': ' if said else ''}{said}")

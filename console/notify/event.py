@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from console.common.text import clean, one_line
+from console.common.text import clean, cleaned, one_line
 from console.common.units import format_duration
 from console.config.site.notify import KINDS
 from console.journal.fold import fold
@@ -25,6 +25,8 @@ LEASE = "lease"
 URGENCY = {"baseline-down": 5, "guard-kill": 5, "approval": 4, "waiting": 4, "lease": 4,
            "slower": 4, "lessons-due": 2}  # fmt: skip
 """How urgent a kind is, as ntfy counts: 5 is the most, and 3 what is not named here."""
+TURNED = (RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
+"""Ends that say more than the decision: they lead, in capitals."""
 TOLD_WITHIN_S = 24 * 3600.0
 """What happened longer ago is no news any more: it is not posted later, and given up."""
 MOST_TITLE, MOST_TEXT = 160, 1500
@@ -65,7 +67,7 @@ def happened(event: JournalEvent, view: RunView) -> Event | None:
     return Event(
         kind, f"{view.run_id}:{event.seq}", one_line(f"{mark}{book}{title}", MOST_TITLE),
         one_line(text, MOST_TEXT), event.at, clean(view.site, 60), view.run_id,
-        {"playbook": book, "state": str(view.state), "mark": view.mark, **data},
+        cleaned({"playbook": book, "state": str(view.state), "mark": view.mark, **data}),
     )  # fmt: skip
 
 
@@ -87,10 +89,12 @@ News = tuple[str, str, str, dict[str, Any]]
 def _news(event: JournalEvent, view: RunView) -> News | None:
     if event.kind == "guard":
         return _guard(event, view)
-    if event.kind != "run.state":
+    if event.kind not in ("run.state", "run.finished"):
         return None
-    if view.state in ENDS:
-        return _end(view)
+    if view.state in ENDS:  # steps of `finally` and the last look may still turn it
+        return _end(view) if view.finished else None
+    if event.kind == "run.finished":
+        return None
     step = clean(view.current.id, 60) if view.current is not None else ""
     if view.state is RunState.WAITING_APPROVAL:
         left = format_duration(max(0.0, view.until - event.at))
@@ -98,7 +102,7 @@ def _news(event: JournalEvent, view: RunView) -> News | None:
         text = f"{view.detail} Answer within {left}, until {until}: {_how(view)}"
         return "approval", f" asks you: {step}", text, {"step": step, "until": view.until}
     if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
-        title = stands(view.state, view.reason, step) or view.reason.replace("_", " ")
+        title = stands(view.state, view.reason, step) or clean(view.reason).replace("_", " ")
         verbs = ", ".join(possible_verbs(view.state, view.reason))
         why = f"{view.detail}. " if view.detail else ""
         text = f"{why}It waits until you decide ({verbs}): {_how(view)}"
@@ -108,9 +112,12 @@ def _news(event: JournalEvent, view: RunView) -> News | None:
 
 def _end(view: RunView) -> News:
     took = view.ended - view.created if view.created else 0.0
-    said = f": {view.decision.word}" if view.decision else ""
-    state = str(view.state).replace("_", " ")
     outcome = f" ({clean(view.outcome, 80)})" if view.outcome else ""
+    decision = f"{view.decision.word}{outcome}" if view.decision else ""
+    state = str(view.state).replace("_", " ")
+    if view.state is not RunState.SUCCEEDED:
+        state = state.upper() if view.state in TURNED else state
+        decision = f"{state} after {decision}" if decision else state
     serves, words = _baseline(view)
     found = {
         clean(str(one.get("of") or scope), 60): clean(str(one["words"]), 300)
@@ -118,11 +125,20 @@ def _end(view: RunView) -> News:
     }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
     text += "".join(f" Answers of {name}: {told}." for name, told in found.items())
+    text += "".join(f" DOUBTFUL: {_doubt(one)}." for one in view.doubts)
     data = {
         "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
         "baseline_serves": serves, **({"contracts": found} if found else {}),
     }  # fmt: skip
-    return "run-end", f" has ended{said or f': {state}'}{outcome}", text, data
+    return "run-end", f" has ended: {decision or state}", text, data
+
+
+def _doubt(doubt: dict[str, Any]) -> str:
+    """By how much the baseline moved, and what its gate would say."""
+    words, moved = clean(str(doubt.get("words", "")), 300), clean(str(doubt.get("moved", "")), 120)
+    lead = f"the baseline moved by {moved}; " if moved and moved not in words else ""
+    gate, verdict = clean(str(doubt["gate"]), 60), clean(str(doubt.get("verdict", "")), 10)
+    return f"{lead}gate {gate} would be {verdict}: {words}"
 
 
 def _ended(view: RunView) -> str:
@@ -149,8 +165,12 @@ def _baseline(view: RunView) -> tuple[bool, str]:
         return False, f"Clients stay at {service}: omni-console promote, or omni-console rollback."
     if view.outage:
         return False, "THE BASELINE IS DOWN: omni-console rollback brings it back."
+    if garbage := clean(str(view.serving.get("garbled") or ""), 200):
+        return False, f"THE BASELINE ANSWERS GARBAGE: {garbage}. omni-console rollback restarts it."
     rate, back = view.serving.get("tok_s"), view.restored_s
-    speed = f" at {rate:.2f} tok/s" if isinstance(rate, int | float) and back is not None else ""
+    by, at = clean(str(view.serving.get("by") or "its proof"), 40), view.serving.get("at")
+    measured = f" (by {by}{datetime.fromtimestamp(at).strftime(', %H:%M') if at else ''})"
+    speed = f" at {rate:.2f} tok/s{measured}" if isinstance(rate, int | float) else ""
     slow = ", slower than its reference" if view.serving.get("degraded") else ""
     after = f"; its restore took {format_duration(back)}" if back is not None else ""
     return True, f"The baseline serves{speed}{slow}{after}."

@@ -29,7 +29,7 @@ import console
 from console.common.errors import EngineError, UsageError
 from console.common.units import parse_bytes
 from console.rehearsal import workspace as place
-from console.rehearsal.demo import model
+from console.rehearsal.demo import model, passage
 from console.rehearsal.inside.settings import HOLDS, MODEL, VARIABLE, Settings, packed
 from console.rehearsal.workspace import PREFIX, Mapping
 from console.runtime.docker.client import ask, image_info
@@ -197,12 +197,14 @@ def dockerfile(base: str, told: Settings) -> str:
 
 
 def _key() -> str:
-    """Identifies the base image's contents: this Python, the engine, and the stand-ins' code."""
+    """Identifies the base image's contents: this Python, the engine, the stand-ins' code and what
+    makes their model."""
     from importlib import metadata
 
     engine()
     parts = [LAYOUT, sys.version, metadata.version("xllamacpp"), json.dumps(MODULES)]
     parts += [path.read_text() for _, path in sorted(_own().items())]
+    parts += [Path(str(module.__file__)).read_text() for module in (model, passage)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 

@@ -36,6 +36,7 @@ FAULTS = {
     "no-sched-ext": "the server's imports end at sched_ext, which no wheel brings (F-018)",
     "cuda-error": "a CUDA kernel error in the candidate's log, soon after it serves",
     "slow": "the candidate generates below the abort threshold, by 30 %",
+    "garbled": "the candidate repeats one word for ever, as fast as it should be",
     "grey": "the candidate's speed decides nothing: it lies between abort and GO, or around GO",
     "vram": "the candidate takes more VRAM than the budget",
     "ram": "the load eats RAM until the guard stops it",

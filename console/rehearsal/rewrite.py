@@ -39,6 +39,8 @@ KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc"
         "init", "stop_grace_period")  # fmt: skip
 """Keys kept of a compose service; the operator's file is only read."""
 RESOLVE_S = 30.0
+PROSE = ("id", "title", "why", "note", "approval", "manual")
+"""Keys of a step that a person reads: nothing connects to what they name."""
 Tree = dict[str, Any]
 
 
@@ -190,6 +192,19 @@ class Rewriter:
             step["script"] = self._text(step["script"])
         for check in _tables(step.get("requires")):
             self._check(check)
+        for key in [key for key in step if key not in PROSE]:
+            step[key] = self._addresses(step[key])
+
+    def _addresses(self, value: Any) -> Any:
+        """A value with every loopback address in it moved, whatever key of whatever kind has it: a
+        kind that nobody thought of here must not reach the real server."""
+        if isinstance(value, str):
+            return self.mapping.address(value)
+        if isinstance(value, list):
+            return [self._addresses(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._addresses(item) for key, item in value.items()}
+        return value
 
     def _kinds(self) -> dict[str, Callable[[Tree], None]]:
         return {

@@ -63,10 +63,14 @@ class Mapping:
 
     def text(self, text: str, images: dict[str, str]) -> str:
         """A command's or script's text with loopback ports moved and images replaced."""
-        moved = LOOPBACK.sub(lambda m: f"{m[1]}{m[2]}{self.ports.get(m[3], m[3])}", text)
+        moved = self.address(text)
         for real, stand_in in images.items():
             moved = re.sub(rf"(?<![\w./:-]){re.escape(real)}(?![\w./:-])", stand_in, moved)
         return moved
+
+    def address(self, text: str) -> str:
+        """A text with its loopback ports moved."""
+        return LOOPBACK.sub(lambda m: f"{m[1]}{m[2]}{self.ports.get(m[3], m[3])}", text)
 
     def for_image(self, name: str) -> Settings:
         """Settings of a candidate's image; the baseline has none of its faults."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from console.host.history import BUSY, RAM, VRAM, History
 from console.host.sample import (
+    BUSY,
     NO_MARKS,
+    RAM,
+    VRAM,
     DiskSample,
     GpuReport,
     GpuSample,
+    History,
     Level,
     Marks,
     MemorySample,

@@ -1,17 +1,19 @@
-"""A benchmark while it runs: each run's figures, the baseline's, the gate's rule and how it stands.
+"""A benchmark while it runs: each run's figures, the baseline's, the gate's rule and how it stands;
+and what candidate and baseline answered to the same prompts.
 
 Pure. What is shown is no verdict: the gate judges all valid runs with their spread, at its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from console.common.text import clean
 from console.common.units import format_number, number
 from console.config.playbook.threshold import Threshold, parse_threshold
-from console.journal.run_view import RunView, StepView
+from console.journal.run_view import RunView, StepView, Verdicts
 from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_of
 
 METRICS = (("tok_s", "tok/s", "tok/s"), ("ttft_s", "ttft", "s"))
@@ -21,6 +23,11 @@ LEAST_RUNS = 3
 """Runs below which bars show nothing, where there are as many."""
 LABEL, FIGURE, LEAST, LONGEST = 9, 13, 36, 60
 """Cells of a bar's label and figure, of the narrowest row, and of the longest bar."""
+BASELINE = ".baseline"
+MAX_ANSWER, MAX_BRIEF = 300, 160
+"""Characters of an answer in a table, and in a row of a panel."""
+Kept = dict[str, Any]
+"""An answer as a journal has it: console.bench.answers.Kept."""
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "open": "warn"}
 
 
@@ -141,3 +148,66 @@ def _fitting(
     forms: list[Row] = [(*lead, value, *beside, *one) for one in told]
     forms += [(*lead, value, *one) for one in told] or [(*lead, value, *beside)]
     return next((form for form in forms if width_of(form) <= width), cut(forms[-1], width, signs))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The answers to one prompt; {} where there is none."""
+
+    prompt: str
+    here: Kept
+    baseline: Kept
+
+
+def answer_pairs(view: RunView, scope: str) -> list[Pair]:
+    """The kept answers of a benchmark or a soak, each beside the baseline's to the same prompt."""
+    here, before = (_by_prompt(view, name) for name in (scope, scope + BASELINE))
+    return [Pair(name, here.get(name, {}), before.get(name, {})) for name in here | before]
+
+
+def _by_prompt(view: RunView, scope: str) -> dict[str, Kept]:
+    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    rows = record.get("answers")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row.get("prompt") or ""): row for row in rows}
+
+
+def answer_words(row: Kept, limit: int = MAX_ANSWER) -> str:
+    """`GARBLED, nothing but white space: “\\n\\n…”`, or the answer and how it ended; plain text."""
+    if garbled := str(row.get("garbled") or ""):
+        return clean(f"GARBLED, {garbled}", limit)
+    text = str(row.get("answer") or "")
+    if not text and row.get("reasoning"):
+        text = f"only reasoning: {row['reasoning']}"
+    return clean(text, limit) or ("–" if not row else "no text")
+
+
+def brief_answers(view: RunView, scope: str) -> Iterator[tuple[str, str, bool]]:
+    """(who, its answer, whether it is garbled) for one prompt: a garbled one before others."""
+    found = answer_pairs(view, scope)
+    for pair in sorted(found, key=lambda pair: not (_bad(pair.here) or _bad(pair.baseline)))[:1]:
+        for who, row in ((_whose(view, scope), pair.here), ("baseline", pair.baseline)):
+            if row:
+                yield who, answer_words(row, MAX_BRIEF), _bad(row)
+
+
+def _whose(view: RunView, scope: str) -> str:
+    """Whose answers a measurement has: the baseline's, where its scope or its record names it."""
+    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    named = record.get("service") == "baseline" or BASELINE in scope
+    return "baseline" if named else "candidate"
+
+
+def answer_lines(view: RunView, scope: str) -> list[str]:
+    """`candidate said  …` and `baseline said  …` for one prompt of a measurement; clean text."""
+    return [f"{who + ' said':<15}  {words}" for who, words, _ in brief_answers(view, scope)]
+
+
+def judged_answers(view: RunView, verdict: Verdicts) -> list[str]:
+    """The same for the measurements whose figures a gate has judged."""
+    scopes = dict.fromkeys(str(row["metric"]).partition(".")[0] for row in verdict.criteria)
+    return [line for scope in scopes for line in answer_lines(view, scope)]
+
+
+def _bad(row: Kept) -> bool:
+    return bool(row.get("garbled"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from console.host.history import (
+from console.host.sample import (
     BUSY,
     PRESSURE,
     RAM,
@@ -17,11 +17,9 @@ from console.host.history import (
     SWAP,
     VRAM,
     WATT,
-    History,
-)
-from console.host.sample import (
     GpuReport,
     GpuSample,
+    History,
     Level,
     Marks,
     MemorySample,

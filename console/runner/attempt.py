@@ -5,10 +5,11 @@ A retry may change inputs: they are checked like a new file, recorded, and seale
 
 from __future__ import annotations
 
-import traceback
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from console.common import crash, redact
 from console.common.errors import ConsoleError, EngineTimeout, InvalidFile
 from console.common.logs.cause import cause_of
 from console.common.text import clean, one_line
@@ -79,10 +80,12 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
     """Continue with other inputs, and stop services whose specification changed with them."""
     if not changes:
         return
-    fresh = _load(context, changes)
-    before = context.plan
-    for name, value in changes.items():
-        context.record("input", name=one_line(str(name)), value=one_line(str(value)))
+    fresh, before = _load(context, changes), context.plan
+    # what a service was started with is in its output for as long as it runs
+    fresh = replace(fresh, known=fresh.known | before.playbook.known)
+    for name, value in _texts(changes).items():
+        shown = one_line(fresh.known.text(redact.named(name, value)))
+        context.record("input", name=one_line(name), value=shown)
     context.meta.inputs.update(_texts(changes))
     context.run.write_meta(context.meta)
     context.plan = make_plan(fresh, context.plan.site, context.view.restore_s)
@@ -163,7 +166,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     except ConsoleError as error:
         return _fail(attempt, planned, _translate(context.plan, error))
     except Exception as error:  # a bug, a full disk: it costs the step, not the runner
-        traceback.print_exc()
+        crash.print_exception()
         words = one_line(f"{type(error).__name__}: {error}", 300)
         return _fail(attempt, planned, StepFailed(Cause.INTERNAL, words))
     finally:

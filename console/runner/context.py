@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common.clock import Clock
+from console.common.errors import ConsoleError
 from console.common.progress import Figures, Printed
 from console.common.redact import Known
 from console.common.text import clean, decode
@@ -26,7 +27,8 @@ from console.journal.state import Cause, RunState, StepState, check_transition
 from console.journal.store import Event, Journal, events
 from console.notify import event as news
 from console.notify import outbox
-from console.recovery.rollback import live, proof
+from console.recovery.rollback import evidence, live, observe
+from console.recovery.rollback.baseline_state import BY, Witness, Word
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
 from console.recovery.rollback.stages import drain
 from console.runner.control import Control
@@ -35,6 +37,7 @@ from console.runner.prepare.plan import Plan
 from console.runtime.spec import Handle
 
 if TYPE_CHECKING:
+    from console.bench.benchmark import BenchmarkResult
     from console.runner.guard.client import Guard
     from console.runner.peaks import Peaks
     from console.runner.services import RunServices
@@ -299,15 +302,37 @@ Executor = Callable[[Context, Any, Attempt], Done]
 """(context, planned step, attempt) → Done; raises StepFailed, Cancelled, ConsoleError."""
 
 
-def outage(context: Context, attempt: Attempt) -> None:
+def outage(context: Context, step: str, attempt: int) -> None:
     """Record that this baseline is down from now on, and the last proof that it served before."""
     site = context.plan.site
     url = site.model.baseline.url
-    before = proof.last(proof.proof_file(site.name, url))
+    before = evidence.last_proof(site.name, url)
+    context.record("outage", step, attempt, down=True, url=url, proof=before.at if before else 0.0)
+
+
+def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResult) -> None:
+    """Keep what a benchmark of the baseline shows: how fast it is, or that it answers garbage. From
+    then on that is its state, in the journal and on every face of the console."""
+    known = context.plan.site.model.baseline.reference
+    reference, tolerance = (known.tok_s, known.tolerance) if known is not None else (None, 0.0)
+    garbage = result.garbled if result.garbled is not None and result.garbled.mostly else ""
+    # a reference is a rate after the first token, and so is what a rollback measures
+    decode = result.metrics.get("decode_tok_s")
+    rate = decode.median if decode is not None and decode.n else result.metrics["tok_s"].mean
+    seen = evidence.of_benchmark(rate, str(garbage), context.clock.now(), reference, tolerance)
+    if seen is None:
+        return
+    facts: dict[str, Any] = {"tok_s": seen.tok_s, "degraded": seen.degraded}
+    if seen.word is Word.GARBLED:
+        facts = {"garbled": seen.detail}
     context.record(
-        "outage", attempt.step, attempt.number, down=True, url=url,
-        proof=before.at if before else 0.0,
+        "serving", attempt.step, attempt.number, **facts,
+        reference=reference, by=BY[Witness.BENCHMARK],
     )  # fmt: skip
+    with contextlib.suppress(ConsoleError, OSError):  # without the plan nobody knows whose it is
+        plan = context.way_back()
+        if observe.answers(plan, known=False):  # another server's answers say nothing of it
+            evidence.record(plan, replace(seen, life=observe.life(plan)))
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 import threading
-import traceback
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from console.common import crash
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
-from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
+from console.journal.state import LOST_AFTER_LAST, STEP_ENDS, Cause, Decision, RunState, StepState
 from console.recovery.rollback import observe
+from console.recovery.rollback.baseline_state import BY, Witness
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     Result,
@@ -27,7 +29,7 @@ from console.recovery.rollback.progress import (
 )
 from console.render.report.document import write_report
 from console.runner.attempt import run_attempts
-from console.runner.context import Context
+from console.runner.context import Context, outage
 from console.runner.executors.gate import doubt
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
@@ -93,8 +95,10 @@ def record_result(context: Context, result: Result, step: str = "", attempt: int
         context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
         context.record(
             "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
-            reference=result.reference,
+            reference=result.reference, by=BY[Witness.ROLLBACK],
         )  # fmt: skip
+    elif not context.view.outage:
+        outage(context, step, attempt)  # whoever took it down, nothing proves it any more
 
 
 def _most_quiet_s(context: Context) -> float:
@@ -182,18 +186,24 @@ class Ending:
         return view.outage or bool(set(view.services) - keeps) or self._is_down()
 
     def _is_down(self) -> bool:
-        base = self.context.plan.site.baseline_spec()
+        return not self._tried(self._is_there)
+
+    def _tried(self, answers: Callable[[], bool]) -> bool:
+        """Whether it does, at one of so many looks."""
         for number in range(LOOKS):
             if number:
                 self.context.clock.sleep(LOOK_S)
-            there = health(base.url, base.ready.path)[0] is Health.SERVING
-            local = there and isinstance(base.runs, ProcessSpec | UnitSpec)
-            strange = local and foreign(base.url, here=True) is not None
-            if there and not (
-                strange and not observe.answers(self.context.way_back(), known=False)
-            ):
-                return False
-        return True
+            if answers():
+                return True
+        return False
+
+    def _is_there(self) -> bool:
+        base = self.context.plan.site.baseline_spec()
+        there = health(base.url, base.ready.path)[0] is Health.SERVING
+        local = there and isinstance(base.runs, ProcessSpec | UnitSpec)
+        strange = local and foreign(base.url, here=True) is not None
+        ours = not strange or observe.answers(self.context.way_back(), known=False)
+        return there and ours
 
     def _stays(self) -> bool:
         """Whether the run ends with clients at a candidate: all steps done, not cancelled, the
@@ -237,6 +247,29 @@ class Ending:
         else:
             self.context.enter(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
 
+    def look_again(self) -> None:
+        """Look at what the end rests on once more, after the last step that could change it: a
+        script of `finally` may have stopped the baseline, or the candidate that clients stay at."""
+        view, url = self.context.view, self.context.plan.site.model.baseline.url
+        if view.state is R.ROLLBACK_FAILED:
+            return
+        if view.cutover:
+            if not self._clients_are_served():
+                self.roll_back("the candidate that clients stay at does not answer any more")
+            return
+        if self._must_restore():
+            self.roll_back(LOST_AFTER_LAST)
+            return
+        known = {k: view.serving.get(k) for k in ("tok_s", "degraded", "reference", "by")}
+        told = {k: value for k, value in known.items() if value is not None}
+        self.context.record("serving", **told, looked=url)
+
+    def _clients_are_served(self) -> bool:
+        services, name = self.context.services, self.context.view.cutover["service"]
+        url, path = self.context.plan.site.model.baseline.url, services.spec(name).ready.path
+        alive = all(services.find(one) for one in (name, proxy.NAME))
+        return alive and self._tried(lambda: health(url, path)[0] is Health.SERVING)
+
     def run_finally(self) -> None:
         """Run the final steps in every case, with their own budget; the outcome stays."""
         point("before_finally")
@@ -259,6 +292,6 @@ class Ending:
             text = f"the report could not be written: {error.strerror}"
             self.context.record("run.note", text=text)
         except Exception as error:  # a bug in prose must not keep a run from its end
-            traceback.print_exc()
+            crash.print_exception()
             words = one_line(f"{type(error).__name__}: {error}", 300)
             self.context.record("run.note", text=f"the report could not be written: {words}")

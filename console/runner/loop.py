@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import traceback
 
+from console.common import crash
 from console.common.errors import ConsoleError
 from console.common.text import one_line
-from console.config.playbook.kinds import JUDGES
 from console.config.playbook.steps import Step
+from console.journal.run_view import Verdicts
 from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context
@@ -49,8 +49,11 @@ class Runner:
             ending.close(flow, failed=self.failed)
         if not self.context.view.finished:
             ending.run_finally()
+            ending.look_again()
             ending.report()
             self.context.record("run.finished")
+        else:
+            ending.report()  # a rollback came after the end: the report says what it has changed
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -63,7 +66,7 @@ class Runner:
             raise  # the journal cannot be written
         except Exception as error:
             with contextlib.suppress(OSError):
-                traceback.print_exc()
+                crash.print_exception()
             self.failed, words = True, f"{type(error).__name__}: {error}"
             self.context.note(
                 self.control.step, self.control.attempt, StepState.FAILED,
@@ -196,9 +199,11 @@ class Runner:
         skipped = view is not None and view.state is StepState.SKIPPED
         if planned.id == BASELINE_MEASURE and not (skipped or self.context.meta.headless):
             return self._baseline_measured(planned)
-        if planned.step is None or planned.kind not in JUDGES or skipped:
+        if planned.step is None or skipped:
             return Flow.ON
-        return self._after_gate(planned, planned.step)
+        # a benchmark and a soak judge a server, too, where it answers garbage
+        verdict = next((v for v in self.context.view.verdicts if v.step == planned.id), None)
+        return Flow.ON if verdict is None else self._after_gate(planned, planned.step, verdict)
 
     def _baseline_measured(self, planned: PlannedStep) -> Flow:
         """Ask before an outage and a trial whose gate could only be HOLD, for want of samples of
@@ -216,8 +221,7 @@ class Runner:
             return Flow.AGAIN
         return Flow.ON
 
-    def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
-        verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)
+    def _after_gate(self, planned: PlannedStep, step: Step, verdict: Verdicts) -> Flow:
         if verdict.verdict == "NO-GO":
             if step.on_no_go == "rollback":
                 return Flow.ROLLBACK

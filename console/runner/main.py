@@ -10,18 +10,18 @@ import signal
 import subprocess
 import threading
 import time
-import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from console.common import crash
 from console.common.clock import SystemClock
 from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy, UsageError
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.site.site import load_site
-from console.host.ports import listener, port_of
-from console.host.privileges import operator
+from console.host.ports import listener
+from console.host.privileges import operator, take_orphans
 from console.journal.fold import fold
 from console.journal.history import usual
 from console.journal.lock import HostLock
@@ -32,6 +32,7 @@ from console.journal.store import Journal, events
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointer
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.baseline_state import BY, Witness
 from console.recovery.rollback.procedure import Procedure
 from console.rehearsal.rewrite import of_run
 from console.runner import cutover as switch
@@ -69,6 +70,7 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     """Entry of `omni-console runner RUN`: write one JSON line to `ready_fd`, then run."""
     for number in (signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    take_orphans()
     word = _Word(run, ready_fd)
     lock: HostLock | None = None
     context: Context | None = None
@@ -132,7 +134,7 @@ def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, cl
 
 def _trace() -> None:
     with contextlib.suppress(OSError):  # on a full disk there is no log either
-        traceback.print_exc()
+        crash.print_exception()
 
 
 def _on_sigterm(context: Context) -> None:
@@ -243,14 +245,16 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         adopt_services(context)
     else:
         _fits(context)
-        proven = baseline.prove(context.plan.site)
+        proven = baseline.prove(context.plan.site, Witness.RUN_START)
         if context.plan.takes_down:
             _can_be_stopped(context)
         created(context)
-        context.record("serving", tok_s=proven.decode_tok_s, degraded=False)
+        context.record(
+            "serving", tok_s=proven.decode_tok_s, degraded=False, by=BY[Witness.RUN_START]
+        )
     sealed = seal(context, facts)
     if not resume:
-        baseline.remember(sealed, context.plan.site, proven)
+        baseline.remember(sealed, proven, Witness.RUN_START)
     point("sealed")
     _warm_up(context)
     _guard(context)
@@ -286,12 +290,11 @@ def _can_be_stopped(context: Context) -> None:
         url = context.plan.site.model.baseline.url
         who = listener(url)
         what = f"process {who.pid} ({who.words})" if who else "something"
-        end = f"`{who.how_to_end(port_of(url))}`" if who else "end it by hand"
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
             f"{what} answers at {url}; the console did not start it as the site file has it now",
-            "`omni-console adopt` takes it over, if it is what the site file starts; or "
-            f"{end}, then `omni-console rollback` starts the baseline from the site file",
+            "`omni-console adopt` takes it over, if it is what the site file starts; "
+            "`omni-console init --force` writes a site file for what runs",
         )
 
 

@@ -44,7 +44,7 @@ from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
 from console.runtime.docker.client import connect, inspect
 from console.runtime.engine_api import published_elsewhere
-from console.runtime.probe import Completion, complete
+from console.runtime.probe import Completion, prove
 from console.runtime.proxy import Relay
 from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
 
@@ -247,12 +247,15 @@ def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:
 
 
 def proven(site: Site) -> Completion:
-    """Get one completion on the production port now. Raises BaselineNotReady."""
+    """Get one sane completion on the production port now. Raises BaselineNotReady."""
     ask, url = site.model.baseline.completion, site.model.baseline.url
-    done = complete(url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout)
+    done = prove(
+        url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout, expect=ask.expect
+    )
     if not done.ok:
+        what = "get garbage" if done.garbled is not None else "are not served"
         raise BaselineNotReady(
-            "not promoted: clients are not served", f"{url}: {done.detail}",
+            f"not promoted: clients {what}", f"{url}: {done.why}",
             "omni-console rollback brings the baseline back",
         )  # fmt: skip
     return done

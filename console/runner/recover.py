@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import partial
 
 from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, UsageError
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
+from console.host.licence import Licence, Reason, Refused, stop_group
 from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view, unrecorded_end
 from console.journal.run_view import StepView
@@ -32,6 +32,7 @@ from console.runner.guard.process import is_watched
 from console.runner.services import handle_of
 from console.runtime import proxy
 from console.runtime.docker.client import ask
+from console.runtime.docker.engine_state import stop_container
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 
 UP = ("process", "step")
@@ -67,7 +68,7 @@ def settle_intents(context: Context, from_step: str = "") -> None:
 def end_leftovers(context: Context, step: str) -> None:
     """End what a dead runner's step left running, before its second attempt starts."""
     for pid, start in process.by_cookie(context.run.id, step):
-        process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
+        _end(context, Licence(Reason.STEP, context.run.id), pid, start)
     planned = context.plan.at(step)
     if planned.step is None or planned.step.where is None or planned.step.where.image is None:
         return
@@ -75,7 +76,9 @@ def end_leftovers(context: Context, step: str) -> None:
     client = context.services.client
     found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
     for container in found:
-        ask("Stopping a leftover", partial(container.stop, timeout=int(LEFTOVER_GRACE_S)), 30.0)
+        handle = Handle(step, "oneoff", container=str(container.id), name=str(container.name))
+        why = Licence(Reason.STEP, context.run.id)
+        stop_container(client, why, handle, LEFTOVER_GRACE_S, context.clock)
 
 
 def end_unrecorded(context: Context) -> None:
@@ -90,7 +93,15 @@ def end_unrecorded(context: Context) -> None:
         known |= set(cgroup.pids(group.path)) if group is not None else set()
     for pid, start in marked(context.run.id):
         if not known & process.ancestry(pid):
-            process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
+            _end(context, Licence(Reason.COOKIE, context.run.id), pid, start)
+
+
+def _end(context: Context, why: Licence, pid: int, start: int) -> None:
+    """End what the run left running; what has no licence is named, and left alone."""
+    try:
+        stop_group(why, pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
+    except Refused as error:
+        context.record("run.note", text=str(error))
 
 
 def _recorded(context: Context) -> dict[str, Handle]:

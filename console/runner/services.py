@@ -16,11 +16,20 @@ from console.common.errors import EngineError, ServiceError
 from console.common.logs.tail import keep_end
 from console.common.text import one_line
 from console.host import cgroup, process
+from console.host.licence import Licence, Reason, end_cgroup, refusal
 from console.host.memory import pids_of_container
-from console.host.ports import foreign, have_engine_client, listeners, port_taken
+from console.host.ports import (
+    answering,
+    foreign,
+    have_engine_client,
+    held_by_others,
+    listeners,
+    port_taken,
+)
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.journal.state import Cause
+from console.recovery.rollback import live
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
 from console.runner.fault import point
 from console.runner.prepare.baseline import container_ref
@@ -246,6 +255,7 @@ class RunServices:
                 far=load.look,
             ).run()  # fmt: skip
         except ServiceError as error:
+            record_daemon(self.context, name)
             state = driver.status(held)
             cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
             lines = driver.last_lines(held, READ_BACK)
@@ -279,10 +289,17 @@ class RunServices:
         own = bool(handle.pid) and name != "baseline"
         # asked while it lives: it may have been started from another session
         group = cgroup.of_process(handle.pid, handle.start) if own else ""
-        self.driver(name).stop(handle, self.spec(name).grace_s)
-        cgroup.end(group, handle.pid, handle.start)
+        why = self.licence(name)
+        self.driver(name).stop(why, handle, self.spec(name).grace_s)
+        end_cgroup(why, group, handle.pid, handle.start)
         self.gone(name)
         return True
+
+    def licence(self, name: str) -> Licence:
+        """Why this run may stop a service."""
+        if name == "baseline":
+            return Licence(Reason.BASELINE, self.context.plan.site.name)
+        return Licence(Reason.CANDIDATE, self.context.run.id)
 
     def gone(self, name: str) -> None:
         """Forget a service that no longer runs."""
@@ -313,7 +330,7 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
     if back:
         context.record("run.note", text="the baseline came back: it is stopped again")
         services.stop("baseline", attempt)
-        outage(context, attempt)  # a proof of while it was back ends no outage
+        outage(context, attempt.step, attempt.number)  # a proof of while it was back ends no outage
         attempt.say(wait_released(context, attempt), always=True)
     elif starts and not services.handles and not context.view.cutover:
         base = context.plan.site.baseline_spec()
@@ -331,10 +348,37 @@ def refuse_stranger(context: Context, name: str) -> None:
     handle = context.services.handles.get(name)
     who = stranger(context.run.id, handle, context.services.spec(name)) if handle else ""
     if who:
+        record_daemon(context, name)
         raise StepFailed(
             Cause.PRECONDITION, f"{who}, and not {name}",
             lines=["a server that a service starts has to be its own process or descend from it"],
         )  # fmt: skip
+
+
+def record_daemon(context: Context, name: str) -> None:
+    """Record as this run's what a service has left behind outside of its session, parents and
+    environment (a double fork), since nothing else would find it. The kernel gives such an orphan
+    to the runner, as `take_orphans` asks for; what the runner has started itself is in the runner's
+    session, leads one or is on record, and a stranger has another parent."""
+    handle, spec = context.services.handles.get(name), context.services.spec(name)
+    if handle is None or not handle.pid or not isinstance(spec.runs, ProcessSpec):
+        return
+    known = {entry.pid for entry in live.read(context.run.live)}
+    at_address = {one.pid for one in listeners(spec.url, here=True)}
+    stats, own = process.all_stats(), (os.getpid(), os.getsid(0))
+    orphans = [
+        one for one in stats
+        if one.parent == own[0] and one.start >= handle.start and one.state not in "ZX"
+        and (one.pid in at_address or one.session not in (own[1], one.pid))
+    ]  # fmt: skip
+    why, sessions = Licence(Reason.CANDIDATE, context.run.id), {one.session for one in orphans}
+    for one in stats:
+        left = one in orphans or (one.session in sessions - {own[1]} and one.start >= handle.start)
+        if left and one.pid not in known and not refusal(why, one.pid, one.start):
+            context.alive(Handle(name, "process", name=name, pid=one.pid, start=one.start))
+            place = f", which answers at {spec.url}" if one.pid in at_address else ""
+            words = f"{name} left pid {one.pid} behind{place}: a rollback ends it"
+            context.record("run.note", text=words)
 
 
 def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
@@ -346,18 +390,16 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
     own = _own_pids(run_id, handle, spec)
     if not own:
         return ""
-    here = isinstance(spec.runs, ProcessSpec)
-    found = list(listeners(spec.url, here=here))
-    if any(one.pid in own for one in found):
+    sockets = answering(spec.url, here=True)
+    other = next(held_by_others(sockets, own), None)
+    if other is not None:
+        mine = any(holder.pid in own for socket in sockets for holder in socket.holders)
+        return f"pid {other.pid}, {other.words}, answers at {spec.url}{', too' if mine else ''}"
+    if sockets and all(socket.holders for socket in sockets):
         return ""
-    published = have_engine_client(own)
-    if published and any(one.is_engine_proxy for one in found):
-        return ""
-    if found:
-        return f"pid {found[0].pid}, {found[0].words}, answers at {spec.url}"
     users = {user for pid in own if (user := process.user_of(pid)) is not None}
-    other = foreign(spec.url, users, here=here, published=published)
-    return "" if other is None else f"a server of user {other} answers at {spec.url}"
+    user = foreign(spec.url, users, here=True, published=have_engine_client(own))
+    return "" if user is None else f"a server of user {user} answers at {spec.url}"
 
 
 def handle_of(name: str, data: Mapping[str, Any]) -> Handle | None:

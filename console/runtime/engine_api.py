@@ -23,12 +23,13 @@ from urllib.parse import quote
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
+from console.host.licence import Licence, require_container
 from console.host.ports import is_local, port_of
 from console.runtime import proxy
+from console.runtime.engine_address import address, socket_of
 from console.runtime.probe import Link, Reply
 from console.runtime.spec import role_label
 
-DEFAULT_SOCKET = "/var/run/docker.sock"
 CALL_S = 2.0
 """Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
 START_S = 30.0
@@ -43,6 +44,10 @@ _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another soc
 
 COMPOSE_PROJECT = "com.docker.compose.project"
 COMPOSE_SERVICE = "com.docker.compose.service"
+CONFIG_FILES = f"{COMPOSE_PROJECT}.config_files"
+OVERRIDES = ("compose.override.yaml", "compose.override.yml", "docker-compose.override.yaml",
+             "docker-compose.override.yml")  # fmt: skip
+"""What compose reads beside its usual file, unless it is told which files to read."""
 
 
 _NETWORK = (
@@ -91,16 +96,13 @@ class Found:
 
 
 def socket_path(docker_host: str = "") -> str:
-    """The socket a DOCKER_HOST names; empty means the environment's, then the usual one.
+    """The socket that a DOCKER_HOST names; empty means the engine that the docker command means.
 
     Raises EngineError for anything but a unix socket.
     """
-    host = docker_host or os.environ.get("DOCKER_HOST", "") or f"unix://{DEFAULT_SOCKET}"
-    if host.startswith("unix://"):
-        return host.removeprefix("unix://")
-    if host.startswith("/"):
-        return host
-    raise EngineError("unusable DOCKER_HOST", one_line(host), "only unix:// sockets are spoken")
+    if docker_host.startswith("/"):
+        return docker_host
+    return socket_of(address(docker_host))
 
 
 def podman(version: Mapping[str, Any]) -> str:
@@ -193,16 +195,19 @@ class RawEngine:
         reply = self._call("start", "POST", _of(name, "start"), timeout_s)
         return reply.status != 304
 
-    def stop(self, name: str, grace_s: float) -> bool:
-        """Stop with a grace period; False when it was stopped already. Deadline grace + 5 s."""
+    def stop(self, licence: Licence, name: str, grace_s: float) -> bool:
+        """Stop with a grace period, for the reason that the licence names; False when it was
+        stopped already. Deadline grace + 5 s."""
+        require_container(licence, name)
         path = _of(name, "stop") + f"?t={max(0, math.ceil(grace_s))}"
         return self._call("stop", "POST", path, grace_s + STOP_EXTRA_S).status != 304
 
-    def kill(self, name: str) -> bool:
-        """SIGKILL; False when it was not running.
+    def kill(self, licence: Licence, name: str) -> bool:
+        """SIGKILL, for the reason that the licence names; False when it was not running.
 
         The engine sends the signal first and then waits: EngineTimeout does not mean "not sent".
         """
+        require_container(licence, name)
         path = _of(name, "kill") + "?signal=KILL"
         return self._call("kill", "POST", path, ok=(409,)).status != 409
 
@@ -283,10 +288,20 @@ def is_of_compose(labels: Mapping[str, str], files: Iterable[Path], project: str
     `project`, or without one of any that was made from one of `files`; never a candidate."""
     if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
         return False
-    made_from = str(labels.get(f"{COMPOSE_PROJECT}.config_files") or "").split(",")
+    made_from = str(labels.get(CONFIG_FILES) or "").split(",")
     # compose writes a path as it was typed, with its symlinks
     real = {os.path.realpath(path) for path in made_from if path}
     return bool(project) or not real.isdisjoint(os.path.realpath(file) for file in files)
+
+
+def made_of_others(labels: Mapping[str, str], files: Iterable[Path]) -> str:
+    """The files besides `files` of which compose made a container, in clean words; "" for none, or
+    if the container does not say it, or they are no longer there. Made anew from `files` alone, it
+    would lack what an override gave it: cards, limits, ports."""
+    named = {os.path.realpath(file) for file in files}
+    made_from = filter(None, str(labels.get(CONFIG_FILES) or "").split(","))
+    others = [name for name in made_from if os.path.realpath(name) not in named]
+    return one_line(", ".join(filter(os.path.isfile, others)), 300)
 
 
 def _found(row: dict[str, Any]) -> Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from console.common.clock import Clock
 from console.common.errors import EngineError
 from console.common.progress import Figures, loaded
 from console.common.text import decode
+from console.host import process
 from console.host.memory import pids_of_container, resident
 from console.host.process import Group
 from console.runtime.spec import ContainerSpec, Handle, Mount, Runs, weights
@@ -25,6 +26,9 @@ LOG_BYTES = 2048
 """Bytes at the end of a log that are read."""
 LEAST = 256 << 20
 """An interpreter with its libraries holds about as much: of smaller weights RSS tells nothing."""
+
+COMPUTES, MOVES = 0.05, 128 << 10
+"""Of a core, and bytes a second: what counts as work."""
 
 
 class Loading:
@@ -63,6 +67,30 @@ class Loading:
             return self._found
         known = self._size >= LEAST
         return Figures(min(held, self._size) if known else held, self._size if known else None, "B")
+
+
+class Work:
+    """Whether processes work: they compute, or hold, read or write more than a moment ago. Those
+    of a load do; those of a server that hangs do not."""
+
+    def __init__(self) -> None:
+        self.known = False
+        """Processes were seen at all."""
+        self.seen_at: float | None = None
+        """When they were last seen to work; None for never."""
+        self._before: tuple[float, float, int] | None = None
+
+    def look(self, pids: Collection[int], now: float) -> None:
+        """Look at them at this moment of a monotonic clock. Raises OSError."""
+        if not pids:
+            return
+        cpu_s, moved = process.cpu_s(pids), resident(pids).total + process.bytes_moved(pids)
+        before, self._before, self.known = self._before, (now, cpu_s, moved), True
+        if before is None or now <= before[0]:
+            return
+        seconds = now - before[0]
+        if cpu_s - before[1] >= COMPUTES * seconds or moved - before[2] >= MOVES * seconds:
+            self.seen_at = now
 
 
 def of_service(

@@ -12,6 +12,7 @@ import http.client
 import io
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -25,9 +26,53 @@ from console.common.errors import ConsoleError, Exit
 from console.common.text import decode, one_line
 from console.common.units import format_duration, number, plural
 from console.host.ports import connected
+from console.runtime import sanity
+from console.runtime.sanity import Garbled, Kind
 from console.runtime.spec import PROMPT
 
 BODY_LIMIT = 1 << 20
+MAX_REASONING, REASONING_S = 512, 15.0
+"""Tokens that an answer gets in its second try if it was cut off before it said anything, and
+seconds that they may take at its rate."""
+MIN_RATE = 0.1
+"""Tokens a second, below which no second try is made."""
+OVERLOADED = frozenset({502, 503, 504, 529})
+"""HTTP statuses of a completion that mean, where the health path is well, that the server is busy,
+or that what is behind it is: its queue is full. It is alive."""
+BUSY = "it is busy or overloaded"
+FAILS = "it fails this request"
+"""What every other HTTP 5xx of a completion means where the health path is well: it is alive."""
+DEAD = "its engine is dead"
+ENGINE_DEAD = (
+    "EngineDeadError|EngineCore encountered an issue|Engine process (failed|died|is dead|has died)"
+    "|(engine|background) loop (has died|is dead|is not running|is stopped|has errored already)"
+    "|(scheduler|detokenizer|engine ?core|worker proc)( process)?( [a-z0-9_-]+)?"
+    " (died|is dead|has died|was killed)"
+    "|(CUDA|HIP)( driver| runtime)? error|device-side assert|illegal memory access"
+    "|illegal instruction was|misaligned address|unspecified launch (failure|error)"
+    "|uncorrectable (ECC|NVLink)"
+)
+"""What an engine, or the log of its server, says that answers no later request either.
+
+These two patterns mean the same to `re` and to `sed -E`, for rollback.sh has them, too.
+"""
+ENGINE_LIVES = (
+    "(CUDA|HIP)( driver| runtime)? error( [0-9]+)?:? *(CUBLAS_STATUS_ALLOC_FAILED|out of memory"
+    "|no kernel image|invalid (argument|configuration|device function|value)"
+    "|operation not (supported|permitted)|too many resources)"
+)
+"""Errors of a card that a request meets and the engine survives; they are taken off first."""
+_DEAD = re.compile(ENGINE_DEAD, re.IGNORECASE)
+_LIVES = re.compile(ENGINE_LIVES, re.IGNORECASE)
+_OF_THE_REQUEST = re.compile(r"template|jinja", re.IGNORECASE)
+"""In the words of an HTTP 500: the engine is well, and does not take the request."""
+_REFUSALS = {
+    400: "it does not take the request", 401: "it wants a key", 402: "it wants to be paid",
+    403: "it lets this request not in", 404: "it knows no such model or path",
+    405: "it takes no POST there", 407: "a proxy in front wants a key",
+    422: "it does not take the request", 429: "it takes no more requests now",
+    501: "it does not support the request",
+}  # fmt: skip
 
 
 class ProbeError(ConsoleError):
@@ -64,6 +109,10 @@ class Health(StrEnum):
     SERVING = "serving"
     LOADING = "loading"
     REFUSED = "refused"
+    """Nothing listens: the connection is refused."""
+    REFUSING = "refusing"
+    """It is alive and answers with a refusal, HTTP 3xx or 4xx: it may want a key, or another path.
+    """
     UNHEALTHY = "unhealthy"
 
 
@@ -72,7 +121,8 @@ class Completion:
     """One answered (or failed) chat completion.
 
     `text` and its `answer`, without reasoning, are foreign and not clean, `detail` is clean;
-    `decode_tok_s` in tokens a second.
+    `decode_tok_s` in tokens a second. `status` is that of the HTTP reply, 0 if none came. An answer
+    that is `garbled` is not `ok`. `finish` is the reason that the server gives for the end.
     """
 
     ok: bool
@@ -82,6 +132,39 @@ class Completion:
     elapsed_s: float
     decode_tok_s: float | None
     answer: str = ""
+    status: int = 0
+    garbled: Garbled | None = None
+    finish: str = ""
+    cut_short: bool = False
+    """It reached its limit before it said anything, or before it said what is expected, or with no
+    more than a few symbols, as a table begins."""
+    dead: str = ""
+    """The words of an HTTP 5xx that say that the engine behind the server is dead; clean."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the server is alive and answers something else: no restart would change that."""
+        lives = not self.ok and self.garbled is None and not self.dead
+        return lives and bool(refusal(self.status, self.detail))
+
+    @property
+    def fails(self) -> bool:
+        """Whether the answer is an HTTP 5xx that says nothing of a dead engine: the server is alive
+        if its health path is well, and busy, or it fails this request."""
+        return not self.ok and self.status >= 500 and not self.dead
+
+    @property
+    def why(self) -> str:
+        """Why it is not `ok`: `detail`, behind what it means; clean."""
+        if self.dead:
+            meaning = f"{DEAD}, “{self.dead}”"
+        elif self.refuses:
+            meaning = f"it refuses: {refusal(self.status, self.detail)}"
+        elif self.fails:
+            meaning = BUSY if self.status in OVERLOADED else FAILS
+        else:
+            return self.detail
+        return f"{meaning} ({self.detail})"
 
 
 class _TimedRaw(io.RawIOBase):
@@ -188,6 +271,9 @@ def fetch(
         raise ProbeError("reset", f"{url}: the reply broke off") from None
     except OSError as error:
         raise ProbeError("refused", f"{url}: {error.strerror or error}") from None
+    except (http.client.BadStatusLine, http.client.UnknownProtocol):
+        # Its text is the reply of whatever answers there, which may hold anything.
+        raise ProbeError("garbage", f"{url}: the reply is not HTTP") from None
     except (http.client.HTTPException, ValueError) as error:
         what = one_line(str(error), 80) or type(error).__name__
         raise ProbeError("garbage", f"{url}: {what}") from None
@@ -236,7 +322,7 @@ def at_path(url: str, path: str) -> str:
 def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Health, str]:
     """State of a server and a clean sentence about it.
 
-    200 is serving, 503 is loading (llama-server says `Loading model`), refused is refused.
+    200 is serving, 503 is loading (llama-server says `Loading model`), 3xx and 4xx are refusing.
     """
     try:
         reply, note = _fetch_again(at_path(url, path), timeout_s=timeout_s)
@@ -247,7 +333,48 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
         return Health.LOADING, (error_words(reply.body) or "HTTP 503") + note
-    return Health.UNHEALTHY, f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
+    is_refusal = 300 <= reply.status < 500 and (reply.status != 400 or reply.body)
+    state = Health.REFUSING if is_refusal else Health.UNHEALTHY
+    return state, f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
+
+
+def refusal(status: int, detail: str = "") -> str:
+    """What the answer of a server means that is alive and does not do what was asked; "" if the
+    answer says nothing of the kind, such as HTTP 503.
+
+    Nothing that answers like this may be restarted for it: it would answer the same again.
+    """
+    if status in _REFUSALS:
+        return _REFUSALS[status]
+    if 300 <= status < 400:
+        return "it sends elsewhere, perhaps to a login"
+    if 400 <= status < 500:
+        return "it does not take the request"
+    if status == 500 and _OF_THE_REQUEST.search(detail):
+        return "its chat template does not take the request"
+    return "it answers, but with no chat completion" if 200 <= status < 300 else ""
+
+
+def remedy(why: str) -> str:
+    """What the operator does about a server that lives and answers no completion for this reason,
+    which no restart mends; "" where the words name none."""
+    if "HTTP 401" in why or "HTTP 403" in why:
+        return "it wants a key, and the console sends none: serve it on loopback without one"
+    if BUSY in why:
+        return "wait until its queue has room, or see who fills it"
+    if FAILS in why:
+        return "see what the server's own log says of this request: no restart is known to help"
+    if "HTTP 3" in why:
+        return "it sends elsewhere, perhaps to a login: correct `url` or `ready.http` in the file"
+    if "HTTP 4" in why:
+        return "correct `completion.model` or `ready.http` in the file"
+    return ""
+
+
+def engine_dead(text: str) -> str:
+    """The words in a foreign text that say that an engine is dead, clean; "" if there are none."""
+    match = _DEAD.search(_LIVES.sub("", text))
+    return one_line(match[0], 80) if match else ""
 
 
 def error_words(body: bytes) -> str:
@@ -272,12 +399,14 @@ def complete(
     timeout_s: float = 120.0,
     slot: int | None = None,
     nonce: bool = True,
+    expect: str = "",
 ) -> Completion:
     """POST /v1/chat/completions (temperature 0, no stream) and judge the answer; never raises.
-    `slot`: which one of llama-server's answers.
+    `slot`: which one of llama-server's answers. `expect`: a pattern that the answer has to match.
 
-    Needs at least one completion token. `decode_tok_s` is (predicted_n - 1) * 1000 / predicted_ms
-    of llama-server's `timings`, else tokens / elapsed; None when neither says anything.
+    Needs a text that is an answer (see `sanity`).
+    `decode_tok_s` is (predicted_n - 1) * 1000 / predicted_ms of llama-server's `timings`, else
+    tokens / elapsed; None when neither says anything.
     """
     # A nonce in front defeats the prompt cache: a cached answer would prove nothing.
     content = f"[{os.urandom(4).hex()}] {prompt}" if nonce else prompt
@@ -301,32 +430,106 @@ def complete(
         )
     except ProbeError as error:
         return Completion(False, str(error), "", 0, time.monotonic() - begun, None)
-    return _judge(reply, note)
+    return _judge(reply, note, expect, max_tokens)
 
 
-def _judge(reply: Reply, note: str) -> Completion:
-    elapsed = reply.elapsed_s
-    if reply.status != 200:
-        detail = f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
-        return Completion(False, detail, "", 0, elapsed, None)
+def prove(
+    url: str, *, model: str = "", prompt: str = PROMPT, max_tokens: int = 8,
+    timeout_s: float = 120.0, expect: str = "",
+) -> Completion:  # fmt: skip
+    """`complete`, and once more with a larger limit if the answer was cut off before it said
+    anything, or before it said what is expected: models that reason need more tokens. So is an
+    answer of a few symbols: a table begins with them.
+
+    An answer that has only reasoned by then counts, and its words say so.
+    """
+    more: dict[str, Any] = {"model": model, "prompt": prompt, "expect": expect}
+    first = complete(url, max_tokens=max_tokens, timeout_s=timeout_s, **more)
+    rate, left_s = first.decode_tok_s or 0.0, timeout_s - first.elapsed_s
+    limit = min(MAX_REASONING, int(rate * min(REASONING_S, left_s)))
+    if not first.cut_short or limit <= max_tokens or rate < MIN_RATE:
+        return first
+    second = complete(url, max_tokens=limit, timeout_s=left_s, **more)
+    # One that takes too long has proven nothing, and the first answer stands.
+    return second if second.ok or second.garbled is not None else first
+
+
+def _judge(reply: Reply, note: str, expect: str, limit: int) -> Completion:
+    elapsed, status = reply.elapsed_s, reply.status
+    if status != 200:
+        detail = f"HTTP {status} {error_words(reply.body)}".rstrip() + note
+        dead = engine_dead(decode(reply.body)) if status >= 500 else ""
+        return Completion(False, detail, "", 0, elapsed, None, status=status, dead=dead)
     try:
         value = json.loads(reply.body)
-        message = value["choices"][0]["message"]
-        answer = str(message.get("content") or "")
-        text = answer + str(message.get("reasoning_content") or "")
+        choice = value["choices"][0]
+        answer, reasoning, acts = _texts(choice["message"])
+        finish = str(choice.get("finish_reason") or "")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         detail = f"not a chat completion: {one_line(decode(reply.body[:200]), 80)}"
-        return Completion(False, detail + note, "", 0, elapsed, None)
+        return Completion(False, detail + note, "", 0, elapsed, None, status=status)
+    text = answer + reasoning
     timings, usage = _mapping(value, "timings"), _mapping(value, "usage")
     predicted, predicted_ms = _number(timings, "predicted_n"), _number(timings, "predicted_ms")
     tokens = int(_number(usage, "completion_tokens") or predicted)
-    if tokens < 1:
-        return Completion(False, "no completion token" + note, text, 0, elapsed, None)
-    rate: float | None = tokens / elapsed if elapsed > 0 else None
+    rate: float | None = tokens / elapsed if tokens and elapsed > 0 else None
     if predicted and predicted_ms > 0:
         rate = (predicted - 1) * 1000 / predicted_ms if predicted > 1 else None
-    words = f"{plural(tokens, 'token')} in {format_duration(elapsed)}{note}"
-    return Completion(True, words, text, tokens, elapsed, rate, answer)
+    cut = sanity.is_cut(finish) or (not finish and tokens >= limit)
+    garbled = None
+    if not acts:
+        garbled = sanity.judge(
+            answer, reasoning, tokens=tokens, finish=finish, limit_reached=cut, sentence=True
+        )
+        if garbled is not None and _may_be_sound(garbled, text, cut=cut):
+            garbled = None
+        if not text.strip() and garbled is None:
+            garbled = Garbled(Kind.EMPTY, Kind.EMPTY, weak=tokens < sanity.MIN_TOKENS)
+    if garbled is None and expect and answer.strip():
+        try:
+            garbled = sanity.unexpected(answer, expect)
+        except sanity.TooSlow as error:
+            note += f", `expect` was not looked for: {error}"
+    counted = plural(tokens, "token") if tokens else "an answer, its tokens not counted,"
+    words = f"{counted} in {format_duration(elapsed)}{note}"
+    if garbled is not None:
+        words = f"garbled, {garbled.words}; {words}"
+    elif not acts and not answer.strip():
+        within = f" within {plural(tokens, 'token')}" if cut else ", and no answer"
+        words = f"only reasoning{within}; {words}"
+    kind = garbled.kind if garbled is not None else None
+    said_nothing = kind in (None, Kind.EMPTY) and not answer.strip() and not acts
+    return Completion(
+        garbled is None, words, text, tokens, elapsed, rate, answer, status, garbled, finish,
+        cut_short=cut and (
+            said_nothing or kind is Kind.UNEXPECTED or (garbled is not None and garbled.weak)
+        ),
+    )  # fmt: skip
+
+
+def _may_be_sound(garbled: Garbled, text: str, *, cut: bool) -> bool:
+    """Whether a sound engine may have given this: a restart would change nothing of it.
+
+    A parser of reasoning that does not fit the model takes the answer for reasoning. A phrase may
+    be repeated for a reason, unless it was repeated up to the limit by a model that was free to
+    end: a benchmark says the same of it.
+    """
+    phrase = sanity.loop(text.strip()).split() if garbled.kind is Kind.LOOP and not cut else []
+    return garbled.kind is Kind.UNANSWERED or len(set(phrase)) > 2
+
+
+def _texts(message: dict[str, Any]) -> tuple[str, str, bool]:
+    """The answer of a message, its reasoning, and whether it calls a tool, which is an answer, too.
+
+    Engines name the reasoning differently, and some give an answer as a list of parts.
+    """
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content)
+    answer = str(content or message.get("refusal") or "")
+    reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
+    answer, reasoning = sanity.parted(answer, reasoning)
+    return answer, reasoning, bool(message.get("tool_calls") or message.get("function_call"))
 
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, ServiceError
+from console.common.logs.cause import ended_words
 from console.common.logs.tail import read_last, size_of
 from console.host import process
+from console.host.licence import Licence, Reason, stop_group
+from console.host.memory import oom_kills, oom_kills_since
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status
 
@@ -25,6 +27,8 @@ class ProcessDriver:
         self.clock = clock or SystemClock()
         self._log = records_dir / f"{spec.name}.log"
         self._cookie = ""
+        self._kills: int | None = None
+        """How many processes the kernel had killed for memory when this one was started."""
         self._begin = 0
         """Where in its log this start of the process begins."""
 
@@ -41,7 +45,7 @@ class ProcessDriver:
         running = self.find()
         if running is not None:
             return running
-        self._begin = size_of(launch.log)
+        self._begin, self._kills = size_of(launch.log), oom_kills()
         pid, start = process.spawn(
             self.process, log=launch.log, cookie=launch.run_id, enclosed=True,
             oom_score=None if self.spec.name == "baseline" else OOM_SCORE,
@@ -52,7 +56,8 @@ class ProcessDriver:
             process.write_record(self.records_dir, self.spec.name, self.process, pid, start)
         except (OSError, ConsoleError) as error:
             # Nothing would stop a process that stands in no record before the baseline starts.
-            process.stop_group(pid, start, grace_s=0.0, clock=self.clock, cookie=self._cookie)
+            why = Licence(Reason.TRIAL, launch.run_id)
+            stop_group(why, pid, start, grace_s=0.0, clock=self.clock, cookie=self._cookie)
             if isinstance(error, ConsoleError):
                 raise
             detail = f"{error.filename}: {error.strerror}"
@@ -63,16 +68,18 @@ class ProcessDriver:
         if process.alive(handle.pid, handle.start):
             return Status(True, detail=f"pid {handle.pid}")
         code = process.exit_code(handle.pid, handle.start)
-        words = "gone" if code is None else f"exit code {code}"
-        if code is not None and code < 0:
-            words = f"ended by {signal.Signals(-code).name}" if -code < 32 else f"signal {-code}"
-        return Status(False, exit_code=code, detail=words)
+        return Status(False, exit_code=code, detail=self._ended(code))
 
-    def stop(self, handle: Handle, grace_s: float) -> None:
+    def _ended(self, code: int | None) -> str:
+        words = ended_words(code, oom_kills_since(self._kills))
+        return words or ("gone" if code is None else f"exit code {code}")
+
+    def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
         """SIGTERM, then SIGKILL, on the whole session; returns when it is gone."""
-        process.stop_group(
-            handle.pid, handle.start, grace_s=grace_s, clock=self.clock, cookie=self._cookie
-        )
+        stop_group(
+            licence, handle.pid, handle.start, grace_s=grace_s, clock=self.clock,
+            cookie=self._cookie,
+        )  # fmt: skip
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         return read_last(self._log, count, self._begin)

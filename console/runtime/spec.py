@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from console.common.units import format_bytes
+from console.host.licence import Licence
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 
@@ -206,8 +207,8 @@ class Driver(Protocol):
 
     def status(self, handle: Handle) -> Status: ...
 
-    def stop(self, handle: Handle, grace_s: float) -> None:
-        """Graceful, then kill; returns when it is gone. Deletes nothing."""
+    def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
+        """Graceful, then kill; returns when it is gone. Deletes nothing. Raises Refused."""
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         """The last lines it wrote, clean."""

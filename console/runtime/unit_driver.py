@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.host import process, units
+from console.host.licence import Licence
 from console.host.units import UnitSpec, UnitState
 from console.runtime.spec import Handle, Launch, ServiceSpec, Status
 
@@ -37,9 +38,9 @@ class UnitDriver:
         state = units.look(self.unit)
         return Status(state.is_up, detail=f"{self.unit.words} is {state.active or 'unknown'}")
 
-    def stop(self, handle: Handle, grace_s: float) -> None:
+    def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
         """Stop the unit, by SIGKILL after the grace; returns when it is down."""
-        units.stop(self.unit, grace_s, self.clock)
+        units.stop(licence, self.unit, grace_s, self.clock)
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         return units.last_lines(self.unit, count)

@@ -117,5 +117,6 @@ class ReadyWait:
 _WORDS = {
     Health.LOADING: "loading the model",
     Health.REFUSED: "starting, not listening yet",
+    Health.REFUSING: "refusing",
     Health.UNHEALTHY: "not healthy yet",
 }

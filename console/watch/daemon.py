@@ -10,6 +10,7 @@ Exit codes: 0 after SIGTERM or SIGINT, 2 if the plan cannot be used, 8 if the si
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -39,4 +40,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `loop` takes it: no traceback
     sys.exit(main(sys.argv[1:]))

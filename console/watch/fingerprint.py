@@ -21,7 +21,7 @@ from console.common.errors import EngineError, ServiceError
 from console.common.files import read_bytes, read_text
 from console.common.text import decode, one_line
 from console.host import process, units
-from console.host.ports import listener
+from console.host.ports import listeners
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import RawEngine
@@ -121,12 +121,17 @@ class Server:
             state = self._inspected().get("State")
             first = state.get("Pid") if isinstance(state, dict) else None
             return first if isinstance(first, int) and first > 0 else None
-        who = listener(base.url)
-        if who is not None and not who.is_engine_proxy:
-            return who.pid
+        known = None
         if base.process is not None:
             known = process.known(self.plan.records_dir, base.name, base.process, BASELINE_COOKIE)
-            return known[0] if known is not None else None
+        group = process.members(*known, cookie=BASELINE_COOKIE) if known is not None else []
+        own = {member.pid for member in group}
+        for who in listeners(base.url):
+            # others may share its address (SO_REUSEPORT)
+            if not who.is_engine_proxy and (not own or who.pid in own):
+                return who.pid
+        if known is not None:
+            return known[0]
         if base.unit is not None:
             with contextlib.suppress(ServiceError):
                 return units.look(base.unit).main or None

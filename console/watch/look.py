@@ -9,37 +9,37 @@ processes: one that computes gets as long as a proof may take, one that does not
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common import redact
 from console.common.clock import Clock, SystemClock
-from console.common.files import read_bytes
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host import process
 from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
+    GARBLED,
     LOADING,
     PLANNED,
     SERVING,
     SUSPECT,
     UNJUDGED,
 )
-from console.recovery.rollback import records
+from console.recovery.rollback import observe, records
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
 from console.runtime import proxy
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
-from console.runtime.probe import Completion, Health, busy, complete, health
+from console.runtime.probe import Completion, Health, busy, complete, health, prove
 from console.watch.plan import Settings
 
 HEALTH_S, HEALTH_PART = 5.0, 0.25
 """How long the health path may take, in seconds and as a part of the interval, whichever is less;
 one that takes longer is silent."""
+SHARED = f"{observe.ELSE}, too"
 PART = 0.5
 """Of the interval: how long a completion may take at most."""
 WORKS_S, WORKS_PART, WORKS = 2.0, 0.2, 0.05
@@ -58,6 +58,14 @@ class Look:
     tok_s: float | None = None
     ttft_s: float | None = None
     asked: bool = False
+    slow: bool = False
+    """Its answer took so long that its rate is below the reference, whatever it is."""
+    weak: bool = False
+    """Its garbled answer is so short that it may be how a sane one begins: it confirms nothing."""
+    dead: bool = False
+    """It answers that its engine is dead: its processes may compute, and a restart may mend it."""
+    stranger: bool = False
+    """Somebody else answers in its place: no restart would give it its port back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,10 @@ class Looker:
     def look(self, pid: int | None = None) -> Look:
         """Never raises for what a server or a file may do."""
         found = self._look(pid)
-        if found.word == SUSPECT and "refused" not in found.detail:
+        silent = found.word == SUSPECT and "refused" in found.detail
+        if found.word not in (PLANNED, CUT_OVER) and not silent:
+            found = self._unless_strange(found)
+        if found.word == SUSPECT and not (silent or found.dead or found.stranger):
             found = self._silent(found, pid)
         else:
             self._silent_since = None
@@ -99,7 +110,7 @@ class Looker:
         state, words = health(base.url, base.ready_path, limit_s)
         if switched is not None:
             service = one_line(switched.service, 60)
-            if state in (Health.SERVING, Health.LOADING) or words.startswith("HTTP 4"):
+            if state in (Health.SERVING, Health.LOADING, Health.REFUSING):
                 return Look(CUT_OVER, f"{service} answers in its place")
             return Look(SUSPECT, f"{service} stands in its place and does not answer: {words}")
         if state is Health.LOADING:
@@ -108,10 +119,21 @@ class Looker:
             words = _why(words, pid)
             if held is not None:
                 words = f"{words}; {held.words}, which has not stopped it"
-            return Look(UNJUDGED if words.startswith("HTTP 4") else SUSPECT, words)
+            return Look(UNJUDGED if state is Health.REFUSING else SUSPECT, words)
         if held is not None:  # what a run measures is not to share the machine with a question
             return Look(BUSY, held.words)
         return self._ask_unless_busy(pid)
+
+    def _unless_strange(self, found: Look) -> Look:
+        """What was seen says nothing of the baseline where somebody else may have answered. Where
+        somebody else answers instead of it, it is down."""
+        seen = observe.somebody_else(self.plan)
+        if seen.startswith(SHARED):
+            return Look(UNJUDGED, seen, asked=found.asked)
+        # one that does not run, or does not answer, is no stranger's doing
+        if not seen or found.word in (SUSPECT, LOADING):
+            return found
+        return Look(SUSPECT, seen, asked=found.asked, stranger=True)
 
     def _ask_unless_busy(self, pid: int | None) -> Look:
         seen = occupancy_of(self.plan.baseline.url)
@@ -133,18 +155,33 @@ class Looker:
         limit_s = min(base.completion.timeout_s, self.settings.interval_s * PART)
         done = complete(
             base.url, model=base.completion.model, prompt=base.completion.prompt,
-            max_tokens=self.settings.tokens, timeout_s=limit_s,
+            max_tokens=self.settings.tokens, timeout_s=limit_s, expect=base.completion.expect,
             # always the same slot, so that the others keep what they remember of conversations
             slot=seen.slots - 1 if seen.slots > 1 else None,
         )  # fmt: skip
+        if done.garbled is not None and done.cut_short:
+            # A model that reasons where nobody sees it says nothing within so few tokens.
+            done = prove(
+                base.url, model=base.completion.model, prompt=base.completion.prompt,
+                max_tokens=self.settings.tokens, timeout_s=limit_s, expect=base.completion.expect,
+            )  # fmt: skip
         if done.ok:
             words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
             return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)
-        if done.detail.startswith("HTTP 4"):
-            return Look(UNJUDGED, done.detail, asked=True)
+        if done.dead:
+            return Look(SUSPECT, _why(done.why, pid), asked=True, dead=True)
+        if done.refuses or done.fails:  # its health path has just said that it is well
+            return Look(UNJUDGED, done.why, asked=True)
+        if done.garbled is not None:
+            return Look(GARBLED, done.detail, asked=True, weak=done.garbled.weak)
         if busy(base.url) or self._goes_on(seen):
             return Look(BUSY, "a request of others came first", asked=True)
-        return Look(SUSPECT, f"no completion: {_why(done.detail, pid)}", asked=True)
+        words = f"no completion: {_why(done.detail, pid)}"
+        if done.status or done.elapsed_s < limit_s:
+            return Look(SUSPECT, words, asked=True)
+        bound, count = self.settings.tokens / limit_s, plural(self.settings.tokens, "token")
+        words = f"{words}; {count} in that time are {bound:.2g} tok/s"
+        return Look(SUSPECT, words, asked=True, slow=base.is_below(bound))
 
     def _goes_on(self, before: Occupancy) -> bool:
         """Whether others have got tokens since a look, by the server's own counter."""
@@ -211,14 +248,11 @@ def works(pid: int, seconds: float, clock: Clock) -> bool:
 
 def _cpu_s(first: int) -> float:
     """Seconds of CPU time of a process and its descendants that live."""
-    found, ticks = {first}, 0
+    found = {first}
     for one in sorted(process.all_stats(), key=lambda stat: stat.start):
         if one.parent in found:
             found.add(one.pid)
-    for pid in found:
-        fields = read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        ticks += sum(map(int, fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return process.cpu_s(found)
 
 
 def _why(words: str, pid: int | None) -> str:

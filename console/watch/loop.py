@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from console.common import paths, redact
+from console.common import paths
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError, HostBusy
 from console.common.files import open_untrusted
@@ -149,8 +149,9 @@ def in_a_child(
 
 def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     """`omni-console rollback` as a process of its own, which goes on when the watch ends."""
-    argv = [*module_argv("console.cli"), "rollback", "--json"]
-    argv += ["--site", plan.sealed.site_path] if plan.given else []
+    argv = [*module_argv("console.cli"), "rollback", "--json", "--by", "watch"]
+    # by name, so that no run of another site is taken for what is to be restored
+    argv += ["--site", plan.sealed.site_path] if plan.sealed.site_path else []
     clock, begun = SystemClock(), SystemClock().monotonic()
     try:
         child = subprocess.Popen(
@@ -173,7 +174,7 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     child.stdout.close()
     serving = child.returncode == 0 and said.get("serving") is True
     took = format_duration(clock.monotonic() - begun)
-    words = one_line(redact.text(str(said.get("detail") or said.get("error") or "")), 300)
+    words = one_line(str(said.get("detail") or said.get("error") or ""), 300)
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")

@@ -42,7 +42,8 @@ class Scrape:
             return
         host, _, port = self.address.rpartition(":")
         try:
-            self._door = socket.create_server((host, int(port)))
+            family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+            self._door = socket.create_server((host.strip("[]"), int(port)), family=family)
         except (OSError, ValueError) as error:
             raise ConsoleError(
                 f"/metrics cannot be served at {self.address}", str(error),

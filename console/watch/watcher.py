@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from console.common.clock import Clock
@@ -20,7 +20,9 @@ from console.journal import watch_record as record
 from console.journal.watch_record import (
     CUT_OVER,
     DOWN,
+    GARBLED,
     LOADING,
+    NOT_SERVING,
     PLANNED,
     SERVING,
     SUSPECT,
@@ -28,6 +30,10 @@ from console.journal.watch_record import (
     UP,
     WatchState,
 )
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
+from console.recovery.rollback.observe import ELSE
+from console.runtime import probe
 from console.watch import fingerprint as prints
 from console.watch.fingerprint import Print
 from console.watch.look import Holder, Look
@@ -41,8 +47,16 @@ UNWRITTEN = "what the watch knows cannot be written down"
 DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
 STALE = 3.0
 """Intervals after which what an earlier watch doubted says nothing any more."""
-REFUSES = "HTTP 4"
-"""How an answer begins that refuses a request: the server is there."""
+REFUSES = ("HTTP 3", "HTTP 4", "it refuses", probe.BUSY, probe.FAILS)
+"""How an answer begins that refuses or fails a request: the server is there."""
+DEAD = "dead engine"
+_TITLES = {DOWN: "does not answer", GARBLED: "answers garbage"}
+
+
+_STATES = {
+    LOADING: Word.LOADING, SUSPECT: Word.UNKNOWN, DOWN: Word.DOWN, GARBLED: Word.GARBLED,
+}  # fmt: skip
+"""What a look's word says of the baseline, where it is the same for all of its details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,9 @@ class Watcher:
         self.doubtful_since = float(own.get("doubtful_since") or 0.0)
         self.down_since = float(own.get("down_since") or 0.0)
         self.loading_since = float(own.get("loading_since") or 0.0)
+        self.restored_for = str(own.get("restored_for") or "")
+        """What its answers said when it was last restored for it: another restart mends no more.
+        "" once it was well since."""
         self._told = record.told(plan.site)
         self._gauges: dict[str, float] = {}
         if self.clock.now() - self.state.at > STALE * settings.interval_s:
@@ -117,7 +134,9 @@ class Watcher:
         at = self.clock.now()
         state.at, state.looks = at, state.looks + 1
         state.asks += seen.asked
-        if seen.word not in (PLANNED, CUT_OVER):  # what is there then is not the baseline
+        if (
+            seen.word not in (PLANNED, CUT_OVER) and not seen.stranger
+        ):  # what is there then is not the baseline
             self._fingerprint(at)
         word = self._judged(seen, at)
         if word != state.word:
@@ -128,7 +147,9 @@ class Watcher:
             at, "look", word=word, detail=seen.detail, tok_s=seen.tok_s,
             ttft_s=seen.ttft_s,
         )  # fmt: skip
-        self._availability(word, at)
+        if (told := evidence_of(replace(seen, word=word), at)) is not None:
+            evidence.record(self.plan.sealed, told)
+        self._availability(seen, word, at)
         interval = self.plan.settings.interval_s
         wait = interval * (AGAIN if word == SUSPECT else 1.0)
         left = max(0.0, wait - (self.clock.monotonic() - begun))
@@ -140,7 +161,7 @@ class Watcher:
         own = {
             "speed": self.speed.to_json(), "print": self.print, "changes": self.changes,
             "doubtful_since": self.doubtful_since, "down_since": self.down_since,
-            "loading_since": self.loading_since,
+            "loading_since": self.loading_since, "restored_for": self.restored_for,
         }  # fmt: skip
         with self._despite_the_disk():
             record.write(self.plan.site, self.state, own)
@@ -161,22 +182,29 @@ class Watcher:
 
     def _judged(self, seen: Look, at: float) -> str:
         """The word of a look in the light of those before it: two without an answer are down, and
-        so is a load that takes longer than it may."""
+        so is a load that takes longer than it may. The second one that answers garbage makes it
+        garbled. A few symbols, or one token without a text, begin no doubt and confirm none."""
+        if seen.word == GARBLED and seen.weak:
+            return SUSPECT
         if seen.word == LOADING:
             self.loading_since = self.loading_since or at
             late = at - self.loading_since > self.plan.sealed.baseline.ready_timeout_s
             if not late:
                 return LOADING  # whoever started it, a restore could only wait for it
-        elif seen.word != SUSPECT:
+        elif seen.word not in (SUSPECT, GARBLED):
             self.loading_since = self.doubtful_since = 0.0
             return seen.word
         doubted, self.doubtful_since = self.doubtful_since, self.doubtful_since or at
-        return DOWN if doubted or seen.word == LOADING else SUSPECT
+        if not doubted and seen.word != LOADING:
+            return SUSPECT
+        return GARBLED if seen.word == GARBLED else DOWN
 
-    def _availability(self, word: str, at: float) -> None:
-        if word == DOWN:
+    def _availability(self, seen: Look, word: str, at: float) -> None:
+        if word in UP:
+            self.restored_for = ""
+        if word in NOT_SERVING:
             self.down_since = self.down_since or self.doubtful_since or at
-            self._down(at)
+            self._down(seen, at)
         elif self.down_since and word in UP:
             since, self.down_since = self.down_since, 0.0
             self._tell(
@@ -192,7 +220,9 @@ class Watcher:
         elif word == UNJUDGED and self.state.detail.startswith(REFUSES):
             self.down_since = 0.0  # it answers, whatever it answers
 
-    def _down(self, at: float) -> None:
+    def _down(self, seen: Look, at: float) -> None:
+        # what is wrong with what it answers; "" for one that gives no answer
+        answers = DEAD if seen.dead else GARBLED if self.state.word == GARBLED else ""
         held = self.hands.held()
         if held is not None and held.stopped:
             # a run may have begun while this look waited for an answer, and stopped the baseline
@@ -205,12 +235,16 @@ class Watcher:
         when = _time(since, at)
         self.save()  # the key of what is told is in it: a watch that is killed tells it once
         self._tell(
-            DOWN_KIND, f"{since:.0f}", "the baseline does not answer",
+            DOWN_KIND, f"{since:.0f}", f"the baseline {_TITLES[self.state.word]}",
             f"since {when}: {self.state.detail}", at,
         )  # fmt: skip
         allowed, today = self.state.at_most, self.state.restores_today(at)
         if not allowed or held is not None:  # a restore would roll that run back
             return
+        if seen.stranger:
+            return  # it would find its port taken
+        if answers and self.restored_for == answers:
+            return  # it was restored once for this, and a restart has not mended it
         if today >= allowed:
             self._tell(
                 DOWN_KIND, f"{since:.0f}/left", "the baseline stays down",
@@ -222,6 +256,7 @@ class Watcher:
         self.state.restores = [*self.state.restores, at][-50:]
         self.state.restored += 1
         self._remember(at, "restore", detail="begun")
+        self.restored_for = answers
         self.save()
         done = self.hands.restore()
         ended = self.clock.now()
@@ -237,6 +272,7 @@ class Watcher:
             )  # fmt: skip
             return
         self.doubtful_since = self.loading_since = self.down_since = 0.0
+        self.restored_for = ""
         self.state.word, self.state.since = SERVING, ended
         self._tell(
             BACK_KIND, f"{since:.0f}", "the baseline serves again, restored by the watch",
@@ -307,6 +343,31 @@ class Watcher:
             told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
             self._told.add(key)
             self.state.events[kind] = self.state.events.get(kind, 0) + 1
+
+
+def evidence_of(seen: Look, at: float) -> Evidence | None:
+    """What a look says of the baseline, to whoever shows its state; None for one that says nothing
+    of it: somebody else has it, or it computes in silence."""
+    if seen.word == SERVING and seen.asked:
+        return Evidence(Kind.PROOF, Word.SERVING, at, Witness.WATCH, seen.detail, seen.tok_s)
+    if seen.word in UP:
+        return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, seen.detail)
+    if seen.word == UNJUDGED and seen.slow:
+        detail = f"it computes, slower than its reference: {seen.detail}"
+        return Evidence(
+            Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, detail, degraded=True
+        )  # fmt: skip
+    if seen.stranger:
+        return Evidence(Kind.AWAY, Word.DOWN, at, Witness.WATCH, seen.detail)
+    if seen.word == UNJUDGED and seen.detail.startswith(ELSE):
+        # whatever answered has proven nothing of the baseline, and failed nothing for it
+        return Evidence(Kind.AWAY, Word.UNKNOWN, at, Witness.WATCH, seen.detail)
+    refuses = seen.word == UNJUDGED and seen.detail.startswith(REFUSES)
+    word = _STATES.get(seen.word) or (Word.REFUSING if refuses else None)
+    if word is None:
+        return None
+    kind = Kind.FAILED if seen.asked else Kind.AWAY
+    return Evidence(kind, word, at, Witness.WATCH, seen.detail)
 
 
 def told(event: Event) -> None:

@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from itertools import cycle, islice
 from typing import Any
 
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.sse import FailureKind, Reply
+from console.rehearsal.demo import passage
 from tests.runtime.serving import Quiet, at_work
 
 Answer = Callable[["Handler"], None]
@@ -44,10 +46,25 @@ FINISH = delta(finish="length")
 DONE = b"data: [DONE]\n\n"
 
 
+def spoken(tokens: int, usages: bool = False) -> list[bytes]:
+    """Plain English, one token in each chunk; with `usages` each chunk says how many there were."""
+    words = islice(cycle(passage.words()), tokens)
+    return [
+        delta(content=word, usage=usage(number) if usages else None)
+        for number, word in enumerate(words, 1)
+    ]
+
+
 def reply(tokens: int, cached: int = 0) -> list[bytes]:
     """A whole stream, one token in each chunk, with usage at the end."""
     end = sse({"choices": [], "usage": usage(tokens, cached)})
-    return [ROLE, *[delta(content="x")] * tokens, FINISH, end, DONE]
+    return [ROLE, *spoken(tokens), FINISH, end, DONE]
+
+
+def garbage(tokens: int, piece: str = "\n") -> list[bytes]:
+    """The same of a server that says one thing again and again."""
+    end = sse({"choices": [], "usage": usage(tokens)})
+    return [ROLE, *[delta(content=piece)] * tokens, FINISH, end, DONE]
 
 
 class Handler(Quiet):

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from typing import Any
 
+from console.rehearsal.demo import passage
 from tests.runtime.serving import Quiet, at_work
 
 Tree = dict[str, Any]
 CONTEXT = 512
+TAIL = " ".join(passage.SENTENCES)
+"""What every answer goes on with, so that none is a loop."""
 
 
 @dataclass
@@ -114,7 +117,9 @@ class Talk:
             return "123" if "0-9" in body["grammar"] else "yes"
         varied = self.varies and self.seen.count(body) % self.varies == 0
         words = "a quite other answer " if varied else self.words
-        return (words * 9)[: 4 * body["max_tokens"]]
+        # one letter or a line's end again and again is garbage to the end
+        tail = TAIL if len(words) > 1 else words * len(TAIL)
+        return (words * 3 + tail)[: 4 * body["max_tokens"]]
 
     def counted(self, body: Tree) -> Tree:
         size = len(json.dumps(body.get("messages") or body.get("prompt"))) + len(self.template)

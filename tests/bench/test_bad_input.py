@@ -11,6 +11,7 @@ from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import ChatRequest
 from console.bench.metrics import PER_SAMPLE, Sample, measure
 from console.bench.sse import Capture, FailureKind, read_reply
+from console.rehearsal.demo import passage
 from tests.bench.scripted import (
     DONE,
     FINISH,
@@ -22,6 +23,7 @@ from tests.bench.scripted import (
     delta,
     reply,
     scripted,
+    spoken,
     sse,
     streams,
     usage,
@@ -30,7 +32,7 @@ from tests.clock import FakeClock
 
 TOKENS = 8
 REQUEST = ChatRequest("Hello", TOKENS)
-COUNTED = [ROLE, *[delta(content="x", usage=usage(n + 1)) for n in range(TOKENS)]]
+COUNTED = [ROLE, *spoken(TOKENS, usages=True)]
 """A stream as far as its last token, with a count in each chunk."""
 WEB_PAGE = b"<!doctype html><html><title>502 Bad Gateway</title>\x1b[2J</html>"
 
@@ -44,14 +46,14 @@ def said(tokens: Any, cached: Any = 0) -> list[bytes]:
     """A whole stream of eight chunks that reports these counts."""
     counts = usage(tokens) | {"prompt_tokens_details": {"cached_tokens": cached}}
     end = f"data: {json.dumps({'choices': [], 'usage': counts})}\n\n".encode()
-    return [ROLE, *[delta(content="x")] * TOKENS, FINISH, end, DONE]
+    return [ROLE, *spoken(TOKENS), FINISH, end, DONE]
 
 
 def timed(**values: Any) -> list[bytes]:
     """A whole stream without usage, whose timings say this."""
     base = {"cache_n": 0, "prompt_n": 9, "prompt_ms": 3.0, "predicted_n": 8, "predicted_ms": 4.0}
     end = sse({"choices": [], "timings": base | values})
-    return [ROLE, *[delta(content="x")] * TOKENS, FINISH, end, DONE]
+    return [ROLE, *spoken(TOKENS), FINISH, end, DONE]
 
 
 CASES: dict[str, tuple[Answer, str]] = {
@@ -88,13 +90,14 @@ CASES: dict[str, tuple[Answer, str]] = {
     "a last count that falls":
         (streams([*said(24)[:-1], sse({"usage": usage(8)}), DONE]), "the server contradicts"),
     "a count that falls on the way":
-        (streams([ROLE, delta(content="xxx", usage=usage(5)), delta(content="x", usage=usage(4)),
-                  *[delta(content="x")] * 4, FINISH, sse({"usage": usage(8)}), DONE]),
-         "the server contradicts"),
+        (streams([ROLE, delta(content="so far ", usage=usage(5)),
+                  delta(content="so good ", usage=usage(4)), *spoken(4), FINISH,
+                  sse({"usage": usage(8)}), DONE]), "the server contradicts"),
     "usage against timings":
         (streams([*said(8)[:-1], sse({"timings": {"predicted_n": 5}}), DONE]),
          "the server contradicts"),
-    "tokens without text": (streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "no text"),
+    "tokens without text":
+        (streams([ROLE, FINISH, sse({"usage": usage(8)}), DONE]), "garbled: no text"),
 }  # fmt: skip
 
 
@@ -138,7 +141,7 @@ def test_a_token_of_a_megabyte() -> None:
     end = [FINISH, sse({"usage": usage(TOKENS)}), DONE]
     got = asked(REQUEST, streams([ROLE, big, *COUNTED[2:], *end]))
     sample = measure(got, TOKENS)
-    assert len(got.raw_text) == 2**20 + TOKENS - 1
+    assert got.raw_text == "x" * 2**20 + "".join(passage.words()[1:TOKENS])
     assert (sample.completion_tokens, sample.chunks, sample.void) == (TOKENS, TOKENS, "")
 
 
@@ -190,7 +193,7 @@ def _said(count: int) -> str:
 
 def test_an_engine_that_says_nothing_hangs_and_is_not_asked_again() -> None:
     """Three of them, with a baseline that waits to come back, would be a quarter of an hour."""
-    hung = streams([delta(content="x")] * 2, 30.0)
+    hung = streams(spoken(2), 30.0)
     protocol = Protocol(max_tokens=8, runs=9, warmup=0, silence_s=0.2)
     with scripted(hung) as server:
         result = Benchmark(server.url, protocol).run()
@@ -201,7 +204,7 @@ def test_an_engine_that_says_nothing_hangs_and_is_not_asked_again() -> None:
 def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
     """Only a run takes time on this clock: however busy the machine is, one begins."""
     clock = FakeClock()
-    slow = streams([delta(content="x")] * 5000, 0.02)
+    slow = streams(spoken(5000), 0.02)
     protocol = Protocol(max_tokens=5000, runs=9, warmup=0, timeout_s=600, budget_s=0.6)
     with scripted(slow) as server:
         result = Benchmark(
@@ -216,7 +219,7 @@ def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
 def test_whatever_met_the_hang_it_is_the_last_request(good: int, hung_ones: int) -> None:
     """In the warm-up, in the runs, in the prompts of fixed lengths, in each of two streams: no
     other silence is waited for."""
-    hung = streams([delta(content="x")] * 2, 30.0)
+    hung = streams(spoken(2), 30.0)
     protocol = Protocol(max_tokens=8, runs=1, max_runs=1, warmup=1, silence_s=0.2,
                         prompt_lengths=(512, 2048), levels=(2,))  # fmt: skip
     with scripted(*[streams(reply(8))] * good, hung) as server:

@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ import pytest
 from console.bench.interference import Surroundings
 from console.cli import main
 from console.frontends.cli import bench
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import BaselineState, Word, state_of
+from console.runtime.sanity import Kind
 from tests.bench.machine import NoWatch, still
-from tests.bench.scripted import Answer, answers, reply, scripted, streams
+from tests.bench.scripted import Answer, answers, garbage, reply, scripted, streams
+from tests.ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +62,19 @@ def test_a_request_has_the_time_that_is_given(capsys: pytest.CaptureFixture[str]
     assert [void["reason"].partition(":")[0] for void in found["voids"]] == ["transport"]
 
 
+def test_an_answer_that_does_not_match_what_is_expected_is_void(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with scripted(streams(reply(8))) as server:
+        asked = ["bench", server.url, "--runs", "1", "--max-tokens", "8", "--expect"]
+        assert main([*asked, "answers? quick"]) == 0
+        assert main([*asked, "Paris"]) == 4
+        assert main([*asked, "("]) == 2
+    out, err = capsys.readouterr()
+    assert f"garbled: {Kind.UNEXPECTED}" in out
+    assert "--expect '('" in err
+
+
 def test_a_request_that_was_sent_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     twice = [answers(400, b""), streams(reply(8), 0.001)]
     with scripted(*twice * 5) as server:
@@ -64,3 +82,40 @@ def test_a_request_that_was_sent_twice_is_told(capsys: pytest.CaptureFixture[str
     out, err = capsys.readouterr()
     assert "note: 4 of 4 requests" in out
     assert err.count("(sent twice)") == 4
+
+
+def known_of(
+    url: str, named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> BaselineState:
+    """The state of a site's baseline at `url` after a `bench` of the address `named`."""
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        f"schema: omni.site/v1\nname: measured\n"
+        f"baseline: {{process: {{argv: [./serve.sh]}}, url: '{url}', ready: {{http: /health}}}}\n"
+    )
+    monkeypatch.setenv("OMNI_SITE", str(site))
+    main(["bench", named, "--runs", "2", "--max-tokens", "8"])
+    return state_of(evidence.read("measured", url), time.time())
+
+
+@pytest.mark.usefixtures("capsys")
+def test_a_benchmark_of_the_baseline_is_evidence_of_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for parts, word in ((garbage(8), Word.GARBLED), (reply(8), Word.SERVING)):
+        with scripted(*[streams(parts, 0.002)] * 12) as server:
+            other = server.url.replace("127.0.0.1", "localhost")
+            state = known_of(server.url, other, monkeypatch, tmp_path)
+            assert (state.word, state.by) == (word, "a benchmark")
+    assert state.figure is not None
+    assert state.doubt == ""
+
+
+def test_a_benchmark_of_another_server_says_nothing_of_the_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with scripted(*[streams(garbage(8), 0.002)] * 12) as server:
+        url = f"http://127.0.0.1:{free_port()}"
+        assert known_of(url, server.url, monkeypatch, tmp_path).word is Word.UNKNOWN

@@ -80,7 +80,7 @@ def test_other_work_is_said_and_not_held_against_the_run(host: Host) -> None:
 
 
 def test_an_interpreter_is_named_by_what_it_runs(host: Host) -> None:
-    host.add(400, "python3", argv="python3 -u -m /srv/jobs/pytest.py -n 2 --token hunter2")
+    host.add(400, "python3", argv="python3 -u /srv/jobs/pytest.py -n 2 --token hunter2")
     around = host.surroundings()
     host.run(around, p400=1.0)
     assert "hunter2" not in "".join(around.flags())

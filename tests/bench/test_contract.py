@@ -2,6 +2,7 @@
 which words."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,15 @@ def test_the_command_compares_and_its_exit_code_says_it(
         assert main(["check", "contract", url, "--against", str(tmp_path / "none")]) == 2
     assert main(["check", "contract", "localhost:1"]) == 2
     assert main(["check", "contract", url]) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "shown"), [("\n", "blank", r"“\n\n"), ("G", "garbled", "GGGG")]
+)
+def test_the_worst_leads_and_white_space_is_written_out(words: str, told: str, shown: str) -> None:
+    found = compared(Talk(logprobs=False), Talk(words=words, logprobs=False))
+    lead = found.words().partition(";")[0]
+    assert re.fullmatch(rf"(every answer|\d+ of \d+ answers) {told}", lead), found.words()
+    texts = [one.after for one in found.changes if one.fact == "text"]
+    assert any(shown in text for text in texts)
+    assert not any("\ufffd" in text for text in texts)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from console.bench.benchmark import PROMPTS
 from console.bench.growth import REQUESTS, Growth, context_of
 from console.bench.metrics import Sample
 from console.bench.soak_requests import Asker
@@ -38,6 +39,18 @@ def test_it_fills_what_was_asked_and_never_more_whatever_a_word_is(per_word: flo
     starts = [n for n, size in enumerate(sizes) if n and size < sizes[n - 1]]
     assert 2 <= len(starts) <= 4, "it begins anew"
     assert starts[0] <= 1.5 * REQUESTS
+
+
+@pytest.mark.parametrize("template", [0, 40, 300])
+@pytest.mark.parametrize("limit", [460, 1843, 7372, 118_000])
+def test_a_chat_template_is_no_part_of_what_a_word_costs(template: int, limit: int) -> None:
+    """As of real models: the first prompt is mostly its template and our nonce."""
+    growth, last, sizes = Growth(limit, ANSWER), None, []
+    for number in range(REQUESTS + 6):
+        text = growth.next(PROMPTS[number % len(PROMPTS)], last)
+        sizes.append(round(1.3 * len(text.split())) + template + 14)
+        last = Sample(prompt_tokens=sizes[-1])
+    assert 0.85 * (limit - ANSWER) < max(sizes) <= limit - ANSWER
 
 
 def test_a_prompt_repeats_the_one_before_it_so_that_a_cache_helps() -> None:

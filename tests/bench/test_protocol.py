@@ -11,14 +11,15 @@ import pytest
 from console.bench import benchmark as protocol
 from console.bench.benchmark import PROMPTS, Benchmark, Protocol, tokenize
 from console.bench.metrics import METRICS, Sample, repeated
+from console.rehearsal.demo import passage
 from tests.bench.scripted import (
     DONE,
     FINISH,
     ROLE,
     answers,
-    delta,
     reply,
     scripted,
+    spoken,
     sse,
     streams,
     usage,
@@ -155,7 +156,7 @@ def test_a_server_that_is_always_void_is_not_asked_for_longer() -> None:
 
 
 def test_the_plain_endpoint_has_the_same_figures() -> None:
-    parts = [_text("x", usage(n + 1)) for n in range(8)]
+    parts = [_text(word, usage(n)) for n, word in enumerate(passage.words()[:8], 1)]
     with scripted(streams([*parts, _text("", usage(8), finish="length"), DONE])) as server:
         protocol = Protocol(max_tokens=8, runs=2, max_runs=2, endpoint="completions")
         result = Benchmark(server.url, protocol).run()
@@ -188,7 +189,7 @@ def test_cancel_keeps_what_was_measured() -> None:
 
 
 def test_without_usage_the_tokenizer_counts() -> None:
-    parts = [ROLE, *[delta(content="xx")] * 4, FINISH, DONE]
+    parts = [ROLE, *spoken(4), FINISH, DONE]
     with scripted(streams(parts), documents={"/tokenize": {"tokens": list(range(8))}}) as server:
         result = Benchmark(server.url, QUICK).run()
         assert tokenize(server.url, "x") == 8

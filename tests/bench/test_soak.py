@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.bench.soak import BLIND_S, HANG, End, Look, SoakPlan
-from console.bench.soak_stats import Patience, Tally
+from console.bench.soak import BLIND_S, HANG, MIN_GARBLED, End, Look, SoakPlan
+from console.bench.soak_stats import GARBLED, Patience, Tally
+from console.render.report.soak import summary
 from tests.bench.soaking import HOUR, Server, Turn, values
 from tests.clock import FakeClock
+from tests.waiting import some
 
 GIB = 2**30
 
@@ -21,8 +23,9 @@ def test_an_hour_without_a_fault() -> None:
     tally, end = server.soak(HOUR)
     assert end is End.DONE
     assert values(tally) == {
-        "requests": 600, "errors": 0, "error_rate": 0.0, "stability": 1.0, "tok_s": 100.0,
-        "tok_s_drift": 0.0, "ttft_s": 0.2, "observed_s": 3600.0, "restarts": 0, "hangs": 0,
+        "requests": 600, "errors": 0, "garbled": 0, "error_rate": 0.0, "stability": 1.0,
+        "tok_s": 100.0, "tok_s_drift": 0.0, "ttft_s": 0.2, "observed_s": 3600.0, "restarts": 0,
+        "hangs": 0,
         "critical_lines": 0, "rss_growth": 0.0, "rss_peak": 3 * GIB, "vram_growth": 0.0,
         "vram_peak": 20 * GIB, "context_peak": None,
     }  # fmt: skip
@@ -99,6 +102,26 @@ def test_errors_by_class() -> None:
     assert (found["errors"], found["error_rate"], found["stability"]) == (4, 4 / 600, 596 / 600)
     assert tally.last_error == "no 9"
     assert (tally.figures()["tok_s"]["n"], tally.figures()["tok_s"]["void"]) == (596, 4)
+
+
+def test_garbled_answers_are_errors_with_a_figure_of_their_own() -> None:
+    server = Server(
+        lambda number, t: Turn(error=GARBLED if number in (2, 7) else "", words="no letters: !!!!")
+    )
+    tally, end = server.soak(HOUR)
+    assert end is End.DONE
+    found = values(tally)
+    assert (found["garbled"], found["errors"], found["stability"]) == (2, 2, 598 / 600)
+    assert str(tally.garbage) == "2 of 600 answers are garbled: no letters: !!!!"
+    assert "2 errors (2 garbled)" in summary(tally)
+
+
+def test_a_server_that_only_answers_garbage_is_not_asked_for_hours() -> None:
+    server = Server(lambda number, t: Turn(error=GARBLED, words="nothing but white space"))
+    tally, end = server.soak(HOUR)
+    assert end is End.GARBLED
+    assert len(tally.requests) == MIN_GARBLED
+    assert some(tally.garbage).mostly
 
 
 @pytest.mark.parametrize("most", [0, 1, 4])

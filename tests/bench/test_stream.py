@@ -46,6 +46,12 @@ def chunk(finish: str | None = None, **delta: object) -> dict[str, object]:
     return {"choices": [{"delta": delta, "finish_reason": finish}]}
 
 
+def test_a_refusal_in_words_is_an_answer() -> None:
+    got = read(chunk(refusal="I cannot "), chunk(refusal="say that."), chunk("stop"), "[DONE]")
+    assert got.answer == "I cannot say that."
+    assert [event.is_answer for event in got.events] == [True, True, False]
+
+
 def test_comments_multi_line_data_and_all_line_ends() -> None:
     assert parse(STREAM.encode()) == EVENTS
     assert parse(*(bytes([byte]) for byte in STREAM.encode())) == EVENTS

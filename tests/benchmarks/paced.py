@@ -20,7 +20,8 @@ from typing import Any
 
 from tests.benchmarks.surroundings import helper
 
-TOKEN = " tok"
+TOKEN = " "
+"""Each token is a number after a space."""
 SPIN_S = 0.0005
 TURN = os.sched_param(10)
 NS = 1e9
@@ -134,7 +135,7 @@ def events(script: Script) -> list[tuple[float, bytes, int]]:
         name = "reasoning_content" if done < script.thought else "content"
         done += size
         due = script.delay + (done - sizes[0]) / script.rate
-        chunk: dict[str, Any] = {"choices": [_choice(**{name: TOKEN * size})]}
+        chunk: dict[str, Any] = {"choices": [_choice(**{name: _text(done - size, size)})]}
         if script.tell == "usage":
             chunk["usage"] = _usage(done)
         if script.tell == "timings":
@@ -145,6 +146,10 @@ def events(script: Script) -> list[tuple[float, bytes, int]]:
             }  # fmt: skip
         found.append((due, _sse(chunk), done))
     return found
+
+
+def _text(first: int, count: int) -> str:
+    return "".join(f"{TOKEN}{number}" for number in range(first, first + count))
 
 
 def _end(script: Script) -> bytes:

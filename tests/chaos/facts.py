@@ -60,6 +60,8 @@ class Facts:
     journals: Mapping[str, Sequence[Row] | str] = field(default_factory=dict)
     """Rows by run; a text where it cannot be read."""
     commands: Sequence[Command] = ()
+    ended: Sequence[str] = ()
+    """The servers of other sites that ran beside the trial and do not any more."""
 
 
 BOTH_S = 1.0
@@ -77,6 +79,7 @@ def violations(facts: Facts) -> list[str]:
     if facts.candidate_listens:
         found.append("orphan: the candidate's port is listened on")
     found += [f"orphan: {one}" for one in facts.orphans]
+    found += [f"stranger: {one} was ended" for one in facts.ended]
     if len(facts.temp) > facts.kills:
         found.append(f"temp: {len(facts.temp)} left by {facts.kills} kills: {list(facts.temp)[:4]}")
     if facts.both_s > BOTH_S:

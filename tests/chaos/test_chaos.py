@@ -33,6 +33,7 @@ def said(code: int, text: str, serves: bool | None, beside: str = "") -> Facts:
         ("owner", replace(GOOD, holders=["candidate"])),
         ("owner", replace(GOOD, holders=["baseline", "other"])),
         ("orphan", replace(GOOD, candidate_listens=True)),
+        ("stranger", replace(GOOD, ended=["the baseline of another site, pid 7,"])),
         ("orphan", replace(GOOD, orphans=["step 17"])),
         ("temp", replace(GOOD, temp=["/h/.one.new", "/h/.two.new"])),
         ("both", replace(GOOD, both_s=3.0)),

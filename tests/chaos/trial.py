@@ -20,6 +20,7 @@ from console.recovery.rollback.records import read as read_pointer
 from tests.chaos import facts, intruder
 from tests.chaos.draw import Act, Plan
 from tests.chaos.facts import Command, Facts
+from tests.chaos.neighbours import Neighbours
 from tests.chaos.worlds import Hostile, build_clock, limit_files
 from tests.rollback import standin
 from tests.runner.e2e.sites import UP, book, host_site
@@ -39,6 +40,10 @@ KINDS = (
     ("sentinel", "console.recovery.guard.daemon"), ("follower", "omni-console attach"),
     ("rollback", "omni-console rollback"), ("command", "omni-console "),
 )  # fmt: skip
+
+
+SLANDERED = 0.5
+"""How often a run's own records name the neighbours as its processes."""
 
 
 class ChaosWorld(World):
@@ -86,6 +91,8 @@ class Trial:
         self.hostile.enter()
         self.world.site.write_text(host_site(self.world))
         self.world.bring_up()
+        self.neighbours = Neighbours(self.world.records)
+        until(lambda: not self.neighbours.ended(), "the neighbours serve")
         watcher = threading.Thread(target=self._watch_both)
         watcher.start()
         other = self._intruder() if self.plan.intruder else None
@@ -112,6 +119,8 @@ class Trial:
                 return ["stuck: the run does not come to its moment"]
             if any("follower" in act.what for act in self.plan.acts):
                 self._start("attach")
+        if self.dice.random() < SLANDERED:
+            self.neighbours.slander(self.root / "state/omni-console/runs")
         self.hostile.turn(self.dice.random, [pid for _, pid, _ in self.living()])
         begun = time.monotonic()
         for act in self.plan.acts:
@@ -309,6 +318,7 @@ class Trial:
         seen.effects = world.effects.read_text().splitlines() if world.effects.exists() else []
         seen.journals = facts.journals(self.root / "state/omni-console/runs")
         seen.commands = self.commands
+        seen.ended = self.neighbours.ended()
         return seen
 
     def _watch_both(self) -> None:
@@ -342,6 +352,7 @@ class Trial:
     def _end(self) -> None:
         if self.plan.world == "read-only" and self.hostile.turned:
             self.hostile.lift()
+        self.neighbours.close()
         (self.root / "acts").write_text("\n".join([self.plan.words(), *self.said, ""]))
         self.world.close()
 

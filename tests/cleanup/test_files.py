@@ -3,6 +3,7 @@
 import json
 import mmap
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,13 +13,19 @@ import pytest
 
 from console.common.errors import HostBusy, UsageError
 from console.config.site.site import Site
-from console.host import process
+from console.host import ports, process
+from console.host.process import ProcessSpec
 from console.journal.lock import HostLock
 from console.models.hub import local_files
+from console.recovery.rollback import live
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.sealed_plan import Baseline, Candidate, SealedPlan
 from console.runner.cleanup.clean import remove, survey
 from console.runner.cleanup.leftover import Leftover, Spared, Stored, together
+from tests.children import running
 from tests.cleanup.conftest import Attic
-from tests.waiting import until
+from tests.ports import free_port
+from tests.waiting import some, until
 
 
 def one(site: Site, kind: str) -> Leftover:
@@ -243,3 +250,24 @@ def test_it_is_at_least_what_is_known() -> None:
 def test_without_layers_each_has_its_own() -> None:
     blind = (Stored("x", 10, 4), Stored("y", 10, 4))
     assert together(["x", "y"], blind) == (12, False)
+
+
+def test_what_a_run_left_running_is_named(attic: Attic) -> None:
+    """A candidate that daemonised: on record, or known only by its candidate's address."""
+    run, port = attic.run("trial"), free_port()
+    serve = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1])));"
+    argv = [sys.executable, "-S", "-c", f"{serve} time.sleep(600)", str(port)]
+    candidate = Candidate("cand", "process", url=f"http://127.0.0.1:{port}")
+    base = Baseline("baseline", "process", "http://127.0.0.1:1", process=ProcessSpec(("serve",)))
+    sealed.write(SealedPlan(run.id, str(run.path), base, candidates=(candidate,)), run.sealed)
+    with running(["sleep", "600"]) as runner:
+        live.append(run.live, live.runner(runner.pid, some(process.start_time(runner.pid))))
+    with running(argv) as server, running(["sleep", "600"]) as other:
+        until(lambda: ports.listener(candidate.url), "it listens")
+        start = some(process.start_time(other.pid))
+        live.append(run.live, live.Live("process", "side", other.pid, start))
+        notes = " ".join(survey(attic.site()).notes)
+        assert f"at cand's {candidate.url}: run {run.id} may have left it behind" in notes
+        assert f"kill {server.pid}" in notes
+        assert f"pid {other.pid}, side of run {run.id}, still runs" in notes
+    assert "kill" not in " ".join(survey(attic.site()).notes)

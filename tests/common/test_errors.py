@@ -48,7 +48,7 @@ def test_help_lists_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_error_is_title_detail_and_hint() -> None:
     error = ConsoleError("it broke", "here\nand there", "mend it")
     assert error.lines() == ["it broke", "  here", "  and there", "  hint: mend it"]
-    assert str(error) == "it broke: here\nand there"
+    assert str(error) == "it broke: here; and there"
     assert ConsoleError("it broke").lines() == ["it broke"]
 
 
@@ -108,3 +108,10 @@ def test_nothing_alike_is_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["zzzzzz"])
     assert "did you mean" not in capsys.readouterr().err
+
+
+def test_an_error_of_several_lines_is_one_line_as_text() -> None:
+    """What a program printed stands in a report, a journal and a dialog, and on one line each."""
+    error = ConsoleError("compose failed", "service a\n\n  no image\nexit 1")
+    assert str(error) == "compose failed: service a; no image; exit 1"
+    assert error.lines() == ["compose failed", "  service a", "  ", "    no image", "  exit 1"]

@@ -1,5 +1,6 @@
 """How the process `omni-console` ends."""
 
+import signal
 import subprocess
 import sys
 
@@ -52,3 +53,42 @@ def test_what_could_not_be_written_is_an_error() -> None:
         done = console("keys", stdout=full.fileno())
     assert done.returncode == 1
     assert "No space left" in done.stderr
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+MODULE = sys.argv.pop(1)
+
+class Interrupt:
+    \"\"\"Presses Ctrl-C when a module is about to be loaded.\"\"\"
+
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+import console.__main__
+
+sys.argv[0] = "omni-console"
+console.__main__.program()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("console.common.errors", -signal.SIGINT),
+        ("console.frontends.cli.arguments", 130),
+        ("console.frontends.cli.lessons", 130),
+        ("ruamel.yaml", 130),
+    ],
+)
+def test_ctrl_c_leaves_no_traceback_at_any_moment(module: str, code: int) -> None:
+    """Before the command has begun the signal itself ends the program, which a shell calls 130."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, "lessons"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, "")

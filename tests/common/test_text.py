@@ -10,13 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from console.common.files import end_of, in_memory
 from console.common.text import (
+    EXAMINED,
     LINE_LIMIT,
     UNLIMITED,
+    after_cut,
     clean,
     clean_lines,
     columns,
     decode,
+    ending,
     one_line,
     one_of,
 )
@@ -151,8 +155,8 @@ LONG = 0x4000
 def plainly(text: str, limit: int) -> str:
     """What clean() promises, one rule after the other and nothing left out."""
     text = text.rstrip("\r\n")
-    cut = len(text) > limit * 2
-    text = ESCAPES.sub("", text[: limit * 2])
+    cut = len(text) > max(EXAMINED, limit * 2)
+    text = ESCAPES.sub("", text[: max(EXAMINED, limit * 2)])
     text = "".join(" " * 4 if c == "\t" else "\ufffd" if ord(c) in BAD else c for c in text)
     text = re.sub(f"({MARKS}{{4}}){MARKS}+", r"\1", text)
     return text[: limit - 1] + "…" if cut or len(text) > limit else text
@@ -197,3 +201,27 @@ def test_how_wide_a_line_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
             assert columns(pipe) == wide, given
     assert columns(pipe) == UNLIMITED, "a closed file"
     assert columns(sys.stdin) == UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("ret --api-key s3cret\nwhole line\n", "whole line\n"), ("s3cret and more words", "words"),
+     ("tion: Basic s3cret and more", "and more"), ("s3cret\n", ""), ("", "")],
+)  # fmt: skip
+def test_what_a_cut_went_through_is_not_kept(text: str, kept: str) -> None:
+    assert after_cut(text) == kept
+
+
+def test_the_end_of_a_text_is_made_clean_before_it_is_cut() -> None:
+    for length in range(10, 40):
+        assert "s3cret" not in ending("llama-server --api-key s3cret --port 1", length)
+        assert len(ending("x" * 50, length)) == length
+    assert ending("a \n b") == "a b"
+
+
+def test_the_end_of_a_file_begins_with_a_whole_line_or_word() -> None:
+    with in_memory() as file:
+        file.write(b"llama-server --api-key s3cret one two three\n")
+        for most in range(1, 30):
+            assert "s3" not in end_of(file, most)
+        assert end_of(file, 1000).startswith("llama-server")

@@ -37,16 +37,16 @@ class Handler(BaseHTTPRequestHandler):
             if asked.get("stream"):
                 self._stream(count)
             else:
-                message = {"role": "assistant", "content": "word " * count}
+                message = {"role": "assistant", "content": " ".join(map(str, range(count)))}
                 self._json(200, {"choices": [{"message": message}], **figures(count)})
 
     def _stream(self, count: int) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        for _ in range(count):
+        for number in range(count):
             time.sleep(TOKEN_S)
-            self._event({"choices": [{"delta": {"content": "word "}, "finish_reason": None}]})
+            self._event({"choices": [{"delta": {"content": f"{number} "}, "finish_reason": None}]})
         self._event({**END, **figures(count)})
         self.wfile.write(b"data: [DONE]\n\n")
 

@@ -19,7 +19,7 @@ from console.frontends.tui.watch import history
 from console.host.process import ProcessSpec, mark, spec_sha
 from console.journal.lock import runner_alive
 from console.models.gguf.read import HeaderCache
-from console.recovery.rollback import live, proof, records, sealed_plan
+from console.recovery.rollback import live, records, restores, sealed_plan
 from tests.compat import make
 from tests.compat.conftest import Read
 from tests.compat.world import Past, lost
@@ -33,6 +33,8 @@ REWORDED = (
     (r"(\S go) succeeded(?= in [0-9.]+ s bench)", r"\1 evaluated: GO"),
     (r"planned (.+?) for (\d+ of \d+) steps, which took (.+?) \|",
      r"\2 steps had estimates: \1 planned, \3 actual |"),
+    (r"(every prompt new to the server's cache)",
+     r"\1, answers kept from ending before their limit (`ignore_eos`, where the server knows it)"),
     (r"(\d+) looks?, about one a second\.", r"\1 samples, ~1/s."),
 )  # fmt: skip
 """What this version says in other words, and on purpose."""
@@ -157,5 +159,5 @@ def test_headers_and_verdicts_are_not_asked_for_again() -> None:
 
 def test_measured_times_are_remembered(trials: Past) -> None:
     rows = json.loads(paths.restore_file("local").read_text())
-    assert proof.expected_restore(paths.restore_file("local"), "baseline") is not None
+    assert restores.expected_restore(paths.restore_file("local"), "baseline") is not None
     assert len(rows) >= 3

@@ -26,6 +26,7 @@ from tests.runner.e2e.world import World
 from tests.runner.world import Json, Outcome
 
 HERE = Path(__file__).parent
+ENGINE = HERE / "engine.py"
 BINARY = (".ring", ".db", "-wal")
 PLAN = "rollback/plan.json"
 RECORD = "state/omni-console/services/local/baseline.json"
@@ -75,6 +76,8 @@ class Past(World):
             os.mkfifo(path, member.mode)
             return
         data = content(tar, member.name)
+        if name == ENGINE.name:  # no work of that version: its answers were one word for ever
+            data = ENGINE.read_bytes()
         text = not name.endswith(BINARY)
         path.write_bytes(self._translate(data.decode()).encode() if text else data)
         path.chmod(member.mode)

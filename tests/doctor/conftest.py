@@ -36,6 +36,7 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     for name in ("OMNI_SITE", "TMUX", "STY", "SSH_CONNECTION", "SSH_TTY", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     _wait(monkeypatch, PATIENT_S)

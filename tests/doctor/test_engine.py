@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from console.checks.doctor.facts import Facts, Level
 from console.checks.doctor.run import iterate
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
 from tests.gguf.server import serving
 from tests.runtime.serving import in_child
@@ -158,7 +161,29 @@ def test_health(look: Look, status: int, level: Level, said: str) -> None:
         (found,) = look("baseline.health", PROCESS.replace("http://127.0.0.1:9", server.url))
     assert (found.level, said in found.detail) == (level, True), found
     if status == 200:
-        assert str(os.getpid()) in found.hint, "the server is this process: it is named"
+        assert str(os.getpid()) in found.detail, "the server is this process: it is named"
+        assert "kill" not in found.hint, "nothing that serves is to be ended"
+
+
+@pytest.mark.parametrize(("why", "hint"), [
+    ("it refuses: it wants a key (HTTP 401 Invalid API Key)", "the console sends none"),
+    ("it is busy or overloaded (HTTP 503 The request queue is full.)", "its queue"),
+    ("something else answers at the baseline's address: pid 1, x, holds port 1", "whose it is"),
+    ("no answer for 1 min", "omni-console rollback"),
+])  # fmt: skip
+def test_what_a_rollback_has_just_failed_for_is_answered_by_no_rollback(
+    look: Look, why: str, hint: str
+) -> None:
+    """The hint fits the reason: the same rollback would end the same way."""
+    with serving(lambda exchange: exchange.send(200, b"")) as server:
+        text = PROCESS.replace("http://127.0.0.1:9", server.url)
+        url = server.url
+        failed = Evidence(Kind.FAILED, Word.REFUSING, time.time(), Witness.ROLLBACK, why)
+        evidence.keep("ws", url, failed)
+        [health], [proof] = look("baseline.health", text), look("baseline.proof", text)
+    for finding in (health, proof):
+        assert hint in finding.hint, finding
+        assert ("rollback" in finding.hint) is hint.endswith("rollback"), finding
 
 
 UNIT = HEAD + "baseline: {unit: {name: a.service, user: true}, url: 'http://127.0.0.1:9'}\n"

@@ -1,5 +1,6 @@
 """All checks together: order, deadlines, and checks that break."""
 
+import os
 import threading
 from collections.abc import Iterator
 
@@ -60,6 +61,15 @@ def test_silence_is_a_finding(stuck: Stuck, level: Level) -> None:
     (found,) = answer.findings
     assert (found.id, found.level, "0.05 s" in found.detail) == ("gpu.cards", level, True)
     assert "reboot" in found.hint
+
+
+def test_silence_on_a_busy_machine_asks_for_no_reboot(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (900.0, 9.0, 9.0))
+    (answer,) = iterate(checks=(Check("gpu.cards", "cards", stuck),), deadline_s=0.05)
+    assert "busy (load 900" in answer.findings[0].hint
+    assert "reboot" not in answer.findings[0].hint
 
 
 def test_a_check_that_hangs_does_not_keep_the_process(stuck: Stuck) -> None:

@@ -18,7 +18,8 @@ from console.common.paths import restore_file
 from console.frontends.cli.machine import last_line, lines
 from console.host import systemd
 from console.host.systemd import Detachment
-from console.recovery.rollback import proof
+from console.recovery.rollback import evidence, restores
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from tests.doctor.conftest import CONTAINER, GONE, HEAD, PROCESS, Look, history, on_now, tree
 from tests.doctor.test_engine import COMPOSE, GPUS, VERSION, routes
 from tests.doctor.test_gpu import CPU, MEMORY, site
@@ -177,13 +178,15 @@ def test_the_baseline(
     (tmp_path / "b.gguf").touch()
     said["models are there"] = told("baseline.models", models)
     assert told("baseline.models", PROCESS) == []
-    proof.remember_restore(restore_file("ws"), "baseline", 74.0, time.time())
+    restores.remember_restore(restore_file("ws"), "baseline", 74.0, time.time())
     said["measured"] = told("baseline.restore", PROCESS)
     said["no reference"] = told("baseline.reference", PROCESS)
     for degraded in (False, True):
-        proof.remember(
-            proof.proof_file("ws", "http://127.0.0.1:9"), time.time() - 7200, 10.94, degraded
+        kind = Kind.MEASURED if degraded else Kind.PROOF
+        seen = Evidence(
+            kind, Word.SERVING, time.time() - 7200, Witness.ROLLBACK, "", 10.94, degraded
         )
+        evidence.keep("ws", "http://127.0.0.1:9", seen)
         said[f"proof {degraded}"] = told("baseline.proof", PROCESS)
     on_now()
     said["a run is on"] = told("baseline.health", PROCESS)

@@ -220,3 +220,20 @@ def test_connections_are_shared_only_in_a_directory_that_nobody_else_can_enter(
     place.chmod(0o700)
     assert "ControlMaster=auto" in options(place)
     assert "ControlMaster=no" in options(None)
+
+
+def test_json_of_something_else_gives_a_question_no_more_time(ssh: Ssh) -> None:
+    """A status line that a login has left running, every moment, and never an answer."""
+    status = "while :; do echo '{\"cpu\": 3}'; sleep 0.05; done"
+    with pytest.raises(LineLost, match="no answer within"):
+        ssh(f"{HELLO}read -r one; exec sh -c '{status}'".replace("'{\"cpu\": 3}'", '"{}"')).ask(
+            "state", 0.5
+        )
+
+
+def test_words_of_the_answer_itself_give_it_more_time(ssh: Ssh) -> None:
+    words = """for n in 1 2 3 4 5; do echo '{"id":1,"said":"stage"}'; sleep 0.2; done\n"""
+    end = """echo '{"id":1,"ok":true}'\n"""
+    heard: list[str] = []
+    assert ssh(f"{HELLO}read -r one\n{words}{end}").ask("rollback", 0.8, said=heard.append)["ok"]
+    assert heard == ["stage"] * 5

@@ -105,3 +105,10 @@ def test_a_foreign_error_is_clean_whatever_it_is(told: object) -> None:
     there = refusal(told)
     assert there.exit_code is Exit.FAILED
     assert "\x1b" not in "".join(there.lines())
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_no_json_has_is_unknown(word: str) -> None:
+    assert parsed(f'{{"tok_s": {word}, "ram": [{word}, 1.5]}}'.encode()) == {
+        "tok_s": None, "ram": [None, 1.5],
+    }  # fmt: skip

@@ -35,10 +35,12 @@ def asked() -> Iterator[Asked]:
 
 def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
     port, site = free_port(), tmp_path / "site.yaml"
-    site.write_text(SITE.replace("127.0.0.1:1", f"127.0.0.1:{port}"))
+    site.write_text(
+        SITE.replace("[cat]", "[./serve.sh]").replace("127.0.0.1:1", f"127.0.0.1:{port}")
+    )
     state = HostState(str(site), asked)
     first = state.look()
-    assert (first["baseline"]["word"], first["run"]) == ("stopped", None)
+    assert (first["baseline"]["word"], first["run"]) == ("down", None)
     assert set(first) <= documented("how-to/fleet.md", "state")
     run = new_run()
     with HTTPServer(("127.0.0.1", port), Healthy) as server:
@@ -47,7 +49,7 @@ def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
         server.shutdown()
     assert second["baseline"]["word"] == "serving"
     assert second["run"]["id"] == run.id
-    assert state.look()["baseline"]["word"] == "stopped"
+    assert state.look()["baseline"]["word"] == "down"
 
 
 def test_a_guard_is_told_of_while_a_run_goes_on_or_where_it_has_acted(

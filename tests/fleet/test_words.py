@@ -70,6 +70,11 @@ def test_table(snapshot: SnapshotAssertion) -> None:
     assert lines([BUSY, IDLE, NEVER, waiting, lost, queued], NOW) == snapshot
 
 
+def test_a_doubtful_decision_is_marked_in_the_table() -> None:
+    run = {**IDLE.part("run"), "decision": "HOLD", "mark": "DOUBTFUL"}
+    assert " HOLD DOUBTFUL " in lines([replace(IDLE, state={**IDLE.state, "run": run})], NOW)[1]
+
+
 def test_what_answers_a_run_can_be_pasted() -> None:
     """It was `tell d pause | approve | abort`: pasted, a shell took that for three commands."""
     asked = ["pause", "approve", "reject", "abort", "rollback"]

@@ -4,6 +4,7 @@ import contextlib
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from console.models.gguf.header import BY_NUMBER, Array, Header
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, Want, parse
 from console.models.gguf.read import read_architecture, read_header
+from console.models.sizing.facts_from_gguf import from_gguf
 from tests.gguf.hostile import CASES, ESCAPES, TENSORS
 from tests.gguf.raw import (
     LLAMA,
@@ -48,7 +50,7 @@ def test_everything_of_a_header(tmp_path: Path) -> None:
     assert found.integer("deepseek2.attention.kv_lora_rank") == 32
     assert found.kv["deepseek2.rope.freq_base"] == 10_000.0
     assert found.kv["deepseek2.expert_weights_norm"] is True
-    assert found.kv["tokenizer.ggml.tokens"] == Array("STRING", 260)
+    assert found.kv["tokenizer.ggml.tokens"] == Array("STRING", 511)
     assert found.tensors is not None
     assert found.tensor_count == len(found.tensors)
     assert (found.tensors[0].name, found.tensors[0].type_name) == ("token_embd.weight", "F16")
@@ -221,15 +223,17 @@ def test_the_measures_measure() -> None:
     assert calls(lambda: [abs(n) for n in range(MOST_CALLS)]) > MOST_CALLS
 
 
-def test_an_unknown_tensor_type_is_named_and_costs_only_the_sizes(tmp_path: Path) -> None:
+def test_an_unknown_tensor_type_is_named_and_ends_where_the_next_begins(tmp_path: Path) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(header(LLAMA, tensors=[tensor(b"a", [64], 999), tensor(b"b", [32], 0, 4096)]))
     reading = read_header(file)
     first, second = some(reading.header.tensors)
-    assert ("type 999" in first.type_name, first.bytes) == (True, None)
+    assert ("type 999" in first.type_name, first.bytes) == (True, 4096)
     assert (second.type_name, second.bytes) == ("F32", 128)
-    assert reading.header.file_bytes is reading.missing_bytes is None
-    assert "type 999" in reading.notes[0]
+    assert reading.header.file_bytes == reading.file_bytes + some(reading.missing_bytes)
+    kv = {"general.architecture": "llama", "llama.block_count": 1}
+    facts = from_gguf(replace(reading.header, kv=kv))
+    assert "what loads a: its type 999 is newer than this reader" in facts.missing
 
 
 def test_a_header_that_names_no_architecture(tmp_path: Path) -> None:

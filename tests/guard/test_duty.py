@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import replace
@@ -321,6 +322,29 @@ def test_it_stays_while_somebody_is_left(make: Make, who: str) -> None:
         one.clock.sleep(LEFT_S)
         one.pass_time(1.1)
     assert not one.loop.over
+
+
+@pytest.mark.parametrize("who", ["runner", "load", "ladder", "lease"])
+def test_it_ends_with_the_directory_of_its_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """Nothing that it writes is read any more; only a runner that lives is still watched. The
+    rollbacks that followed could not tell it that the baseline is back."""
+    own = (os.getpid(), process.start_time(os.getpid()) or 0)
+    one = make(lease_s=9000, runner=own if who == "runner" else (0, 0))
+    if who == "load":
+        one.load()
+    if who == "ladder":
+        one.standby()
+    if who == "lease":
+        one.tell(do="outage", on=True)
+    one.pass_time(1)
+    shutil.rmtree(one.config.rollback_dir)
+    one.config.rollback_dir.mkdir()  # as a rollback makes it again
+    for _ in range(3):
+        one.clock.sleep(LEFT_S)
+        one.pass_time(1.1)
+    assert one.loop.over is (who != "runner")
 
 
 def test_descriptors_stay_as_they_are(make: Make) -> None:

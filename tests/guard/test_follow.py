@@ -184,3 +184,16 @@ def test_a_catastrophic_pattern_is_given_up(
     # another limit is added: a pattern that was given up is not tried again
     logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
     assert logs.hits()[0]["why"] == log_patterns.TOO_LONG
+
+
+def test_lines_that_are_not_counted_for_their_level_are_counted_apart(
+    log: Path, logs: Logs
+) -> None:
+    """Spared lines are named: who wonders why nothing was killed sees that they were read."""
+    add(log, "2026-01-01 12:00:00 INFO app: FATAL is only a word here\n" * 3)
+    assert counts(logs) == [0]
+    assert logs.uncounted() == {"big": "3 matching lines were not counted: stated as information"}
+    add(log, "ERROR app: FATAL\n")
+    assert counts(logs) == [1]
+    logs.arm({"big": 2})
+    assert logs.uncounted() == {}

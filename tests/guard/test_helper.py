@@ -143,6 +143,7 @@ def test_nobody_else_may_ask(post: Post) -> None:
     assert found == [["Permission denied", ""]]
     os.chmod(post.socket, 0o666)  # the caller's group counts, whatever the file's mode
     assert post.ask(f"kill {box.identity}\n", [])["ok"] is False
+    assert "refused uid 54321, pid " in post.said()
     assert not box.dead
 
 

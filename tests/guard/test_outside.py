@@ -210,7 +210,7 @@ def test_reports_become_values(tmp_path: Path) -> None:
         "hits": [{"limit": 1, "count": 2, "line": "FATAL"}],
         "groups": [{"pid": 77, "ram": 9, "pids": 3, "age": 1},
                    {"pid": 78, "ram": 1, "pids": 1, "age": 1}],
-        "bad": {"0": "no pattern"}, "logs": {"big": "cannot be read"},
+        "uncounted": {}, "bad": {"0": "no pattern"}, "logs": {"big": "cannot be read"},
         "copy": {"age": 4, "why": ""},
     }  # fmt: skip
     client.take(json.dumps(report).encode(), clock.time)

@@ -11,7 +11,6 @@ from console.recovery.guard.config import GIB, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.policy import Decision, Policy
 from console.recovery.guard.kill.root_helper import Helper, Refused
-from console.recovery.guard.kill.signals import helper_refusal
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.guard.metrics import METRICS, figure
 from console.recovery.guard.observe import log_patterns
@@ -28,6 +27,7 @@ from console.recovery.guard.observe.snapshot import (
 )
 from console.recovery.rollback.live import Live
 from console.render.guard import limit_words
+from console.runtime.root_helper import helper_refusal
 from tests.clock import FakeClock
 from tests.guard.conftest import ID, made_up
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench

@@ -100,6 +100,8 @@ LACKS: list[tuple[dict[str, Any], str, dict[str, object]]] = [
     ({"mig": 1}, "MIG: ", {"utilisation": None}),
     ({"mem_used": None, "mem_total": None}, "unified memory",
      {"used_bytes": None, "total_bytes": None}),
+    ({"mem_used": 0, "mem_total": 0}, "unified memory",
+     {"used_bytes": None, "total_bytes": None}),
     ({"fail": {"nvmlDeviceGetPowerUsage": ERROR_NO_PERMISSION}}, "no permission",
      {"power_w": None}),
     ({"fail": {"nvmlDeviceGetMemoryInfo_v2": ERROR_UNKNOWN,
@@ -222,6 +224,7 @@ def test_what_is_not_known_is_null_with_a_word(nvml: Nvml, tmp_path: Path) -> No
     assert (done.returncode, json.loads(done.stdout)) == (0, {}), "no card at all"
     for card, word in (
         (RTX_5090.but(mem_used=None, mem_total=None), "not supported"),
+        (RTX_5090.but(mem_used=0, mem_total=0), "unified memory"),
         (RTX_5090.but(mig=1), "mig mode"),
         (RTX_5090.but(fail={"nvmlDeviceGetMemoryInfo": ERROR_UNKNOWN}), "unknown error"),
     ):

@@ -4,8 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.host.history import BUSY, PRESSURE, RAM, SPAN_S, SPANS, VRAM, History
-from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.host.sample import (
+    BUSY,
+    PRESSURE,
+    RAM,
+    SPAN_S,
+    SPANS,
+    VRAM,
+    GpuReport,
+    GpuSample,
+    History,
+    MemorySample,
+    Sample,
+)
 from console.journal.samples import Gauge
 
 T = 1_000_000.0

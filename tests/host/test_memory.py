@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import ConsoleError
-from console.host.memory import MemoryReader
+from console.host.memory import ARC, MemoryReader, meminfo, swap_in_ram
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MEMINFO = """MemTotal:       1000 kB
@@ -96,6 +96,41 @@ def test_descriptors_stay_open_and_are_given_back(proc: Path) -> None:
     assert mine() == set()
     assert reader.read(2.0).total == 1000 * 1024
     reader.close()
+
+
+def zfs(proc: Path, size_kib: int, least_kib: int) -> None:
+    """The statistics of a ZFS cache, as OpenZFS 2 prints them."""
+    path = proc / ARC
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "9 1 0x01 147 39984 1 2\nname                            type data\n"
+        f"size                            4    {size_kib * 1024}\n"
+        f"compressed_size                 4    17\nc_min                           4    "
+        f"{least_kib * 1024}\nc_max                           4    999999999\n"
+    )
+
+
+def test_the_cache_of_zfs_is_available(proc: Path, reader: MemoryReader) -> None:
+    zfs(proc, 350, 50)
+    assert reader.read(1.0).available == (400 + 300) * 1024
+    assert meminfo(proc / "meminfo")["MemAvailable"] == (400 + 300) * 1024
+    zfs(proc, 40, 50)  # it has shrunk below its least size
+    assert reader.read(2.0).available == 400 * 1024
+
+
+def test_the_cache_of_zfs_is_never_more_than_the_machine(proc: Path, reader: MemoryReader) -> None:
+    zfs(proc, 5000, 0)
+    assert reader.read(1.0).available == 1000 * 1024
+
+
+def test_compressed_ram_is_no_swap() -> None:
+    swaps = (
+        b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+        b"/dev/zram0                              partition\t8388604\t1024\t100\n"
+        b"/swap.img                               file\t\t1000\t\t7\t\t-2\n"
+    )
+    assert swap_in_ram(swaps) == (8388604 * 1024, 1024 * 1024)
+    assert swap_in_ram(b"") == (0, 0)
 
 
 def test_this_machine() -> None:

@@ -10,14 +10,15 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.host.gpu import nvml
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
-from console.host.history import BUSY, History
 from console.host.machine import DiskWatch, read_disk
 from console.host.sample import (
+    BUSY,
     LIMITS,
     MIB,
     DiskSample,
     GpuReport,
     GpuSample,
+    History,
     Level,
     MemorySample,
     Sample,

@@ -34,7 +34,6 @@ ERRORS = [
     "CRITICAL: disk",
     "FATAL: the database system is starting up",
     "vllm.SomeException",
-    "INFO: worker said RuntimeError: boom",
 ]
 WARNINGS = [
     "WARNING 11-05 12:00 [x.py:1] deprecated",
@@ -44,6 +43,8 @@ WARNINGS = [
     "NCCL WARN net plugin",
     "level=warn msg=x",
     "WARNING: retry after error",
+    "[2025-03-07 21:49:33 TP13] Decode out of memory happened. #retracted_reqs: 1",
+    "WARNING 10-10 10:00:00 [x.py:1] this may lead to a CUDA error",
 ]
 PLAIN = [
     "",
@@ -63,6 +64,10 @@ PLAIN = [
     "E = mc2",
     "terror in the mirrors",
     "ERROR=0",
+    "0 ERROR lines so far",
+    "INFO: worker said RuntimeError: boom",
+    "INFO 03-04 16:58:02 model_runner.py:692] If you are running out of memory, consider less",
+    "Reduce max_num_seqs if it runs out of memory",
 ]
 
 

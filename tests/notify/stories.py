@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from console.journal.state import ENDS
 from console.journal.store import Event, what_is_odd
 from console.notify.event import Event as News
 from console.notify.event import missed
@@ -31,7 +32,9 @@ class Journal:
         return self
 
     def state(self, state: str, **data: Any) -> Journal:
-        return self.add("run.state", state=state, **data)
+        """A state of the run; its end with the last event of a journal."""
+        self.add("run.state", state=state, **data)
+        return self.add("run.finished") if state in ENDS else self
 
     def step(self, step: str, state: str, **data: Any) -> Journal:
         return self.add("step.state", step, state=state, **data)

@@ -55,6 +55,14 @@ def test_any_other_status_is_a_failure_with_what_was_said(hook: Hook, status: in
     assert len(hook.came) == 1, "a redirect is not followed"
 
 
+def test_what_the_far_side_repeats_of_a_secret_is_not_said(hook: Hook) -> None:
+    url = hook.url.replace("http://", "http://me:hunter22kJ8@")
+    hook.status, hook.said = 500, b"denied: Basic bWU6aHVudGVyMjJrSjg= is me and hunter22kJ8"
+    words = deliver(channel(webhook=url), event()).words
+    assert "hunter22kJ8" not in words
+    assert "bWU6aHVudGVyMjJrSjg" not in words
+
+
 def test_a_server_that_does_not_answer_is_left_after_the_deadline(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+from console.journal.state import LOST_AFTER_LAST
 from console.notify.event import KINDS, TOLD_WITHIN_S, missed
 from tests.common.harmful import harmful
 from tests.notify.stories import BEGUN, Journal, verdict
@@ -20,14 +21,14 @@ def test_each_key_is_the_run_and_the_event_and_stays() -> None:
     journal = verdict(Journal(), "HOLD").state("paused", reason="hold").state("running")
     journal.state("paused", reason="hold").state("succeeded")
     keys = [one.key for one in journal.news]
-    assert keys == [f"20260101-trial-abcd:{seq}" for seq in (5, 7, 8)]
+    assert keys == [f"20260101-trial-abcd:{seq}" for seq in (5, 7, 9)]
     assert [one.key for one in journal.news] == keys
     assert {one.kind for one in journal.news} <= set(KINDS)
 
 
 def test_what_is_a_day_old_is_no_news() -> None:
     journal = Journal().state("cancelled", reason="abort")
-    ended = BEGUN + 120.0
+    ended = BEGUN + 180.0
     assert len(list(missed(journal.events, ended + TOLD_WITHIN_S - 1))) == 1
     assert list(missed(journal.events, ended + TOLD_WITHIN_S)) == []
 
@@ -56,6 +57,30 @@ def test_the_end_says_what_a_contract_found() -> None:
     assert end.data["contracts"] == {"new": "tools dropped"}
 
 
+def test_a_run_whose_last_steps_lost_the_baseline_is_told_once_and_by_its_end() -> None:
+    """It was told as `has ended: GO` with a baseline that serves, and then again."""
+    journal = verdict(Journal(), "GO", "soak")
+    journal.add("serving", tok_s=99.69, degraded=False).add("run.state", state="succeeded")
+    assert journal.news == [], "the steps of finally are to come"
+    journal.state("rolling_back", reason=LOST_AFTER_LAST)
+    journal.state("rolled_back", reason=LOST_AFTER_LAST)
+    (end,) = journal.news
+    assert end.title == "trial has ended: ROLLED BACK after GO (soak)"
+    assert f"was rolled back after 7 min 00 s: {LOST_AFTER_LAST}" in end.text
+    journal.state("rolling_back", reason="emergency").add("run.state", state="rolled_back")
+    assert len(journal.news) == 2, "a rollback after the end is news of its own"
+
+
+def test_the_end_says_by_how_much_the_baseline_moved() -> None:
+    moved = "-54.9 % (99.6 tok/s before, 44.9 tok/s after; bench)"
+    journal = verdict(Journal(), "GO")
+    words = "against the baseline as restored, tok_s is below 60"
+    journal.add("doubt", "go", verdict="NO-GO", words=words, moved=moved)
+    (end,) = journal.state("succeeded").news
+    assert end.title == "DOUBTFUL: trial has ended: HOLD"
+    assert f"DOUBTFUL: the baseline moved by {moved}; gate go would be NO-GO: {words}." in end.text
+
+
 def test_text_of_others_does_no_harm() -> None:
     journal = Journal(book=BAD)
     journal.step("load", "failed", cause="exit_code", detail=BAD)
@@ -73,4 +98,4 @@ def test_an_odd_event_is_no_news() -> None:
     journal = Journal().state("cancelled")
     odd = replace(journal.events[-1], seq=9, odd="its state is no state")
     (one,) = missed([*journal.events, odd], BEGUN)
-    assert one.key.endswith(":2")
+    assert one.key.endswith(":3")

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from console.cli import main
 from console.common.errors import Exit
+from console.config.locate import CANDIDATES
 from console.config.playbook.kinds import KINDS, WRITTEN
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import reference
@@ -97,7 +98,7 @@ def test_the_walked_playbook_loads(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "my-trial.yaml"
     path.write_text(blocks[0])
-    demo = frozenset({"fast", "slow"})
+    demo = frozenset(CANDIDATES)
     assert load_playbook(path, site_services=demo).name == "my-trial"
     head, tail = blocks[0].split("phases:")
     path.write_text(

@@ -16,7 +16,7 @@ from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.memory import MIB, Reserved
 from console.models.gguf.skeleton import skeleton
 from console.models.sizing.assessment import HOST, Assessment
-from console.models.sizing.loader_flags import llama_plan
+from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.loader_plan import LlamaPlan, Strategy
 from tests.preflight.conftest import Labels
 from tests.sizing.known import KNOWN

@@ -49,13 +49,14 @@ Document = tuple[int, bytes]
 
 
 @contextmanager
-def serving(model: Path, engine: str) -> Iterator[str]:
+def serving(model: Path, engine: str, fault: str = "") -> Iterator[str]:
     """The stand-in of an engine, as its image starts it; its address, once it answers."""
     url = f"http://127.0.0.1:{(port := free_port())}"
     start = IK if engine == "ik" else STARTS[engine]
     argv = [sys.executable, "-c", SERVE, str(model), *start, "--port", str(port)]
     log = model.with_suffix(f".{engine}.log")
-    told = {VARIABLE: packed(Settings(image=IK_IMAGE))} if engine == "ik" else {}
+    image = IK_IMAGE if engine == "ik" else "stand-in"
+    told = {VARIABLE: packed(Settings(image=image, fault=fault))}
     with (
         log.open("wb") as out,
         running(argv, stdout=out, stderr=out, env={**os.environ, **told}) as child,
@@ -346,3 +347,19 @@ def test_what_never_loads_never_listens(tmp_path: Path) -> None:
         assert health(url)[0] is Health.REFUSED
         child.send_signal(signal.SIGTERM)
         assert child.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    "engine", ["vllm", *(pytest.param(name, marks=pytest.mark.full) for name in ("sglang", "ik"))]
+)
+def test_a_garbled_stand_in_is_healthy_by_every_other_sign(engine: str, tmp_path: Path) -> None:
+    tiny_llama(tmp_path / "tiny.gguf")
+    with serving(tmp_path / "tiny.gguf", engine) as url:
+        sane = complete(url, max_tokens=32)
+    with serving(tmp_path / "tiny.gguf", engine, "garbled") as url:
+        garbled = complete(url, max_tokens=32)
+    assert (sane.status, garbled.status) == (200, 200)
+    assert sane.ok
+    assert sane.garbled is None
+    assert not garbled.ok
+    assert garbled.garbled is not None

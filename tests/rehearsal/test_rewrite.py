@@ -3,8 +3,9 @@
 import copy
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -19,7 +20,7 @@ from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal import image
 from console.rehearsal import workspace as place
 from console.rehearsal.prepare import write_site
-from console.rehearsal.rewrite import Rewriter, steps
+from console.rehearsal.rewrite import PROSE, Rewriter, steps
 from console.rehearsal.workspace import Mapping
 
 PORTS = {"8000": 18000, "8001": 18001, "8005": 18005}
@@ -248,3 +249,54 @@ def test_a_rehearsal_calls_nobody(tmp_path: Path) -> None:
     assert site.model.notify
     made = write_site(site, Rewriter(Mapping("base:1", "", PORTS)), tmp_path / "m.gguf")
     assert load_site(made).model.notify == []
+
+
+REAL = "http://127.0.0.1:8000/v1"
+IMAGE = "omni/kt:1"
+
+
+def fields(model: Any, *place: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every field of a step's model that holds a text or a number, by its keys; and which."""
+    for name, field in model.model_fields.items():
+        text = str(field.annotation)
+        inner = [kind for kind in walked(field.annotation) if hasattr(kind, "model_fields")]
+        for kind in inner:
+            yield from fields(kind, *place, name, *(["[]"] if "list[" in text else []))
+        if not inner:
+            yield (*place, name), "int" if "int" in text and "str" not in text else "str"
+
+
+def walked(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from walked(part)
+
+
+def put(keys: tuple[str, ...], value: object) -> dict[str, Any]:
+    made: Any = value
+    for key in reversed(keys):
+        made = [made] if key == "[]" else {key: made}
+    return {"id": "x", **made}
+
+
+def test_whatever_a_step_can_hold_no_rehearsal_reaches_what_is_real() -> None:
+    """Every text of every kind as the real address, every port as the real port, every image as the
+    real image. A new kind, or a new key, is tried here without a line about it."""
+    tried = 0
+    for keys, kind in fields(Step):
+        if keys[0] in PROSE or "args" in keys or keys[-1] == "env":
+            continue
+        values: list[object] = [REAL, [REAL]] if kind == "str" else []
+        if "port" in keys[-1] and kind == "int":
+            values = [[8000]] if keys[-1].endswith("s") else [8000]
+        if "image" in keys[-1]:
+            values = [[IMAGE]] if keys[-1].endswith("s") else [IMAGE]
+        for value in values:
+            book = {**BOOK, "phases": [{"title": "p", "steps": [put(keys, value)]}], "finally": []}
+            (step,) = steps(Rewriter(Mapping("base:1", "", PORTS))(book, Path("/books")))
+            assert "127.0.0.1:8000" not in json.dumps(step), (keys, step)
+            assert f'"{IMAGE}"' not in json.dumps(step), (keys, step)
+            assert ": 8000" not in json.dumps(step), (keys, step)
+            assert "[8000" not in json.dumps(step), (keys, step)
+            tried += 1
+    assert tried > 100

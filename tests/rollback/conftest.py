@@ -277,7 +277,9 @@ def begin_script(
 ) -> subprocess.Popen[str]:  # fmt: skip
     """Start rollback.sh in a session of its own, with this PATH and `more` variables."""
     made = write.write(stage.plan, stage.plan.rollback_dir)
-    assert made.stat().st_mode & 0o777 == 0o755
+    assert made.stat().st_mode & 0o777 == 0o700
+    if user is not None:
+        os.chown(made, user, user)
     env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root), **more}
 
     def limited() -> None:

@@ -1,10 +1,13 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
     python standin.py PORT [--loading N] [--ignore-term] [--outlive FILE] [--once FILE]
-        [--host ADDRESS]
+        [--host ADDRESS] [--lines FILE] [--shared]
 
 With `--loading N` it answers 503 to the first N requests of /health. With `--outlive FILE` it
-completes nothing before the process whose pid is in that file has ended. With `--once FILE` it
+completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
+JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
+`error`, the `message`, a line for its `log`, `most` tokens after which it hangs. `--shared` shares
+its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,14 +25,27 @@ from typing import Any
 TOK_S = 50.0
 
 
+class Server(ThreadingHTTPServer):
+    allow_reuse_address = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that hung up: its traceback would stand in the log pane."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Handler(BaseHTTPRequestHandler):
     loading = 0
     outlive = ""
     once = ""
+    lines = ""
 
     def do_GET(self) -> None:
         if self.path == "/health":
-            if Handler.loading > 0:
+            status = self.told().get("health", 200)
+            if status != 200:
+                self.answer(status, {"error": {"message": "not for you"}})
+            elif Handler.loading > 0:
                 Handler.loading -= 1
                 self.answer(503, {"error": {"message": "Loading model", "code": 503}})
             else:
@@ -40,19 +57,40 @@ class Handler(BaseHTTPRequestHandler):
         while Handler.outlive and not has_ended(Handler.outlive):
             time.sleep(0.01)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        count = int(asked["max_tokens"])
+        count, told = int(asked["max_tokens"]), self.told()
+        if "log" in told:
+            print(told["log"], flush=True)
+        if told.get("status", 200) != 200:
+            self.answer(told["status"], {"error": {"message": told.get("error", "no")}})
+            return
+        while count > told.get("most", count):
+            time.sleep(0.05)
+        rate = told.get("rate", TOK_S)
+        message = told.get("message", {"content": counting(count)})
         self.answer(
             200,
             {
-                "choices": [{"message": {"role": "assistant", "content": "ready " * count}}],
+                "choices": [
+                    {
+                        "message": {"role": "assistant", **message},
+                        "finish_reason": told.get("finish", "length"),
+                    }
+                ],
                 "usage": {"completion_tokens": count},
-                "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / TOK_S},
+                "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / rate},
             },
         )
 
         if Handler.once and not os.path.exists(Handler.once):
             open(Handler.once, "w").close()
             os._exit(0)
+
+    def told(self) -> dict[str, Any]:
+        try:
+            with open(Handler.lines) as file:
+                return dict(json.load(file))
+        except OSError:
+            return {}
 
     def answer(self, status: int, value: dict[str, Any]) -> None:
         body = json.dumps(value).encode()
@@ -63,6 +101,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+def counting(count: int) -> str:
+    """As many words as tokens, and no loop: what repeats itself is no answer."""
+    return " ".join(map(str, range(1, count + 1)))
 
 
 def has_ended(file: str) -> bool:
@@ -85,11 +128,16 @@ def main(arguments: list[str]) -> None:
 
     Handler.loading = int(after("--loading", "0"))
     Handler.outlive, Handler.once = after("--outlive"), after("--once")
+    Handler.lines = after("--lines")
     if "--ignore-term" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ThreadingHTTPServer.allow_reuse_address = True
+    Server.allow_reuse_port = "--shared" in arguments
+    host = after("--host", "127.0.0.1")
+    if ":" in host:
+        Server.address_family = socket.AF_INET6
+    server = Server((host, int(arguments[0])), Handler)
     print("stand-in listens", flush=True)
-    ThreadingHTTPServer((after("--host", "127.0.0.1"), int(arguments[0])), Handler).serve_forever()
+    server.serve_forever()
 
 
 if __name__ == "__main__":

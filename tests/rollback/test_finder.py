@@ -15,6 +15,7 @@ import pytest
 
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
+from console.host import process
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.finder import Finder, SelectedPlan
@@ -369,3 +370,122 @@ def test_a_site_that_is_asked_for_and_broken_has_the_plan_that_was_sealed_of_it(
     assert found.plan == replace(mine.name_first, run_dir=run_dir)
     words = ("no plan can be made", "the site file cannot be used")
     assert any(all(word in note for word in words) for note in notes)
+
+
+# -- a run of another site that goes on --------------------------------------------------------
+
+
+def rolled_back_sites(
+    monkeypatch: pytest.MonkeyPatch, during: Callable[[], object] = lambda: None
+) -> list[str]:
+    """The sites that a command rolls back; `during` happens in each rollback."""
+    sites: list[str] = []
+
+    def roll_back(chosen: SelectedPlan, *_: object) -> Result:
+        sites.append(chosen.plan.site_name)
+        during()
+        return Result(serving=True)
+
+    monkeypatch.setattr(command, "_run", roll_back)
+    return sites
+
+
+def in_soak(stage: Stage, **changes: Any) -> None:
+    """The run that the pointer names is beside its baseline, which serves."""
+    stage.start_baseline()
+    stage.until_it_is()
+    stage.point(site=stage.plan.site_path, **changes)
+
+
+@pytest.mark.parametrize(("alive", "words"), [(True, "goes on"), (False, "is left alone")])
+def test_a_run_of_another_site_goes_on_while_its_baseline_serves(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, alive: bool, words: str
+) -> None:
+    asked, mine = other_site(stage)
+    in_soak(stage, alive=alive)
+    sites, lines = rolled_back_sites(monkeypatch), stage.lines
+    result = command.rollback(
+        lambda: mine, True, lines.append, site=str(asked), left_down=lambda run_dir: False
+    )
+    assert (sites, result.serving) == (["asked"], True)
+    run = stage.plan.run_id
+    assert f"run {run} of site theirs {words}: its baseline serves" in stage.said("plan", "note")
+    pointed = records.read(os.getuid())
+    assert pointed is not None
+    assert process.alive(pointed.pid, pointed.start) is alive
+
+
+@pytest.mark.parametrize("doubt", ["journal", "unknown", "down", "exclusive"])
+def test_a_run_of_another_site_that_may_be_in_its_outage_is_still_rolled_back_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, doubt: str
+) -> None:
+    """Journal and baseline both have to say that it is not; memory for one alone is another doubt.
+    The emergency key of a console knows no journal."""
+    asked, mine = other_site(stage)
+    stage.seal(exclusive=doubt == "exclusive")
+    if doubt == "down":
+        stage.point(site=stage.plan.site_path, alive=True)
+    else:
+        in_soak(stage, alive=True)
+    sites = rolled_back_sites(monkeypatch)
+    left_down = None if doubt == "unknown" else lambda run_dir: doubt == "journal"
+    command.rollback(lambda: mine, True, None, site=str(asked), left_down=left_down)
+    assert sites == ["theirs", "asked"]
+
+
+def test_a_run_of_this_site_is_rolled_back_though_its_baseline_serves(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.seal(site_name="mine", site_path=str(stage.usual_site()))
+    in_soak(stage, alive=True)
+    sites = rolled_back_sites(monkeypatch, lambda: records.clear(stage.plan.run_id))
+    for site in (stage.plan.site_path, ""):
+        in_soak(stage, alive=True)
+        command.rollback(
+            stage.of_site, bool(site), None, site=site, left_down=lambda run_dir: False
+        )
+    assert sites == ["mine", "mine"]
+
+
+def test_a_run_of_another_site_that_is_just_starting_goes_on(stage: Stage) -> None:
+    asked, mine = other_site(stage)
+    (stage.plan.rollback_dir / sealed.PLAN).unlink()
+    pid, start = stage.sleeper("no")
+    stage.point(site=stage.plan.site_path, pid=pid, start=start)
+    found = selected(
+        lambda: mine, True, print, lambda path: stage.plan, site=str(asked),
+        left_down=lambda run_dir: False,
+    )  # fmt: skip
+    assert found.plan.site_name == "asked"
+    assert process.alive(pid, start)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_run_of_another_site_that_begins_during_a_rollback_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, automatic: bool
+) -> None:
+    asked, mine = other_site(stage)
+    sites = rolled_back_sites(monkeypatch, lambda: in_soak(stage, alive=True))
+    result = command.rollback(
+        lambda: mine, True, None, site=str(asked), left_down=lambda run_dir: False,
+        automatic=automatic,
+    )  # fmt: skip
+    assert (sites, result.serving) == (["asked"], True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_automatic_restore_ends_no_live_run_of_another_site(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Its outage takes the other baseline away, and its candidate the memory: the restore waits.
+    A site of the same address is in that outage itself."""
+    asked, mine = other_site(stage)
+    elsewhere = replace(mine, baseline=replace(mine.baseline, url="http://127.0.0.1:9"))
+    stage.point(site=stage.plan.site_path, alive=True)
+    sites = rolled_back_sites(monkeypatch)
+    given: dict[str, Any] = {"site": str(asked) if named else "", "automatic": True}
+    with pytest.raises(ConsoleError, match="not restored beside a run of another site"):
+        command.rollback(lambda: elsewhere, named, None, left_down=lambda run_dir: True, **given)
+    assert sites == []
+    command.rollback(lambda: mine, named, None, left_down=lambda run_dir: True, **given)
+    assert sites[:1] == ["theirs"]

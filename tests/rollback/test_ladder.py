@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +22,8 @@ import pytest
 from console.common.errors import Exit
 from console.host import ports, process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import context, live, procedure, proof
+from console.host.units import UnitSpec
+from console.recovery.rollback import context, live, procedure, restores
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -30,15 +34,16 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.write import commands
-from console.recovery.rollback.sealed_plan import EngineAddress
-from console.recovery.rollback.stages import drain, start, stop, verify
+from console.recovery.rollback.sealed_plan import EngineAddress, Proof
+from console.recovery.rollback.stages import drain, load, start, stop, verify
 from console.recovery.rollback.trigger import Lock, is_stopped
 from console.runtime.engine_api import RawEngine
+from console.runtime.loading import Work
 from console.runtime.probe import Health, health
 from tests.clock import FakeClock
 from tests.ports import free_port
-from tests.rollback.conftest import DASH, Stage, standin
-from tests.waiting import until
+from tests.rollback.conftest import DASH, STANDIN, Stage, kill_now, run_script, standin
+from tests.waiting import some, until
 
 
 def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
@@ -62,9 +67,9 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert stage.said("start", "skipped")
     assert stage.baseline_process() == before
     memory = Path(stage.plan.memory_file)
-    assert proof.expected_restore(memory, "baseline") == result.restore_s
+    assert restores.expected_restore(memory, "baseline") == result.restore_s
     assert len(json.loads(memory.read_text())) == 1
-    assert proof.expected_restore(memory, "other") is None
+    assert restores.expected_restore(memory, "other") is None
 
 
 Restore = Callable[[], None]
@@ -141,7 +146,10 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     stage.record("process", "candidate", candidate)
     assert stage.roll_back().serving
     assert process.members(*candidate, cookie="no") == []
-    assert len(stage.said("stop", "note")) == 1
+    assert stage.said("stop", "note") == [
+        "RAM is nearly full: candidates are killed at once",
+        f"ending pid {candidate[0]}, candidate: a candidate of this run",
+    ]
 
 
 def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
@@ -176,9 +184,9 @@ def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -
 def test_restore_memory_keeps_twenty_and_takes_the_median_of_five(tmp_path: Path) -> None:
     memory = tmp_path / "restore.json"
     for seconds in range(30):
-        proof.remember_restore(memory, "base", float(seconds), 0.0)
+        restores.remember_restore(memory, "base", float(seconds), 0.0)
     assert len(json.loads(memory.read_text())) == 20
-    assert proof.expected_restore(memory, "base") == 27.0
+    assert restores.expected_restore(memory, "base") == 27.0
 
 
 def test_two_at_once_share_one_ladder(stage: Stage) -> None:
@@ -386,13 +394,159 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
     assert stage.baseline_process() not in {None, hung}
 
 
-def test_the_commands_to_type_by_hand_end_what_hangs(stage: Stage) -> None:
+def by_hand(stage: Stage, **environment: str) -> None:
+    """Paste every command that a failed rollback offers into a shell."""
+    for line in commands(stage.plan):
+        subprocess.run(
+            ["sh", "-c", line.replace("sleep 5", "sleep 0.2")], check=False, timeout=60,
+            env={"PATH": os.environ["PATH"], **environment}, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["a proxy in between", "no curl", "it hangs"])
+def test_the_commands_to_type_by_hand_end_nobody_who_may_serve(
+    stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.base(completion=Proof(timeout_s=1.0))
     stage.roll_back()
-    hung = stage.running()
-    process.send(*hung, signal.SIGSTOP)
-    end = next(one for one in commands(stage.plan) if "kill" in one)
-    subprocess.run(["sh", "-c", end], check=True)
-    until(lambda: not process.alive(*hung), "it is gone")
-    base = replace(stage.plan.baseline, kind="container", container_id="it")
-    container = replace(stage.plan, baseline=replace(base, process=None))
-    assert any(one.endswith("docker restart it") for one in commands(container))
+    before = stage.running()
+    environment = {"http_proxy": f"http://127.0.0.1:{free_port()}"}
+    if way == "no curl":
+        monkeypatch.setattr(write, "_CURL", "no-such-curl")
+    elif way == "it hangs":
+        process.send(*before, signal.SIGSTOP)
+    by_hand(stage, **environment)
+    process.send(*before, signal.SIGCONT)
+    assert process.alive(*before)
+    assert (stage.baseline_process(), len(servers(stage))) == (before, 1)
+
+
+def servers(stage: Stage) -> list[int]:
+    """The pids of every server that is told to use the port of the stage."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if {str(stage.port).encode(), os.fsencode(STANDIN)} <= {*words}:
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_the_commands_to_type_by_hand_start_what_is_down(stage: Stage) -> None:
+    """A process that was taken over and does not listen yet has no mark: nothing starts beside
+    it, as its record says that it lives."""
+    stage.base(process=ProcessSpec(("sleep", "600")))
+    pid, start = stage.spawn(["sleep", "600"], cookie="theirs")
+    spec = some(stage.plan.baseline.process)
+    process.write_record(stage.plan.records_dir, stage.plan.baseline.name, spec, pid, start)
+    by_hand(stage)
+    assert process.alive(pid, start)
+    stage.base(process=standin(stage.port))
+    by_hand(stage)
+    stage.until_it_is(Health.REFUSED)
+    process.record_path(stage.plan.records_dir, stage.plan.baseline.name).unlink()
+    by_hand(stage)
+    stage.until_it_is()
+    for server in servers(stage):
+        process.send(server, process.start_time(server) or 0, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_the_commands_to_type_by_hand_end_nobody_who_loads(stage: Stage, record: bool) -> None:
+    """vLLM, SGLang and TGI bind their port after the load: until then connections are refused."""
+    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=0.2)
+    result = stage.roll_back()
+    assert result.exit_code == 7
+    before = stage.running()
+    assert write.WAIT in result.manual
+    assert not any("kill" in line or "setsid" in line for line in result.manual)
+    shown = run_script(stage).stdout.partition("By hand")[2]
+    assert write.WAIT in shown
+    assert "kill" not in shown
+    if not record:
+        process.record_path(stage.plan.records_dir, stage.plan.baseline.name).unlink()
+    by_hand(stage)
+    assert process.alive(*before)
+    marked = process.mark(stage.plan.records_dir, "baseline", some(stage.plan.baseline.process))
+    assert [pid for pid, _ in process.by_cookie(process.BASELINE_COOKIE, marked[1])] == [before[0]]
+    process.send(*before, signal.SIGKILL)
+
+
+def test_the_commands_to_type_by_hand_end_what_a_dead_baseline_left(stage: Stage) -> None:
+    """A worker that holds the cards after its server has ended."""
+    body = "sh -c 'trap \"\" HUP; exec sleep 600' & echo $! >$0; exec sleep 600"
+    file = stage.root / "worker"
+    stage.base(process=ProcessSpec(("sh", "-c", body, str(file))), ready_timeout_s=0.2)
+    stage.roll_back()
+    kill_now(stage.running())
+    worker = int(file.read_text())
+    start_time = some(process.start_time(worker))
+    stop = next(line for line in commands(stage.plan) if "kill -9" in line)
+    subprocess.run(["sh", "-c", stop.replace("sleep 5", "sleep 0.2")], check=False, timeout=60)
+    until(lambda: not process.alive(worker, start_time), "the worker is gone")
+
+
+class Working:
+    """Processes that work for so many seconds after the first look."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.begun = seconds, float("nan")
+
+    def __call__(self) -> Work:
+        working = self
+
+        class Told(Work):
+            def look(self, pids: object, now: float) -> None:
+                working.begun = now if math.isnan(working.begun) else working.begun
+                self.known = True
+                if now - working.begun <= working.seconds:
+                    self.seen_at = now
+
+        return Told()
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(1e9, True), (5.0, False)])
+def test_what_still_works_at_its_load_is_not_restarted(
+    stage: Stage, seconds: float, left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not bound its port after `ready.timeout`: it loads, or it hangs."""
+    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=20.0)
+    monkeypatch.setattr(load, "Work", Working(seconds))
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
+    result = Procedure(stage.plan, clock=FakeClock(), emit=stage.lines.append).run()
+    assert result.exit_code == 7
+    restarts = [line for line in stage.lines if "restarting it once" in line["detail"]]
+    assert len(restarts) == (0 if left else 1)
+    assert ("it still loads and was left as it is" in result.detail) is left
+    assert write.WAIT in result.manual
+
+
+def test_no_command_to_type_by_hand_shows_a_secret_or_starts_with_a_hidden_one(
+    stage: Stage,
+) -> None:
+    hidden = "sk-" + "4f9" * 8
+    stage.base(process=standin(stage.port, "--api-key", hidden))
+    lines = commands(stage.plan)
+    assert hidden not in "".join(lines)
+    assert not any("setsid" in line or "*****" in line for line in lines)
+    path = stage.plan.rollback_dir / "rollback.sh"
+    assert not stage.plan.run_dir or f"sh {path}" in lines
+
+
+@pytest.mark.parametrize("kind", ["container", "unit"])
+def test_a_container_or_unit_is_started_by_hand_only_where_nothing_listens(
+    stage: Stage, kind: str
+) -> None:
+    base = replace(stage.plan.baseline, kind=kind, process=None)
+    base = replace(base, container_id="it", compose_argv=("docker", "compose", "up", "-d"))
+    if kind == "unit":
+        base = replace(base, container_id="", compose_argv=(), unit=UnitSpec("it.service"))
+    plan = replace(stage.plan, baseline=base)
+    assert not any("restart" in line for line in commands(plan)), "it may load, and not listen yet"
+    [line] = [line for line in commands(plan) if " start " in line]
+    assert line.endswith("docker start it || docker compose up -d") is (kind == "container")
+    assert line.startswith("curl -q --noproxy '*' ")
+    assert re.search(r"; \[ \$\? -ne 7 \] \|\| ([a-z-]+ )+", line)
+    lines = commands(plan, lives=True)
+    assert len(lines) == 3, lines
+    assert not any(word in line for line in lines for word in ("restart", "kill", "up -d"))

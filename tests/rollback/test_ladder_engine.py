@@ -333,8 +333,10 @@ def test_baseline_that_exits_is_reported_with_its_last_lines(yard: Yard, tmp_pat
     (tmp_path / "models" / "tiny.gguf").write_bytes(b"not a model")
     result = yard.roll_back()
     assert not result.serving
-    assert re.search("(?i)(failed to load model|invalid magic).*the baseline ended$", result.detail)
-    assert any(" restart " in command for command in result.manual)
+    assert re.search(
+        "(?i)(failed to load model|invalid magic).*the baseline ended(;|$)", result.detail
+    )
+    assert any(" start " in command for command in result.manual)
     assert any("restarting it once" in detail for detail in yard.said("ready", "note"))
 
 

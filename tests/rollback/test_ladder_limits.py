@@ -20,6 +20,7 @@ import pytest
 from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import children, process
+from console.host.licence import Licence
 from console.host.process import ProcessSpec
 from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
@@ -31,7 +32,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, Report, new_trigge
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.stages.start import Baseline
-from console.runtime.probe import Completion, complete
+from console.runtime.probe import Completion, prove
 from console.runtime.spec import is_of_another, role_label
 from tests.clock import FakeClock
 from tests.ports import free_port
@@ -190,7 +191,7 @@ class Engine:
     def inspect(self, name: str) -> dict[str, Any]:
         return {"Id": name, "State": {"Running": f"stop {name}" not in self.said}}
 
-    def stop(self, name: str, _: float) -> None:
+    def stop(self, _: Licence, name: str, __: float) -> None:
         self.said.append(f"stop {name}")
 
     def start(self, name: str) -> bool:
@@ -283,6 +284,7 @@ def test_a_no_that_the_docker_command_brings_is_not_taken_for_an_engine_that_is_
 esac"""
     monkeypatch.setenv("PATH", stage.tool("docker", body))
     monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.01)
+    monkeypatch.setattr(start, "ADDRESS_S", 0.1)  # the port is never free
     stage.base(kind="container", container_id="base" + "0" * 60, container_name="base")
     stage.seal(engine=EngineAddress(docker_host="tcp://192.0.2.1:2376"))
     result = stage.roll_back()
@@ -347,9 +349,9 @@ def test_a_baseline_that_hangs_once_it_is_ready_is_started_anew(
             process.send(*found, signal.SIGSTOP)
             assert timeout_s == verify.HUNG_S
             timeout_s = 0.5
-        return complete(*url, timeout_s=timeout_s, **asked)
+        return prove(*url, timeout_s=timeout_s, **asked)
 
-    monkeypatch.setattr(verify, "complete", ask)
+    monkeypatch.setattr(verify, "prove", ask)
     monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     assert stage.roll_back().serving
     assert not process.alive(*hung[0])

@@ -22,6 +22,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.stages import start, stop
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
+from tests.licences import CANDIDATE
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.rollback.test_strangers import known
@@ -112,7 +113,7 @@ def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     yard.record("broken", broken)
     yard.record("cand", recorded)
     if not runs:
-        yard.raw.stop(broken, 0.0)
+        yard.raw.stop(CANDIDATE, broken, 0.0)
 
     def answer(call: str) -> None:
         if call == f"GET /containers/{broken}/json":

@@ -76,7 +76,7 @@ def test_round_trip(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert sealed.read(path) == FULL
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["plan.json"]
     sealed.write(FULL.name_first, path)
     assert sealed.read(path).baseline.ways == (FULL.baseline.container_name, "ab" * 32)

@@ -1,15 +1,19 @@
 """A port that somebody else holds, and a url that names the wrong one: each is said once, and
 nothing that serves is ended for it."""
 
+import shutil
 import sys
 from dataclasses import replace
 
 import pytest
 
 from console.host import process
+from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.look import Looker
 from console.recovery.rollback.stages import verify
+from console.runtime.probe import Health, health
 from tests.ports import free_port
-from tests.rollback.conftest import Stage
+from tests.rollback.conftest import STANDIN, Stage, run_script
 from tests.waiting import some, until
 
 
@@ -17,11 +21,15 @@ def test_who_holds_the_port_is_named_first_and_its_page_is_not_pasted(stage: Sta
     argv = [sys.executable, "-u", "-m", "http.server", str(stage.port), "--bind", "127.0.0.1"]
     pid, _ = stage.spawn(argv, "theirs")
     until(lambda: "Serving HTTP" in (stage.root / "log").read_text(), "it serves")
+    seen = Looker().look(stage.plan)
+    assert (seen.word, "something else answers" in seen.detail) == (Word.DOWN, True), "not 404"
     result = stage.roll_back()
     assert not result.serving
-    held = f"pid {pid}, {' '.join(argv)}, holds port {stage.port}: `kill {pid}` ends it"
-    assert result.detail.startswith("ready: OSError: [Errno 98] Address already in use"), result
+    quoted = f"{sys.executable} -u -m http.server … --bind 127.0.0.1"
+    held = f"pid {pid}, {quoted}, holds port {stage.port}"
+    assert result.detail.startswith("not ready: OSError: [Errno 98] Address already in use"), result
     assert held in result.detail
+    assert "kill" not in result.detail, "what holds the port may be somebody's everyday server"
     assert "restart" not in result.detail, "it would find its port taken, too"
     assert len(stage.said("start", "ok")) == 1
     assert "<" not in "".join(line["detail"] for line in stage.lines), "no page is pasted"
@@ -57,3 +65,21 @@ def test_a_copy_in_another_directory_hides_no_process(stage: Stage) -> None:
     assert process.read_record(records, "baseline") == other
     process.write_record(records, "baseline", spec, *mine)
     assert process.read_record(records, "baseline", replace(spec, cwd="/tmp")) == other
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_another_program_that_serves_there_is_not_the_baseline(stage: Stage, same: bool) -> None:
+    """The baseline died, and who has started what answers at its address is on no record."""
+    program = STANDIN if same else stage.root / "ollama.py"
+    if not same:
+        shutil.copy(STANDIN, program)
+    pid, start = stage.spawn([sys.executable, "-S", str(program), str(stage.port)], "theirs")
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING, "it serves")
+    result = stage.roll_back()
+    assert (result.serving, process.alive(pid, start)) == (same, True), result
+    assert same or f": pid {pid}, {sys.executable} -S {program} …" in result.detail
+    assert (Looker().look(stage.plan).word is Word.SERVING) is same
+    done = run_script(stage)
+    assert (done.returncode == 0) is same, done.stdout
+    assert same or f"something else answers there: pid {pid}, " in done.stdout
+    assert process.alive(pid, start)

@@ -18,7 +18,7 @@ import pytest
 
 from console.host import process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import live, progress
+from console.recovery.rollback import evidence, live, progress
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import EngineAddress
@@ -55,15 +55,20 @@ for one, labels in rows.items():
 def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
     path = stage.plan.rollback_dir / progress.PROGRESS_FILE
     path.write_text('{"torn": ')
+    stage.seal(site_name="ws")
     if not serves:
         stage.base(process=ProcessSpec(("/nowhere/server",)), ready_timeout_s=1.0)
     done = run_script(stage)
     assert done.returncode == (0 if serves else 7), done.stdout
-    assert ("curl -sS" in done.stdout) is not serves, "what to type"
+    assert ("curl -q --noproxy '*' -sS" in done.stdout) is not serves, "what to type"
     [line], _ = progress.read_lines(path)
     assert (line["rung"], line["state"]) == ("done", "ok" if serves else "failed")
     assert progress.result_of(line).serving is serves
     assert line["trigger"].startswith(f"{progress.SCRIPT}-")
+    known = evidence.state(stage.plan)
+    assert known.up is serves
+    assert (known.proven_by == "rollback.sh") is serves
+    assert ("not proven since rollback.sh failed at " in known.doubt) is not serves
     if serves:
         running = stage.running()
         assert run_script(stage).returncode == 0
@@ -303,7 +308,7 @@ def test_without_a_process_to_be_had_it_says_what_to_do_by_hand(stage: Stage) ->
         os.chown(path.parent, user, user)
     done = run_script(stage, limits={resource.RLIMIT_NPROC: 1}, user=user)
     assert done.returncode == 7, done.stdout
-    assert "curl -sS" in done.stdout
+    assert "curl -q --noproxy '*' -sS" in done.stdout
     [line], _ = progress.read_lines(path)
     assert (line["rung"], line["state"]) == ("done", "failed")
     assert abs(line["at"] - time.time()) < 60
@@ -346,7 +351,7 @@ def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int
         said += script.communicate(timeout=120)[0]
     assert script.returncode == (0 if times == 1 else 7), said
     assert "the rollback goes on" in said
-    assert ("curl -sS" in said) is (times == 2), said
+    assert ("curl -q --noproxy '*' -sS" in said) is (times == 2), said
     assert (stage.baseline_process() is not None) is (times == 1)
     [line], _ = progress.read_lines(stage.plan.rollback_dir / progress.PROGRESS_FILE)
     assert line["state"] == ("ok" if times == 1 else "failed")

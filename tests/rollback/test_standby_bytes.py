@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from console.host import process
-from console.recovery.rollback import live, standby
+from console.recovery.rollback import live, records, standby
 from console.recovery.rollback.live import LIVE, Live
 from console.recovery.rollback.progress import PROGRESS_FILE
+from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import (
     ALIVE_S,
     ASKED,
@@ -66,6 +68,19 @@ def test_what_a_starved_standby_still_has_to_do(
     wanted = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
     first = [who for byte, who in wanted.items() if byte in left][:1]
     assert did == ["woke", *first]
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_standby_ends_with_the_directory_of_its_run(stage: Stage, over: bool) -> None:
+    """Nobody reaches it any more. While its run is the active one, it stays for the lease, though
+    the runner has ended and the baseline is down; a directory made again is another one."""
+    waiting = standby.Standby(stage.plan.rollback_dir)
+    assert not waiting._may_leave(b""), "the baseline is down"
+    if not over:
+        records.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), 0, 0))
+    shutil.rmtree(stage.plan.rollback_dir)
+    stage.plan.rollback_dir.mkdir()
+    assert waiting._may_leave(b"") is over
 
 
 def test_leave_is_no_request(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -22,7 +21,7 @@ from console.recovery.rollback.progress import Result, Trigger
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
 from console.recovery.rollback.stages import drain, verify
-from console.runtime.probe import Health
+from console.runtime.probe import Completion, Health
 from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
@@ -34,8 +33,8 @@ SLEEPS = ProcessSpec(("sleep", "600"))
 SERVES = (Health.SERVING, "200 OK")
 LOADS = (Health.LOADING, "503: Loading model")
 REFUSES = (Health.REFUSED, "connection refused")
-PROVED = SimpleNamespace(ok=True, detail="2 tokens in 0.10 s", decode_tok_s=50.0)
-MUTE = SimpleNamespace(ok=False, detail="no completion token", decode_tok_s=None)
+PROVED = Completion(True, "2 tokens in 0.10 s", "", 2, 0.1, 50.0, status=200)
+MUTE = Completion(False, "HTTP 500 out of memory", "", 0, 0.1, None, status=500)
 Answers = Callable[..., None]
 
 
@@ -51,7 +50,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
         monkeypatch.setattr(observe, "health", health)
         monkeypatch.setattr(verify, "health", health)
-        monkeypatch.setattr(verify, "complete", lambda *_, **__: completes)
+        for name in ("complete", "prove"):
+            monkeypatch.setattr(verify, name, lambda *_, **__: completes)
         monkeypatch.setattr(verify, "busy", lambda *_, **__: busy)
 
     return use
@@ -218,6 +218,7 @@ def test_what_a_person_would_type(
 
 def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
     base = replace(FULL.baseline, completion=replace(FULL.baseline.completion, prompt="say"))
     process = write.render(replace(FULL, baseline=base))
     container = write.render(replace(FULL, baseline=replace(base, kind="container")))

@@ -79,11 +79,14 @@ class Container:
             "StartedAt": stamp(job.begun) if job.begun else never,
             "FinishedAt": stamp(job.ended) if job.ended else never,
         }  # fmt: skip
+        host = {**DEFAULTS, **(self.config.get("HostConfig") or {})}
         return {
             "Id": self.id, "Name": f"/{self.name}", "Created": stamp(self.created),
+            "Path": job.argv[0] if job.argv else "", "Args": list(job.argv[1:]), "Mounts": [],
+            "NetworkSettings": {"Ports": host.get("PortBindings") or {}},
             "Image": IMAGE_ID, "RestartCount": 0, "State": state,
             "Config": self.config,
-            "HostConfig": {**DEFAULTS, **(self.config.get("HostConfig") or {})},
+            "HostConfig": host,
         }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from console.runtime.spec import (
     Status,
 )
 from tests.clock import FakeClock
+from tests.licences import CANDIDATE
 from tests.ports import free_port
 from tests.runtime.containers import (
     FOREVER,
@@ -79,13 +80,13 @@ def test_stop_is_graceful_and_twice_is_fine(place: Place) -> None:
     driver = place.driver(unique("graceful"), busy(place.image))
     handle = driver.start(place.launch)
     until(lambda: driver.last_lines(handle, 1) == ["up"], "it has set its trap")
-    driver.stop(handle, 10)
+    driver.stop(CANDIDATE, handle, 10)
     status = driver.status(handle)
     assert (status.alive, status.exit_code) == (False, 0)
-    driver.stop(handle, 10)
+    driver.stop(CANDIDATE, handle, 10)
     assert driver.find() is None
     place.client.api.remove_container(handle.container)
-    driver.stop(handle, 10)
+    driver.stop(CANDIDATE, handle, 10)
     assert driver.status(handle) == Status(alive=False, detail="the container is gone")
 
 
@@ -97,7 +98,7 @@ def test_what_ignores_sigterm_is_killed(place: Place, paused: bool) -> None:
     if paused:
         place.client.api.pause(handle.container)
         assert driver.status(handle).detail == "paused"
-    driver.stop(handle, 0 if paused else 0.1)  # whole seconds, rounded up
+    driver.stop(CANDIDATE, handle, 0 if paused else 0.1)  # whole seconds, rounded up
     status = driver.status(handle)
     assert (status.alive, status.exit_code) == (False, 137)
 
@@ -126,7 +127,7 @@ def test_an_equal_older_one_is_reused(place: Place, tmp_path: Path) -> None:
     name, later = unique("again"), Recorder(tmp_path, "run-2")
     first, second = (place.driver(name, busy(place.image)) for _ in range(2))
     old = first.start(place.launch)
-    first.stop(old, 5)
+    first.stop(CANDIDATE, old, 5)
     assert second.find() is None
     again = second.start(later.launch)
     assert again.container == old.container
@@ -141,7 +142,7 @@ def test_a_changed_older_one_is_renamed_aside(place: Place) -> None:
     for pids in (10, 11, 12):
         driver = place.driver(name, busy(place.image, pids=pids, name=f"{name}-c"))
         olds.append(driver.start(place.launch))
-        driver.stop(olds[-1], 5)
+        driver.stop(CANDIDATE, olds[-1], 5)
     assert len({old.container for old in olds}) == 3
     names = [place.look(old.container)["Name"].lstrip("/") for old in olds]
     assert names[2] == f"{name}-c"
@@ -158,7 +159,7 @@ def test_a_changed_one_that_still_runs_is_refused(place: Place) -> None:
         newer = place.driver(name, runs)
         with pytest.raises(ServiceError) as caught:
             newer.start(place.launch)
-        assert caught.value.hint == f"docker stop omni-{name}"
+        assert "omni-console rollback" in caught.value.hint
     assert older.status(handle).alive
     assert place.handles == [handle]
 
@@ -201,7 +202,7 @@ def test_a_stopped_one_of_another_site_is_moved_aside(place: Place) -> None:
     name = unique("shared")
     theirs, mine = (place.driver(name, busy(place.image), site=site) for site in ("lab", "mine"))
     old = theirs.start(place.launch)
-    theirs.stop(old, 5)
+    theirs.stop(CANDIDATE, old, 5)
     assert mine.find() is None
     new = mine.start(place.launch)
     assert new.container != old.container
@@ -314,7 +315,7 @@ def test_one_that_outlives_its_kill_is_an_error_after_a_while(
     for verb in ("_stop", "_kill"):
         monkeypatch.setattr(made, verb, lambda one, query: (204, None))
     with pytest.raises(ServiceError):
-        driver.stop(handle, 1)
+        driver.stop(CANDIDATE, handle, 1)
     assert sum(clock.slept) == pytest.approx(KILL_WAIT_S, abs=0.2)
     client.close()
 
@@ -330,7 +331,7 @@ def test_somebody_elses_container_is_started_and_stopped_only(place: Place) -> N
     assert handle.container == made
     assert driver.find() == handle
     driver.start(place.launch)
-    driver.stop(handle, 5)
+    driver.stop(CANDIDATE, handle, 5)
     assert not driver.status(handle).alive
     assert place.look(name)["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
 

@@ -148,6 +148,16 @@ def test_a_bad_directory_is_told_as_such(tmp_path: Path) -> None:
     assert raised.value.filename == str(tmp_path / "nowhere")
 
 
+def test_libraries_of_the_command_are_not_the_interpreters(tmp_path: Path) -> None:
+    """An engine's LD_LIBRARY_PATH may have libraries with which Python does not start."""
+    (tmp_path / "libm.so.6").write_bytes(b"no library")
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    show = 'echo "$LD_LIBRARY_PATH"'
+    with cgroup.popen(["/bin/sh", "-c", show], stdout=subprocess.PIPE, env=env) as child:
+        assert some(child.stdout).read().decode().strip() == str(tmp_path)
+    assert child.returncode == 0
+
+
 def test_without_groups_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for home in ("", "/proc/self", "/nowhere"):
         monkeypatch.setattr(cgroup, "_home", lambda home=home: home)

@@ -13,13 +13,16 @@ import pytest
 
 from console.common.errors import EngineError, EngineTimeout
 from console.runtime.engine_api import (
+    CONFIG_FILES,
     EngineRefused,
     NoSuchContainer,
     RawEngine,
+    made_of_others,
     published_elsewhere,
     socket_path,
     unfit_as_baseline,
 )
+from tests.licences import CANDIDATE
 from tests.runtime.serving import in_child, serving, unix_listener
 
 Answer = Callable[[socket.socket, str], None]
@@ -67,9 +70,12 @@ UNKNOWN = reply(404, {"message": "No such container: x"})
         (reply(200, "OK", "Api-Version: 1.52\r\n"), RawEngine.ping, "1.52"),
         (reply(204), lambda engine: engine.start("x"), True),
         (reply(304), lambda engine: engine.start("x"), False),
-        (reply(204), lambda engine: engine.stop("x", 1), True),
-        (reply(304), lambda engine: engine.stop("x", 1), False),
-        (reply(409, {"message": "is not running"}), lambda engine: engine.kill("x"), False),
+        (reply(204), lambda engine: engine.stop(CANDIDATE, "a" * 64, 1), True),
+        (reply(304), lambda engine: engine.stop(CANDIDATE, "a" * 64, 1), False),
+        (
+            reply(409, {"message": "is not running"}),
+            lambda engine: engine.kill(CANDIDATE, "a" * 64), False,
+        ),
         (UNKNOWN, lambda engine: engine.image_exists("x"), False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(FRAMES), FRAMES),
          lambda engine: engine.last_lines("x", 2), ["CUDA error", "three"]),
@@ -235,3 +241,20 @@ def test_a_container_that_is_restarting_has_no_ports_yet_and_is_not_published_el
     assert published_elsewhere(found, HERE) == ""
     found["State"] = {"Running": True, "Restarting": False, "Pid": 7}
     assert published_elsewhere(found, HERE) == "no port"
+
+
+def test_other_compose_files_that_made_a_container_are_named(tmp_path: Path) -> None:
+    """The file that a site names alone makes another container than file and override did."""
+    base, override = tmp_path / "compose.yaml", tmp_path / "compose.override.yaml"
+    for file in (base, override):
+        file.touch()
+    labels = {CONFIG_FILES: f"{base},{override}"}
+    assert made_of_others(labels, [base]) == str(override)
+    assert made_of_others(labels, [base, override]) == ""
+    assert made_of_others({CONFIG_FILES: str(base)}, [base]) == ""
+    assert made_of_others({}, [base]) == ""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    assert made_of_others({CONFIG_FILES: str(link / "compose.yaml")}, [base]) == ""
+    override.unlink()
+    assert made_of_others(labels, [base]) == "", "the directory of that project is gone"

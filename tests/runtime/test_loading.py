@@ -11,9 +11,11 @@ import pytest
 
 from console.common.errors import EngineError
 from console.common.progress import Figures
+from console.host import process
+from console.host.memory import Resident
 from console.host.process import ProcessSpec, start_time
 from console.runtime import loading
-from console.runtime.loading import LEAST, Loading, of_container, of_service, weights_of
+from console.runtime.loading import LEAST, Loading, Work, of_container, of_service, weights_of
 from console.runtime.spec import ContainerSpec, ExistingContainer, Handle, Mount
 from tests.clock import FakeClock
 
@@ -112,3 +114,36 @@ def test_a_container_made_elsewhere_is_described_by_its_engine(tmp_path: Path) -
     handle = Handle("x", "container", "0" * 64)
     load = of_service(handle, ExistingContainer("x"), None, FakeClock(), inspected=silent)
     assert load.look() is None
+
+
+@pytest.mark.parametrize(("cpu_s", "held", "moved", "works"), [
+    (0.2, 0, 0, True), (0.05, 0, 0, False), (0.0, 1 << 20, 0, True), (0.0, 0, 1 << 20, True),
+    (0.0, 1000, 2000, False), (0.0, -(1 << 30), 0, False),
+])  # fmt: skip
+def test_what_computes_grows_or_reads_works(
+    cpu_s: float, held: int, moved: int, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([(9.0, 1 << 30, 7), (9.0 + cpu_s, (1 << 30) + held, 7 + moved)])
+    now = [0.0, 0, 0]
+    monkeypatch.setattr(loading.process, "cpu_s", lambda _: now[0])
+    monkeypatch.setattr(loading, "resident", lambda _: Resident(int(now[1]), 0))
+    monkeypatch.setattr(loading.process, "bytes_moved", lambda _: now[2])
+    work = Work()
+    for at in (100.0, 102.0):
+        now[:] = next(looks)
+        work.look([1], at)
+    assert (work.seen_at, work.known) == (102.0 if works else None, True)
+
+
+def test_of_processes_that_nobody_sees_nothing_is_known() -> None:
+    work = Work()
+    work.look([], 1.0)
+    assert (work.known, work.seen_at) == (False, None)
+
+
+def test_what_this_process_moves_is_counted(tmp_path: Path) -> None:
+    before, took = process.bytes_moved([os.getpid()]), process.cpu_s([os.getpid()])
+    (tmp_path / "file").write_bytes(b"x" * 100_000)
+    assert process.bytes_moved([os.getpid()]) >= before + 100_000
+    assert process.cpu_s([os.getpid()]) >= took
+    assert process.bytes_moved([0]) == process.cpu_s([0]) == 0

@@ -20,6 +20,7 @@ from console.runtime.docker.container import ContainerDriver, unix_host
 from console.runtime.docker.log_stream import _Position
 from console.runtime.service_logs import CappedFile, Tailer
 from console.runtime.spec import ExistingContainer, Handle
+from tests.licences import CANDIDATE
 from tests.runtime.containers import Line, Place, fake_daemon, on_every_engine, only_real, unique
 from tests.waiting import until
 
@@ -104,7 +105,8 @@ def test_all_lines_arrive_once_and_the_tailer_ends_with_the_container(
     follow.whole(handle)
     assert numbers(path)[:3000] == list(range(3000))
     # an engine may close its log before it has written last words without a newline
-    assert numbers(path) == follow.written(handle)
+    assert numbers(path)[3000:] in ([3000], [])
+    assert follow.written(handle)[:3000] == list(range(3000))
     assert markers(path) == []
     assert all(STAMPED.match(line) for line in read_last(path, 5000))
     assert path.read_bytes().endswith(b"\n")
@@ -171,7 +173,7 @@ def test_restarts_are_marked(follow: Follow, path: Path) -> None:
     driver, handle = follow.adopted("echo line-7; exit 1", "on-failure")
     tailer = follow.tail(handle)
     until(lambda: any("started again" in marker for marker in markers(path)))
-    driver.stop(handle, 1)
+    driver.stop(CANDIDATE, handle, 1)
     assert tailer.stop(drain_s=60, join_s=60)
     assert len(numbers(path)) >= 2
 

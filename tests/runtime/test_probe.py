@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from console.host.ports import connected
-from console.runtime.probe import Health, ProbeError, busy, complete, fetch, health
+from console.runtime.probe import Health, ProbeError, busy, complete, fetch, health, prove
+from console.runtime.sanity import Kind
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.runtime.serving import serving
@@ -50,6 +51,11 @@ def reply(status: str, body: bytes = b"") -> bytes:
 
 def says(data: bytes) -> Talk:
     return lambda peer, _: peer.sendall(data)
+
+
+def by_turns(first: bytes, *others: bytes) -> Talk:
+    replies = (first, *others)
+    return lambda peer, nth: peer.sendall(replies[min(nth, len(replies)) - 1])
 
 
 def test_fetch_returns_status_and_body() -> None:
@@ -127,6 +133,16 @@ def test_bad_replies_have_a_kind(talk: Talk, kind: str) -> None:
         fetch(url, timeout_s=60, limit=1000)
     assert caught.value.kind == kind
     assert "\x1b" not in str(caught.value)
+
+
+def test_a_reply_that_is_not_http_is_not_quoted() -> None:
+    """Whoever has the port may say anything, a secret of its own too."""
+    for line in (b"-ERR wrong number, pw C4nary\r\n", b"HTTP/C4nary 200 OK\r\n\r\n"):
+        with raw_server(says(line)) as url, pytest.raises(ProbeError) as caught:
+            fetch(url)
+        assert caught.value.kind == "garbage"
+        assert "not HTTP" in str(caught.value)
+        assert "C4nary" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x/", "http://", "http://127.0.0.1:99999/", "file:///x"])
@@ -247,3 +263,70 @@ def test_a_connection_that_hangs_is_tried_anew(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(TimeoutError):
         connected("127.0.0.1", 1, 2.0)
     assert tried == [1.0, 2.0]
+
+
+def said(**message: object) -> bytes:
+    finish = message.pop("finish", "stop")
+    tokens = message.pop("tokens", 8)
+    value = {
+        "choices": [{"message": message, "finish_reason": finish}],
+        "usage": {"completion_tokens": tokens},
+    }
+    return reply("200 OK", json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "!!!!!!!!", "finish": "length"}, {"content": "\ufffd" * 8},
+        {"content": "        "}, {"content": "I am a dog. " * 30, "finish": "length"},
+        {"content": "", "reasoning_content": "\n" * 8}, {"content": ""}, {"content": None},
+        {"content": "", "reasoning": "\n" * 8, "finish": "length"},
+    ],
+)  # fmt: skip
+def test_an_answer_of_nothing_is_garbled(message: dict[str, object]) -> None:
+    with raw_server(says(said(**message))) as url:
+        got = complete(url)
+    assert (got.ok, got.status, got.tokens) == (False, 200, 8)
+    assert got.garbled is not None
+    assert got.detail.startswith("garbled, ")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "Ja.", "tokens": 2}, {"content": "42", "tokens": 1},
+        {"content": None, "tool_calls": [{"function": {"name": "ready"}}]},
+        {"content": None, "refusal": "I cannot say that."},
+        {"content": [{"type": "text", "text": "I am ready."}]}, {"content": "5555555555"},
+        {"content": "I am a dog. " * 30},
+        {"content": None, "reasoning": "The user wants a", "finish": "length"},
+        {"content": "", "reasoning_content": "The user wants a", "finish": "length"},
+    ],
+)  # fmt: skip
+def test_an_odd_answer_is_one(message: dict[str, object]) -> None:
+    with raw_server(says(said(**message))) as url:
+        got = complete(url)
+    assert (got.ok, got.status, got.garbled) == (True, 200, None)
+
+
+def test_a_few_symbols_at_the_limit_are_asked_for_again_with_a_larger_one() -> None:
+    """A table begins with them. What is nothing but symbols in a longer answer, too, is none."""
+    head = said(content="| | |\n|---|---|", finish="length")
+    table = said(content="| | |\n|---|---|\n| a | b |", tokens=40)
+    with raw_server(by_turns(head, table)) as url:
+        assert prove(url).ok
+    symbols = said(content="*&^%$" * 9, tokens=64, finish="length")
+    with raw_server(by_turns(head, symbols)) as url:
+        got = prove(url)
+    assert got.garbled is not None
+    assert (got.garbled.kind, got.garbled.weak) == (Kind.SYMBOLS, False)
+
+
+def test_a_refusal_says_its_status() -> None:
+    with raw_server(says(reply("401 Unauthorized", b'{"error": {"message": "key"}}'))) as url:
+        got = complete(url)
+    assert (got.ok, got.status, got.refuses) == (False, 401, True)
+    with raw_server(says(reply("500 Oh", b"{}"))) as url:
+        got = complete(url)
+    assert (got.status, got.refuses) == (500, False)

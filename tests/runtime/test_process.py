@@ -23,6 +23,7 @@ from console.journal.store import JournalError
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import Handle, Launch, ServiceSpec
 from tests.clock import FakeClock
+from tests.licences import CANDIDATE
 from tests.waiting import some, until
 
 Start = Callable[..., tuple[int, int]]
@@ -215,7 +216,7 @@ def test_driver_life(tmp_path: Path, log: Path) -> None:
         assert driver.status(handle).alive
         assert oom_score(handle.pid) == 1000, "the kernel takes it before everything else"
     finally:
-        driver.stop(handle, 5)
+        driver.stop(CANDIDATE, handle, 5)
     assert driver.find() is None
     until(lambda: driver.status(handle).exit_code == -signal.SIGTERM, "its exit code is known")
     assert "SIGTERM" in driver.status(handle).detail
@@ -227,7 +228,7 @@ def test_a_baseline_is_no_candidate_to_the_kernels_killer(tmp_path: Path, log: P
     try:
         assert oom_score(handle.pid) == oom_score()
     finally:
-        driver.stop(handle, 5)
+        driver.stop(CANDIDATE, handle, 5)
 
 
 def short(monkeypatch: pytest.MonkeyPatch, path: str, times: float) -> None:
@@ -318,3 +319,21 @@ def test_a_leader_that_ended_before_its_threads_is_alive(start: Start) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: not process.alive(pid, begun), "it is dead")
     assert process.exit_code(pid, begun) in (None, -signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("kills", "words"), [
+    ([5, 6], "; the kernel counted 1 OOM kill meanwhile"),
+    ([5, 5], "; the kernel counted no OOM kill meanwhile, so somebody killed it"),
+    ([None], ": out of memory, or somebody killed it"),
+])  # fmt: skip
+def test_an_end_by_sigkill_names_the_kernels_count(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, kills: list[int | None], words: str
+) -> None:
+    told = iter(kills)
+    monkeypatch.setattr("console.runtime.process_driver.oom_kills", lambda: next(told))
+    monkeypatch.setattr("console.host.memory.oom_kills", lambda: next(told))
+    driver = ProcessDriver(service("cand", "sleep", "600"), tmp_path)
+    handle = driver.start(Launch("r", log, lambda handle: None))
+    process.send(handle.pid, handle.start, signal.SIGKILL)
+    until(lambda: process.exit_code(handle.pid, handle.start) is not None, "it is reaped")
+    assert driver.status(handle).detail == f"ended by signal 9 (SIGKILL){words}"

@@ -106,7 +106,7 @@ def bash(place: Path) -> Offers:
         (["tune", "--service", ""], ["baseline", "engine", "other"]),
         (["bisect", "demo", "--over", ""], ["candidate", "go", "no_go", "runs"]),
         (["run", "demo", "--input", "c"], ["candidate="]),
-        (["run", "demo", "--input", "candidate", "="], ["fast", "slow"]),
+        (["run", "demo", "--input", "candidate", "="], ["fast", "slow", "garbled"]),
         (["run", "demo", "--input", "candidate", "=", "s"], ["slow"]),
         (["run", "demo", "--input", "candidate", "=", "slow", "--y"], ["--yes"]),
         (["run", "--input", "candidate", "=", "slow", "my-"], ["my-trial"]),
@@ -160,7 +160,7 @@ def test_fish(place: Path) -> None:
     assert sorted(ask("omni-console fleet run demo --on boxb,")) == ["boxb,boxa", "boxb,my-box"]
     assert ask("omni-console run demo --input ca") == ["candidate="]
     assert sorted(ask("omni-console run demo --input candidate=")) == [
-        "candidate=fast", "candidate=slow",
+        "candidate=fast", "candidate=slow", "candidate=garbled",
     ]  # fmt: skip
     assert set(HIDDEN) & set(ask("omni-console ")) == set()
 

@@ -73,12 +73,32 @@ def test_the_known_speed_and_the_cards(tmp_path: Path) -> None:
         (["s", "--hf-token", "short"], ["s"], ["--hf-token"]),
         (["s", "--proxy", f"http://me:{SECRET}@h/"], ["s"], ["--proxy"]),
         (["s", "-m", "a"], ["s", "-m", "a"], []),
+        (["docker", "login", f"-p{SECRET}", "h"], ["docker", "login", "h"], ["-p"]),
+        (["redis-server", "--requirepass", SECRET], ["redis-server"], ["--requirepass"]),
     ],
 )
 def test_secrets_of_a_command_line_are_left_out_and_named(
     argv: list[str], kept: list[str], named: list[str]
 ) -> None:
     assert without_secrets(argv) == (kept, named)
+
+
+def test_a_flag_with_several_secret_values_takes_no_other_flag_along() -> None:
+    argv = ["s", "--verbose", "--api-key", SECRET, f"{SECRET}2", "-m", "x"]
+    assert without_secrets(argv) == (["s", "--verbose", "-m", "x"], ["--api-key"])
+
+
+def test_the_place_of_a_secret_is_marked_in_the_file(tmp_path: Path) -> None:
+    argv = (*ARGV, "--api-key", SECRET, f"--hf-token={SECRET}", "-v")
+    lines = draft(server(argv=argv), TOLD).text.splitlines()
+    at = lines.index("      - -v")
+    assert [line.partition("write here: ")[2] for line in lines[at - 2 : at]] == [
+        "- --api-key, then - VALUE", "- --hf-token=VALUE",
+    ]  # fmt: skip
+    site, _ = loaded(tmp_path, server(argv=argv))
+    runs = site.baseline_spec().runs
+    assert isinstance(runs, ProcessSpec)
+    assert (SECRET in str(runs.argv), runs.argv[-1]) == (False, "-v")
 
 
 def test_no_secret_is_in_the_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import stat
 import sys
@@ -18,15 +19,20 @@ import pytest
 
 from console.cli import main
 from console.common import paths
+from console.common.errors import BaselineNotReady
 from console.config.site.site import Site, load_site
-from console.host import process
+from console.host import licence, process
+from console.host.licence import Licence, Reason
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import Word
 from console.runner.prepare import adopt as adoption
+from console.runner.prepare import baseline, seal
 from console.runtime.discovery import processes
 from console.runtime.discovery.engines import LLAMA
 from console.runtime.discovery.servers import Server
-from console.runtime.probe import Health, health
+from console.runtime.probe import Health, health, prove
 from tests.children import running
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
@@ -86,6 +92,20 @@ def known(one: Site) -> tuple[int, int] | None:
     runs = one.baseline_spec().runs
     assert isinstance(runs, ProcessSpec)
     return process.known(paths.records_dir(one.name), "baseline", runs, BASELINE_COOKIE)
+
+
+def test_a_second_file_gets_a_name_of_its_own(two: tuple[Started, Started], home: Path) -> None:
+    """Sites of one name share their records: a run of one would end the other's baseline."""
+    first, second = two
+    assert main(["init", "--pick", first.url, "--yes", "--reference", "none", "--json"]) == 0
+    path = home / "two.yaml"
+    words = ["init", "--pick", second.url, "--yes", "--reference", "none", "--output", str(path)]
+    assert main(words) == 0
+    other = load_site(path)
+    assert other.name == f"{site().name}-two"
+    assert (known(site()), known(other)) == (
+        (first.pid, process.start_time(first.pid)), (second.pid, process.start_time(second.pid)),
+    )  # fmt: skip
 
 
 def test_a_server_that_runs_becomes_the_baseline(
@@ -173,6 +193,44 @@ def test_what_is_secret_is_left_out_and_nothing_is_taken_over(
     assert known(site()) is None
 
 
+def test_what_was_left_out_can_be_written_and_then_taken_over(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`adopt` never sends back to `init --force`, which would leave the same out again."""
+    port, key, hub = free_port(), "sk-0123456789abcdef", "hf_aB3dE5gH7jK9mN1pQ3sT"
+    argv = [sys.executable, "-S", str(STANDIN), str(port), "x.gguf", "--api-key", key,
+            f"--hf-token={hub}"]  # fmt: skip
+    with running(argv, cwd=model.parent, stdout=-3) as child:
+        until(lambda: health(f"http://127.0.0.1:{port}")[0] is Health.SERVING, "it serves")
+        main(["init", "--pick", f":{port}", "--yes", "--reference", "none"])
+        shown = [capsys.readouterr()]
+        path = paths.default_site()
+        assert main(["adopt"]) == 2
+        shown.append(capsys.readouterr())
+        for text in ("".join(said).replace("\n", " ") for said in shown):
+            words = " ".join(text.split())
+            assert "the values of --api-key and --hf-token are missing" in words
+            assert "process.argv" in words
+            assert f"omni-console adopt --site {path}" in words
+            assert "init --force" not in words
+        lines = path.read_text().splitlines()
+        for at, line in enumerate(lines):
+            lead = line.partition("#")[0]
+            if "write here: - --api-key, then - VALUE" in line:
+                lines[at] = f"{lead}- --api-key\n{lead}- other-0123456789"
+            elif "write here: - --hf-token=VALUE" in line:
+                lines[at] = f"{lead}- --hf-token={hub}"
+        path.write_text("\n".join(lines) + "\n")
+        assert main(["adopt"]) == 2
+        shown.append(capsys.readouterr())
+        assert "another value of --api-key" in " ".join(shown[-1].err.split())
+        path.write_text(path.read_text().replace("other-0123456789", key))
+        assert main(["adopt", "--site", str(path)]) == 0, capsys.readouterr()
+        shown.append(capsys.readouterr())
+        assert known(site()) == (child.pid, process.start_time(child.pid))
+    assert not [one for one in (key, hub, "other-0123456789") if one in str(shown)]
+
+
 def test_a_server_that_does_not_answer_a_completion(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +253,51 @@ def test_a_server_that_does_not_answer_a_completion(
     assert "401" in told["proof"]["detail"]
     assert "key" in told["proof"]["hint"]
     assert site().model.baseline.reference is None
+
+
+GARBLED_WHEN_LONG = """
+import http.server as h, json, sys
+class H(h.BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        count = asked["max_tokens"]
+        tokens = ["I", " am", " ready", " to", " answer", " all", " of", " it"]
+        tokens += [chr(10)] * (count - len(tokens))
+        usage = {"completion_tokens": count}
+        self.send_response(200); self.end_headers()
+        if not asked.get("stream"):
+            message = {"role": "assistant", "content": "".join(tokens[:count])}
+            choices = [{"message": message, "finish_reason": "length"}]
+            self.wfile.write(json.dumps({"choices": choices, "usage": usage}).encode())
+            return
+        parts = [{"choices": [{"delta": {"content": one}}]} for one in tokens[:count]]
+        parts.append({"choices": [{"delta": {}, "finish_reason": "length"}], "usage": usage})
+        for one in parts: self.wfile.write(b"data: " + json.dumps(one).encode() + b"\\n\\n")
+        self.wfile.write(b"data: [DONE]\\n\\n")
+h.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+"""
+
+
+def test_longer_answers_that_are_garbage_outweigh_a_short_one_that_is_sane(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A proof asks for eight tokens, and the measurement for more: there is one verdict."""
+    port = free_port()
+    (home / "serve.py").write_text(GARBLED_WHEN_LONG)
+    argv = [sys.executable, str(home / "serve.py"), str(port), "m.gguf"]
+    with running(argv, stdout=-3, stderr=-3):
+        until(lambda: health(f"http://127.0.0.1:{port}")[0] is Health.SERVING, "it serves")
+        assert prove(f"http://127.0.0.1:{port}").ok
+        code = main(["init", "--pick", str(port), "--yes", "--json"])
+        done = capsys.readouterr()
+        word = evidence.state(seal.site_plan(site())).word
+    told = json.loads(done.out)
+    assert (code, told["tok_s"], told["proof"]["ok"]) == (5, None, False)
+    assert "answers are garbled" in told["proof"]["detail"]
+    assert "garbage" in told["proof"]["hint"]
+    assert "proof       ok" not in done.err
+    assert word is Word.GARBLED
 
 
 def test_nothing_serves(
@@ -243,6 +346,37 @@ def test_a_rollback_works_on_what_was_taken_over(
         process.stop_group(*again, grace_s=0.0)
 
 
+def test_a_renamed_site_takes_its_server_over_from_the_old_name(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recorded for two sites it could be stopped by neither."""
+    with engine(model) as started:
+        write(model, started)
+        assert main(["adopt"]) == 0
+        start = some(process.start_time(started.pid))
+        path = paths.default_site()
+        path.write_text(path.read_text().replace("name: ws", "name: loop"))
+        own = Licence(Reason.BASELINE, "loop")
+        process.write_record(  # as a version before has left it
+            paths.records_dir("loop"), "baseline", some(known_spec(site())), started.pid, start
+        )
+        assert "of site ws" in licence.refusal(own, started.pid, start)
+        with pytest.raises(BaselineNotReady, match="could not be stopped") as caught:
+            baseline.facts(site(), lambda: pytest.fail("no engine is asked"))
+        assert "omni-console adopt" in caught.value.hint
+        capsys.readouterr()
+        assert main(["adopt"]) == 0
+        assert "it was the baseline of site ws until now" in capsys.readouterr().out
+        assert licence.refusal(own, started.pid, start) == ""
+        assert [one.site for one in licence.baselines()] == ["loop"]
+        assert baseline.facts(site(), lambda: pytest.fail("no engine is asked")).kind == "process"
+
+
+def known_spec(of: Site) -> ProcessSpec | None:
+    runs = of.baseline_spec().runs
+    return runs if isinstance(runs, ProcessSpec) else None
+
+
 def test_what_is_not_the_site_files_baseline_is_refused(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,8 +420,13 @@ def test_several_at_one_address(
         write(model, Started(0, port, f"http://127.0.0.1:{port}"))
         assert main(["adopt"]) == 2
         said = capsys.readouterr().err
+        write(model, Started(0, port, f"http://127.0.0.1:{port}"), argv=json.dumps(argv))
+        assert main(["adopt", str(first.pid)]) == 2
+        shared = capsys.readouterr().err
     assert str(first.pid) in said
     assert str(second.pid) in said
+    assert f"pid {second.pid}" in shared, "whoever shares the address gets its requests, too"
+    assert "answers at" in shared
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
@@ -335,9 +474,10 @@ def test_variables_that_the_site_file_lacks_are_told() -> None:
     with running(["sleep", "600"], env={**env, "PATH": os.environ["PATH"]}) as child:
         until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
         spec = ProcessSpec(("sleep", "600"), (("CUDA_VISIBLE_DEVICES", "1"),))
-        (note,) = adoption.notes(some(processes.read(child.pid)), spec)
+        note, parent = adoption.notes(some(processes.read(child.pid)), spec)
     assert "without HF_TOKEN, LLAMA_ARG_CTX, which" in note
     assert "hf_0123456789" not in note
+    assert f"its parent, pid {os.getpid()}" in parent
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script")
@@ -353,3 +493,65 @@ def test_it_is_said_that_a_server_hangs_on_its_terminal(model: Path) -> None:
         assert isinstance(runs, ProcessSpec)
         assert any("terminal" in note for note in adoption.notes(found, runs))
         process.send(found.pid, found.start, 9)
+
+
+def test_the_first_of_two_everyday_servers_outlives_the_choice_of_the_second(
+    two: tuple[Started, Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`init` for one, `init --force` for the other, and a rollback: nobody's server ends."""
+    first, second = two
+    words = ["--yes", "--reference", "none", "--json"]
+    assert main(["init", "--pick", first.url, *words]) == 0
+    capsys.readouterr()
+    assert main(["init", "--pick", second.url, "--force", *words]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any(
+        one.startswith(f"pid {first.pid}, the baseline until now, is left alone")
+        for one in told["notes"]
+    ), told["notes"]
+    starts = [process.start_time(one.pid) for one in two]
+    assert seal.site_plan(site()).candidates == ()
+    assert main(["rollback"]) == 0
+    assert [process.start_time(one.pid) for one in two] == starts
+    assert "left alone" not in (shown := capsys.readouterr().out), "nobody wanted to end it"
+    assert "candidate stopped" not in shown
+
+
+def test_a_child_of_a_supervisor_is_not_taken_over(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be started again beside an exclusive candidate."""
+    port = free_port()
+    argv = [sys.executable, "-m", ENGINE, "--model", model.name, "--port", str(port)]
+    swap = tmp_path / "llama-swap"
+    swap.write_text(f"#!/bin/sh\n{shlex.join(argv)} &\nwait\n")
+    swap.chmod(0o755)
+    with running([str(swap)], cwd=model.parent, stdout=-3, stderr=-3) as parent:
+        until(lambda: health(f"http://127.0.0.1:{port}")[0] is Health.SERVING, "it serves")
+        try:
+            assert main(["init", "--pick", f":{port}", "--yes"]) == 2
+            said = capsys.readouterr()
+            assert f"it is a child of llama-swap (pid {parent.pid})" in said.out + said.err
+            assert not paths.default_site().exists()
+        finally:
+            for one in process.all_stats():
+                if one.parent == parent.pid:
+                    os.kill(one.pid, 9)
+
+
+def test_a_model_that_knows_is_asked_what_it_knows(
+    instruct_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same file with a wrong setting speaks nonsense that looks like language."""
+    with engine(instruct_model, "--cache-ram", "0") as served:
+        assert main(["init", "--pick", served.url, "--yes", "--reference", "10"]) == 0
+    assert "Paris" in capsys.readouterr().out
+    completion = site().model.baseline.completion
+    assert (completion.expect, completion.max_tokens) == ("Paris", 32)
+    with engine(instruct_model, "--cache-ram", "0", "--rope-freq-base", "100") as broken:
+        asked: dict[str, Any] = {
+            "prompt": completion.prompt,
+            "max_tokens": 32,
+            "expect": completion.expect,
+        }
+        assert prove(broken.url, **asked).garbled is not None

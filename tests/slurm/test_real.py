@@ -11,7 +11,7 @@ import pytest
 
 from console.host import process
 from console.journal.state import RunState
-from console.recovery.rollback.proof import remember_restore
+from console.recovery.rollback.restores import remember_restore
 from tests.runner.e2e.sites import REPORT, UP, book, gate
 from tests.slurm.conftest import LANE, Node
 from tests.testbed.slurm import Slurm

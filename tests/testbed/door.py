@@ -11,7 +11,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -20,9 +20,17 @@ CREATE = re.compile(r"(/v[\d.]+)?/containers/create")
 LIST = re.compile(r"(/v[\d.]+)?/containers/json")
 
 
+def answers_all(_: str) -> bool:
+    return False
+
+
 @contextmanager
-def door(path: Path, engine_socket: str, label: tuple[str, str]) -> Iterator[str]:
-    """The name of a socket at `path` (107 bytes at most), in front of the engine's."""
+def door(
+    path: Path, engine_socket: str, label: tuple[str, str],
+    hangs: Callable[[str], bool] = answers_all,
+) -> Iterator[str]:  # fmt: skip
+    """The name of a socket at `path` (107 bytes at most), in front of the engine's. A request whose
+    path `hangs` is neither passed on nor answered."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(64)
@@ -33,7 +41,9 @@ def door(path: Path, engine_socket: str, label: tuple[str, str]) -> Iterator[str
                 peer, _ = listener.accept()
             except OSError:
                 return
-            threading.Thread(target=_one, args=(peer, engine_socket, label), daemon=True).start()
+            threading.Thread(
+                target=_one, args=(peer, engine_socket, label, hangs), daemon=True
+            ).start()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -45,12 +55,17 @@ def door(path: Path, engine_socket: str, label: tuple[str, str]) -> Iterator[str
         thread.join(5)
 
 
-def _one(peer: socket.socket, engine_socket: str, label: tuple[str, str]) -> None:
+def _one(
+    peer: socket.socket, engine_socket: str, label: tuple[str, str], hangs: Callable[[str], bool]
+) -> None:
     """One request a connection: the answer says `Connection: close`."""
     with peer, socket.socket(socket.AF_UNIX) as engine:
         try:
             request = _request(peer)
             if not request:
+                return
+            if hangs(request.split(b" ", 2)[1].decode()):
+                peer.recv(1)  # until the client gives up
                 return
             engine.connect(engine_socket)
             engine.sendall(_rewritten(request, label))

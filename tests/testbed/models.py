@@ -29,6 +29,15 @@ def tiny_llama(path: Path) -> int:
     return write_llama(path, spec)
 
 
+def ending_llama(path: Path) -> int:
+    """Write a :func:`tiny_llama` that ends each answer after a sentence, as real models do."""
+    spec = ModelSpec(
+        "ending-llama", blocks=BLOCKS, seed=4, width=WIDTH, heads=HEADS, feed_forward=FEED_FORWARD,
+        ends=True,
+    )  # fmt: skip
+    return write_llama(path, spec)
+
+
 def visible_llama(path: Path) -> int:
     """Write a ``llama`` of 36 million parameters (72 MB) for throughput one can see."""
     spec = ModelSpec("visible-llama", blocks=10, seed=2, width=512, heads=8, feed_forward=2048)

@@ -7,11 +7,12 @@ OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skippi
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import pytest
 
-from tests.testbed import image, kinds, nvml
+from tests.testbed import image, instruct, kinds, nvml
 from tests.testbed.cache import Shared, Unavailable
 from tests.testbed.engine import SESSIONS, Engine, clean, ensure_engine
 from tests.waiting import busiest
@@ -194,3 +195,9 @@ def extra_image(engine: Engine) -> str:
 def nvml_library() -> nvml.Nvml:
     """A scripted NVML library for the real pynvml; needs no engine."""
     return need(nvml.ensure_nvml)
+
+
+@pytest.fixture(scope="session")
+def instruct_model() -> Path:
+    """The file of a real instruct model, which tests.testbed.instruct serves; needs no engine."""
+    return need(instruct.ensure_model)

@@ -153,6 +153,45 @@ phases:
     place.write("f-lesson.yaml", f"{broken.replace('name: b', 'name: f')}{read}")
 
 
+def lesson(place: Place, words: Words) -> None:
+    """A lesson of the operator's own, and the head of one that does not load."""
+    quoted = words.quoted
+    folder = place.root / "config/omni-console/lessons"
+    folder.mkdir(parents=True)
+    head = f"schema: omni.lesson/v1\nid: F-900\ntitle: {quoted('lesson title', 60)}\n"
+    (folder / "F-900.yaml").write_text(f"""{head}\
+date: 2026-01-19
+severity: blocking
+status: open
+component: {quoted("component", 60)}
+symptom: {quoted("symptom")}
+cause: {quoted("lesson's cause")}
+tried:
+  - {{what: {quoted("what was tried")}, result: {quoted("result")}}}
+resolution: {quoted("resolution")}
+lesson: {quoted("what it teaches")}
+evidence: [{quoted("evidence")}]
+due: 2026-02-01
+review: {quoted("review")}
+""")
+    (folder / "F-901.yaml").write_text(head.replace("900", "901") + f"{quoted('odd key', 60)}: 1\n")
+
+
+def breach(run: RunDir, words: Words) -> None:
+    """What a sentinel wrote when it stopped a load, an hour ago."""
+    at = time.time() - 3600
+    killed = {"name": words("killed"), "why": words("why it was killed"), "stuck": words("stuck"),
+              "rungs": [words("rung of a kill")], "kind": "process", "written_s": 0.1}  # fmt: skip
+    page = {
+        "at": at, "wall": at, "mono": 1.0, "cause": "guard", "reason": words("breach"),
+        "reasons": [words("reason of a breach")], "killed": [killed],
+        "limit": {"metric": "host.ram_available", "below": 1e9, "source": words("source")},
+        "refused": [words("refused")], "of": words("whose"), "window": {"fast": []},
+    }  # fmt: skip
+    run.guard.mkdir()
+    run.breach.write_text(json.dumps(page))
+
+
 def fleet(place: Place, words: Words) -> None:
     """A host that nobody can reach, and what it said when it was last heard of."""
     run = {name: words(f"host's {name}") for name in ("playbook", "state", "step", "said", "id")}
@@ -212,7 +251,7 @@ def journal(run: RunDir, words: Words) -> Journal:
     add("outage", down=True)
     add(
         "step.state", "two", 1, state="failed", cause=words("cause"), detail=words("detail"),
-        duration_s=2.0, lines=[words("last line"), words("next line") * 400],
+        duration_s=2.0, lines=[words("last line"), " ".join([words("next line")] * 400)],
     )  # fmt: skip
     add("run.state", state="paused", reason="step_failed", detail=words("pause detail"))
     return log
@@ -239,6 +278,7 @@ class Standing:
         self.sleepers = [subprocess.Popen(["sleep", "600"], env=place.env) for _ in range(2)]
         self.journal = journal(self.run, words)
         logs(self.run, words)
+        breach(self.run, words)
         self.watchers = Control()
         self.server = Server(self.run.socket, self.watchers)
         self.watchers.set(
@@ -326,6 +366,9 @@ def hostile_place(root: Path, words: Words, nvml: Nvml) -> Iterator[tuple[Place,
             playbooks(place, words)
             fleet(place, words)
             cards(place, words, nvml)
+            lesson(place, words)
+            twin = directory(place, "20261118-140000-twin-2b3c", words)
+            journal(twin, words).close()
             old = directory(place, f"20261119-{stem(words, 'old run')}-ffff", words)
             logs(old, words)
             (old.path / "journal.db").write_bytes(words.data("no journal at all"))

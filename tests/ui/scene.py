@@ -22,6 +22,7 @@ from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.samples import Gauge
 from console.journal.state import RunState, StepState
 from console.recovery.guard.config import defaults
+from console.recovery.rollback.baseline_state import BaselineState, Figure, Word
 from console.recovery.rollback.progress import Result
 from console.runner.prepare.catalog import Entry
 from tests.watch import guard_ring
@@ -223,13 +224,15 @@ def nothing() -> Snapshot:
     )
 
 
-def baseline(word: str = "serving", **changes: Any) -> BaselineView:
+def baseline(word: str = "serving", planned: bool = False, **changes: Any) -> BaselineView:
+    """As it is known 400 s after its newest proof; changes are those of its state."""
     fields: dict[str, Any] = {
-        "word": word, "name": "deepseek-r1", "url": "http://127.0.0.1:8000", "detail": "",
-        "tok_s": 10.9, "proven_at": NOW - 400, "reference": 10.9,
-        "source": "/home/ann/.config/omni-console/site.yaml",
+        "figure": Figure(10.9, NOW - 400, "a rollback"), "proven_at": NOW - 400,
+        "proven_by": "a rollback", "at": NOW, "by": "its health path",
     }  # fmt: skip
-    return BaselineView(**{**fields, **changes})
+    state = BaselineState(Word(word), **{**fields, **changes})
+    source = "/home/ann/.config/omni-console/site.yaml"
+    return BaselineView(state, "deepseek-r1", "http://127.0.0.1:8000", 10.9, source, planned)
 
 
 def sample(at: float = 100.0) -> Sample:
@@ -345,7 +348,7 @@ class Climb:
         self.lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in stages]
 
         self.result = Result(True, tok_s=10.8, reference=10.9, restore_s=74.0)
-        self.trouble = ""
+        self.trouble = self.site = self.site_path = self.run_id = ""
 
 
 def run_dir(place: Path) -> RunDir:

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +90,27 @@ async def test_a_second_press_shows_the_second_rollback(run: RunDir) -> None:
         assert watchers.presses == 2
 
 
+async def test_a_rollback_names_its_site_and_run_and_that_the_consoles_own_site_is_down(
+    run: RunDir,
+) -> None:
+    climb = scene.Climb()
+    climb.site, climb.site_path, climb.run_id = "zb", "/sites/zb.yaml", "r-1a2b"
+    async with console(scene.failed(), run) as (app, pilot, watchers):
+        watchers.site = "/sites/za.yaml"
+        watchers.emergency.press = lambda: SimpleNamespace(how="warm", progress=climb)
+        app.baseline = replace(scene.baseline("down"), source="/sites/zb.yaml")
+        await pilot.press("f12")
+        page = app.screen
+        assert isinstance(page, RollbackScreen)
+        await settled(pilot, lambda: "SERVES" in page.query_one("#head").text)
+        assert "THE BASELINE SERVES  site zb, run r-1a2b" in page.query_one("#head").text
+        assert page.NEXT.startswith("the baseline of site zb is back")
+        assert "another site" not in page.query_one("#foot").text
+        app.baseline = replace(scene.baseline("down"), source="/sites/za.yaml")
+        await settled(pilot, lambda: "/sites/za.yaml" in page.query_one("#foot").text)
+        assert "F12 again brings that one back" in " ".join(page.query_one("#foot").text.split())
+
+
 async def test_an_untouched_form_sends_nothing_and_a_long_value_stays_whole(run: RunDir) -> None:
     long = "x" * 5000
     fields = [FormField("long", long), FormField("odd", HOSTILE), FormField("short", "1")]
@@ -164,7 +187,7 @@ async def test_a_run_whose_name_moves_in_the_list_stays_under_the_cursor(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def row(name: str) -> history.RunRow:
-        return history.RunRow(id=name, playbook="p", state="succeeded")
+        return history.RunRow(id=name, path=Path(f"/{name}"), playbook="p", state="succeeded")
 
     found = [row("run-b"), row("run-a")]
     monkeypatch.setattr(history, "rows", lambda: list(found))

@@ -11,6 +11,7 @@ from textual.message import Message
 
 from console.common.text import LINE_LIMIT, clean_lines
 from console.frontends.cli.console import _environment, _screens
+from console.frontends.tui.terminal.driver import ConsoleDriver
 from console.frontends.tui.terminal.input import MOST, TerminalInput
 from console.frontends.tui.terminal.output import LIMIT, TerminalWriter
 from tests.ui.terminal import CLOSE, F12, OPEN
@@ -229,3 +230,13 @@ def test_a_dropped_frame_ends_before_the_terminal_is_given_back() -> None:
             got += os.read(pipe.read, 65536)
     got += pipe.close()
     assert got.endswith(b"\x1b[?2026l\x1b[?1049l")
+
+
+def test_nothing_enters_a_terminal_that_the_backstop_has_given_back() -> None:
+    """A visit that ends after the time to end was over would leave the other screen behind."""
+    made = ConsoleDriver.__new__(ConsoleDriver)
+    made.attrs_before = None
+    made._give_back()
+    made.start_application_mode()
+    assert made._out is None
+    assert not made._started

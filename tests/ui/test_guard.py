@@ -12,8 +12,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
 from console.frontends.tui.app import ConsoleApp
-from console.host.history import History
-from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.host.sample import DiskSample, GpuReport, GpuSample, History, MemorySample, Sample
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
 from console.render import cells

@@ -1,12 +1,17 @@
 """Hostile text on every screen of the real console: nothing of it acts, nothing crashes."""
 
+import importlib
+import pkgutil
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from textual.screen import Screen
 
+import screens
 from console.config.locate import shipped
+from screens import base
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import (
     ACTING,
@@ -36,6 +41,17 @@ SHOWN = {
     "step output", "step title", "title of a broken one", "title of one", "unknown service",
 }  # fmt: skip
 """Places whose text has to have been on a screen, or the walk proves nothing."""
+SCREENS = {
+    "OperationsScreen": "failed: you decide", "ReportScreen": "is written when the run ends",
+    "BreachScreen": "guard ACTED", "RollbackScreen": "by hand:", "HostsScreen": "unknown since",
+    "CompareScreen": "attempts   omni-console report", "RunsScreen": "Enter shows one",
+    "PreflightScreen": "Check before you download", "HostScreen": " failed, ",
+    "PlaybooksScreen": "Enter: inputs", "PlanScreen": "S starts, paused",
+    "AskScreen": "Skip this step", "FormScreen": "Inputs of", "RetryForm": "Retry two",
+    "HelpScreen": "Emergency: stops the candidates", "Palette": "Search for commands",
+    "LessonsScreen": "Enter reads one", "LessonScreen": "yours:",
+}  # fmt: skip
+"""Words that only this screen draws."""
 BOOKS = {
     "file of a broken playbook", "lesson", "objective", "playbook title", "title of a broken one",
     "unknown service",
@@ -158,7 +174,7 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     ask(walk, terminal, "x", "Abort the run")
     ask(walk, terminal, "r", "Retry two", "input pasted")
     ask(walk, terminal, "ctrl+p", "Search for commands", "palette pasted")
-    ask(walk, terminal, "o", "Provisional report")
+    read(walk, terminal, "o", "Provisional report")
     pick(terminal, walk.words.tags["playbook title"])
     look_at_playbooks(walk, terminal)
     terminal.press("home")
@@ -183,12 +199,12 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     terminal.until("Enter shows one")
     keep(walk, terminal)
     terminal.press("down", "\r")
-    terminal.until(lambda: terminal.lines[1].startswith("UNREADABLE"))
+    terminal.until(lambda: unreadable(terminal))
     keep(walk, terminal)
     terminal.press("3")
     terminal.until("Enter shows one")
     terminal.press("\r")
-    terminal.until(lambda: "UNREADABLE" not in terminal.lines[1])
+    terminal.until(lambda: not unreadable(terminal))
     terminal.press("4")
     terminal.until(" failed, ")
     scroll(walk, terminal)
@@ -196,6 +212,53 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     terminal.until("baseline")
     keep(walk, terminal)
     back_home(terminal)
+
+
+def look_at_the_rest(walk: Walk, terminal: Terminal) -> None:
+    """The screens that are seldom opened: each is read to its end."""
+    read(walk, terminal, "?", "Emergency: stops the candidates")
+    read(walk, terminal, "b", "guard ACTED")
+    terminal.press("6")
+    terminal.until("Enter reads one")
+    keep(walk, terminal)
+    terminal.press("/", "Zq", "\r")  # only the lessons of this place have such a word
+    terminal.until("Esc shows all")
+    keep(walk, terminal)
+    terminal.press("\r")
+    terminal.until("yours:")
+    scroll(walk, terminal)
+    back_home(terminal)
+    terminal.press("3")
+    terminal.until("Enter shows one")
+    terminal.press("home", "space", "space")  # the second cannot be read
+    terminal.until("this run cannot be read")
+    keep(walk, terminal)
+    terminal.press("down", "space", "c")
+    terminal.until("omni-console report")
+    scroll(walk, terminal)
+    back_home(terminal)
+    terminal.press("5")
+    terminal.until("Check before you download")
+    terminal.press("\r")
+    terminal.until("Can it work here?")
+    paste(walk, terminal, "what to check pasted")
+    terminal.press(*["\r"] * 8)  # through seven fields, and the button
+    terminal.until(lambda: "Can it work here?" not in terminal.text)
+    terminal.until(lambda: "looking …" not in terminal.text)
+    scroll(walk, terminal)
+    back_home(terminal)
+
+
+def read(walk: Walk, terminal: Terminal, key: str, words: str) -> None:
+    terminal.press(key)
+    terminal.until(words)
+    scroll(walk, terminal, 20)
+    back_home(terminal)
+
+
+def unreadable(terminal: Terminal) -> bool:
+    """Whether the header says so of the run on show; how many lines are above depends on words."""
+    return any(row.startswith("UNREADABLE") for row in terminal.lines[:4])
 
 
 def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
@@ -206,7 +269,7 @@ def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
     keep(walk, terminal)
     back_home(terminal)
     standing.held()
-    terminal.until(lambda: terminal.lines[1].startswith("PAUSED"))
+    terminal.until(lambda: any(row.startswith("PAUSED") for row in terminal.lines[:4]))
     keep(walk, terminal)
     terminal.press("f12")
     until(standing.pressed, "the byte")
@@ -222,6 +285,7 @@ def walked(root: Path, words: Words, nvml: Nvml) -> Walk:
         with place.open(columns=120, rows=40) as terminal:
             look_at_the_run(walk, terminal)
             look_around(walk, terminal)
+            look_at_the_rest(walk, terminal)
             answer_and_fall(walk, terminal, standing)
             terminal.resize(80, 24)
             back_home(terminal)
@@ -253,11 +317,36 @@ def shown(walk: Walk) -> set[str]:
     return found(walk.words, walk.shown)
 
 
+def unvisited(walk: Walk) -> set[str]:
+    """The screens that were not seen."""
+    return {name for name, words in SCREENS.items() if words not in walk.shown}
+
+
 def found(words: Words, text: str) -> set[str]:
     """The places that a text has come from."""
     # a tag at the end of a long path may be wrapped in its middle
     joined = re.sub(r"[\s▁▂▃▄▅▆▇█]", "", text)
     return {place for place, tag in words.tags.items() if tag in joined}
+
+
+def screens_of_the_console() -> set[type]:
+    """Every class of a screen that is no part of the base of all."""
+    found: set[type] = set()
+    for module in pkgutil.iter_modules(screens.__path__):
+        members = vars(importlib.import_module(f"screens.{module.name}")).values()
+        found |= {
+            one for one in members
+            if isinstance(one, type) and issubclass(one, Screen)
+            and one.__module__.startswith("screens.") and one.__module__ != base.__name__
+        }  # fmt: skip
+    return found
+
+
+def test_the_walk_knows_every_screen() -> None:
+    there = screens_of_the_console()
+    parts = {part.__name__ for one in there for part in one.__mro__[1:]} - set(SCREENS)
+    names = {one.__name__ for one in there} - parts
+    assert set(SCREENS) == names, "a new screen: the walk has to visit it"
 
 
 @pytest.mark.alone
@@ -269,6 +358,7 @@ def test_a_walk_through_all_screens_sends_what_a_harmless_one_sends(
     hostile = walked(tmp_path / "hostile", Words(True), nvml)
     for walk in (harmless, hostile):
         assert SHOWN - shown(walk) == set()
+        assert unvisited(walk) == set()
         assert walk.code == 0
         assert "Traceback" not in walk.shown
         assert unsafe(walk.sent) == []

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
 from console.frontends.tui import attention, themes
-from console.host.history import History
+from console.host.sample import History
 from console.journal.run_dir import RunDir
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import RunState

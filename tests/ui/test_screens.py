@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from textual.widgets import Input, Static
 
 from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.terminal.frames import TURNS, FramedScreen
-from console.frontends.tui.watch.baseline import BY_KEY, CUT_OVER
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
+from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.keymap import ACTIONS, of_scope
 from screens.dialogs import AskScreen, FormScreen
 from screens.emergency import RollbackScreen
@@ -208,18 +207,39 @@ async def test_readonly_changes_nothing(run: RunDir, asked: Asked) -> None:
 async def test_readonly_names_no_key_that_it_refuses(
     run: RunDir, made: RunView, word: str, told: str
 ) -> None:
-    async with console(made, run, readonly=True, word=word) as (app, pilot, watchers):
+    async with console(made, run, readonly=True, word=word) as (app, pilot, _):
         assert app.screen.query_one("#next", Rows).text == f" NEXT  {told}"
 
         async def badge(**changes: Any) -> str:
-            app._baseline_seen(replace(watchers.base, **changes))
+            app._baseline_seen(scene.baseline(**changes))
             await pilot.pause()
             return app.screen.query_one(BaselineBadge).text
 
-        cut_over = await badge(word=CUT_OVER, detail=f"to candidate{BY_KEY}")
+        cut_over = await badge(word="cut over", detail=f"to candidate{BY_KEY}")
         assert "to candidate" in cut_over
         assert "F12" not in cut_over
         assert "  not proven yet  " in await badge(proven_at=0.0)
+
+
+async def test_why_a_rollback_failed_is_said_to_the_end_on_a_small_terminal(run: RunDir) -> None:
+    why = (
+        "not ready: something else answers at the baseline's address, http://127.0.0.1:8000: pid 7"
+    )
+    doubt = f"not proven since a rollback failed at 23:01:18: {why}"
+    async with console(scene.failed(), run, size=(80, 24)) as (app, pilot, _):
+        line = app.screen.query_one(BaselineBadge)
+        app._baseline_seen(scene.baseline("down", doubt=doubt, figure=None))
+        await pilot.pause()
+        rows = line.text.splitlines()
+        assert doubt in " ".join(line.text.split())
+        assert len(rows) == line.size.height == 3
+        assert "F12" in rows[-1]
+        assert max(map(len, rows)) <= 80
+        app._baseline_seen(scene.baseline("down", doubt=f"{doubt} {'and more ' * 40}"))
+        await pilot.pause()
+        rows = line.text.splitlines()
+        assert len(rows) == line.size.height == 4
+        assert rows[-2].endswith(("and …", "more …"))
 
 
 PLACES = {

@@ -82,12 +82,12 @@ def guard_of(name: str, shot: Snapshot) -> GuardView:
 
 
 def app_of(name: str, place: Path) -> ConsoleApp:
-    shot, base = scene.nothing(), scene.baseline("serving", proven_at=0.0, tok_s=None)
+    shot, base = scene.nothing(), scene.baseline("serving", proven_at=0.0, figure=None)
     if name != "none":
         shot = scene.snapshot(scene.run_dir(place), SCENES[name]())
         base = scene.baseline()
         if not shot.view.over:
-            base = scene.baseline("down", detail="for this run")
+            base = scene.baseline("down", planned=True, detail="for this run")
     watchers = scene.StandInWatchers(shot, base, scene.sample())
     watchers.guard.latest = guard_of(name, shot)
     watchers.recorded = scene.recorded()

@@ -20,10 +20,12 @@ from textual.strip import Strip
 from console.common.progress import clock
 from console.frontends.cli.console import markdown
 from console.frontends.tui.terminal.frames import FineUpdate
+from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.history import RunRow
-from console.host.history import History
+from console.host.sample import History
 from console.journal.run_view import RunView
 from console.journal.state import RunState
+from console.recovery.rollback.baseline_state import Figure
 from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
@@ -62,14 +64,16 @@ def drawn(rows: Iterable[Row]) -> str:
 
 
 def test_the_badge(snapshot: SnapshotAssertion) -> None:
-    base = scene.baseline()
     views = [
         *[scene.baseline(word, detail="connection refused") for word in (
-            "serving", "loading", "stopped", "unhealthy", "degraded", "unknown",
+            "serving", "loading", "refusing", "garbled", "down", "degraded", "unknown",
         )],
-        replace(base, word="degraded", tok_s=3.68), replace(base, proven_at=None),
-        replace(base, proven_at=scene.NOW - 90_000), replace(base, tok_s=None),
-        replace(base, tok_s=999.6), replace(base, word="none"), None,
+        scene.baseline("degraded", figure=Figure(3.68, scene.NOW - 400, "a rollback")),
+        scene.baseline(proven_at=0.0), scene.baseline(proven_at=scene.NOW - 90_000),
+        scene.baseline(figure=None), scene.baseline(doubt="not proven since it was down at 13:52"),
+        scene.baseline("unknown", detail="its health path answers",
+                       doubt="not proven since a rollback failed at 13:52:00: HTTP 500 boom"),
+        BaselineView(), None,
     ]  # fmt: skip
     rows = [badge(view, scene.NOW, width) for view in views for width in (80, 44)]
     assert drawn(rows) == snapshot

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from console.common import paths
-from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch, answers_200
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
 from console.host import process
+from console.recovery.rollback import evidence
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.proof import proof_file, remember
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
+from console.recovery.rollback.look import answers_200
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from console.runtime.probe import Health, health
 from tests.children import making
@@ -49,37 +52,49 @@ def wait(watch: BaselineWatch, word: str) -> BaselineView:
     return found
 
 
+def detail(watch: BaselineWatch) -> str:
+    known = watch.latest.state if watch.latest is not None else None
+    return known.detail if known is not None else ""
+
+
 def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Watch) -> None:
     stage.seal(site_name="ws")
     stage.start_baseline()
     found = wait(looking := watch(stage.plan), "serving")
-    assert (found.tok_s, found.proven_at, found.name, found.url) == (
-        None, 0.0, "ws", stage.plan.baseline.url,
-    )  # fmt: skip
+    known = some(found.state)
+    assert (known.figure, known.proven_at, known.doubt) == (None, 0.0, "")
+    assert (found.name, found.url) == ("ws", stage.plan.baseline.url)
     assert looking.verify() == "serving: 8 tokens, 50.0 tok/s"
-    until(lambda: looking.latest and looking.latest.tok_s == 50.0)
-    remember(proof_file("ws", stage.plan.baseline.url), 2e9, 3.0, True)
-    found = wait(looking, "degraded")
-    assert (found.tok_s, found.proven_at) == (3.0, 2e9)
+    until(lambda: (v := looking.latest) and v.state and v.state.proven_by == "v", "it is proven")
+    slow = Evidence(
+        Kind.MEASURED, Word.SERVING, time.time(), Witness.ROLLBACK, "", 3.0, degraded=True
+    )
+    evidence.record(stage.plan, slow)
+    known = some(wait(looking, "degraded").state)
+    assert some(known.figure).tok_s == 3.0
+    assert known.proven_by == "a rollback"
     stage.close()
-    wait(looking, "stopped")
+    wait(looking, "down")
     assert looking.verify().startswith("not serving")
 
 
 def test_what_this_run_has_stopped_is_down_and_nothing_else_is(stage: Stage, watch: Watch) -> None:
     looking = watch(stage.plan)
-    wait(looking, "stopped")
+    wait(looking, "down")
     looking.follow(stage.plan, planned=True)
-    assert wait(looking, "down").detail == "for this run"
+    until(lambda: looking.latest and looking.latest.planned, "it is down for the run")
+    assert detail(looking) == "for this run"
     looking.follow(stage.plan, planned=False)
-    assert wait(looking, "stopped").detail == "connection refused"
+    until(lambda: looking.latest and not looking.latest.planned, "it is down for no run")
+    assert detail(looking) == "connection refused"
     stage.start_baseline()
     wait(looking, "serving")
     looking.follow(stage.plan, planned=True)
     wait(looking, "serving")
     stage.close()
     looking.follow(stage.plan, planned=False)
-    assert wait(looking, "stopped").detail == "it crashed, or was ended by hand"
+    until(lambda: detail(looking) == "its process has ended", "it has ended")
+    assert some(looking.latest).word == "down"
 
 
 def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
@@ -87,9 +102,9 @@ def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
     slow = replace(spec, argv=(*spec.argv, "--loading", "1000000"))
     stage.seal(baseline=replace(stage.plan.baseline, process=slow))
     looking = watch(stage.plan)
-    wait(looking, "stopped")
+    wait(looking, "down")
     stage.start_baseline()
-    until(lambda: looking.latest and looking.latest.detail == "503 Loading model")
+    until(lambda: detail(looking) == "503 Loading model")
     assert some(looking.latest).word == "loading"
 
 
@@ -97,18 +112,20 @@ def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watc
     base = stage.plan.baseline
     who = stage.sleeper()
     process.write_record(stage.plan.records_dir, base.name, some(base.process), *who)
-    assert str(who[0]) in wait(watch(stage.plan), "loading").detail
+    looking = watch(stage.plan)
+    wait(looking, "loading")
+    assert str(who[0]) in detail(looking)
 
 
 def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.frontends.tui.watch.baseline.HEALTH_S", 0.05)
+    monkeypatch.setattr("console.recovery.rollback.look.HEALTH_S", 0.05)
     others = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
-        found = wait(looking, "unhealthy")
+        found = wait(looking, "unknown")
         until(lambda: looking.latest is not found)
         looks = [t for t in threading.enumerate() if t.name == "baseline-watch" and t not in others]
         assert len(looks) == 1
@@ -140,12 +157,13 @@ def test_refused_asks_the_engine_what_became_of_the_container(
     where = "/containers/box/json"
     looking = watch(boxed(free_port(), engine))
     for word, told, status, state in (
-        ("stopped", " box", 200, {"Running": True}),
+        ("down", " box", 200, {"Running": True}),
         ("loading", "", 200, {"Status": "exited", "ExitCode": 137}),
-        ("stopped", "137", 500, {}),
+        ("down", "137", 500, {}),
         ("unknown", "500", 500, {}),
     ):
-        assert told in wait(looking, word).detail
+        wait(looking, word)
+        assert told in detail(looking)
         engine[where] = (status, {"State": state})
 
 
@@ -156,14 +174,14 @@ def test_somebody_else_at_its_address_is_not_the_baseline(
     until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
     port = int(stage.plan.baseline.url.rpartition(":")[2])
     engine["/containers/box/json"] = (200, {"State": {"Status": "exited", "ExitCode": 0}})
-    wait(watch(boxed(port, engine)), "stopped")
+    wait(watch(boxed(port, engine)), "down")
     engine["/containers/box/json"] = (200, {"State": {"Running": True}})
     wait(watch(boxed(port, engine)), "serving")
 
 
 def test_without_site_and_runs_there_is_none_and_nothing_is_made(watch: Watch) -> None:
     looking = watch()
-    assert wait(looking, "none").detail == ""
+    assert wait(looking, "none").state is None
     assert looking.verify()
     assert not (paths.state_dir() / "demo").exists()
 

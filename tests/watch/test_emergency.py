@@ -30,6 +30,7 @@ def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -
     assert (press.how, press.progress.progress_file, press.progress.began_at) == ("warm", ladder, 0)
     watch = press.progress
     assert emergency.press().how == "already"
+    until(lambda: watch.run_id == stage.plan.run_id, "it is known whose rollback it is")
     stages = ended(watch).lines
     assert next(r["rung"] for r in stages if r["state"] == "ok") == "fence"
     assert stages[-1]["rung"] == "done"
@@ -94,6 +95,7 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
     press = emergency.press()
     assert (press.how, press.progress.directory) == ("spawned", None)
     serves(press.progress)
+    assert press.progress.run_id == stage.plan.run_id
 
 
 def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
@@ -114,7 +116,7 @@ def test_an_error_of_the_command_is_told_clean_and_only_the_new_one(key: Key) ->
     assert "old trouble" in ended(emergency.press().progress).trouble
     emergency._argv = ("sh", "-c", "printf '\\033[2Jnew \\033]52;c;x\\007trouble\\n'; exit 3")
     watch = ended(emergency.press().progress)
-    assert watch.trouble == "new trouble (exit 3)"
+    assert watch.trouble == "“new trouble” (exit 3)"
     emergency._argv = ("/nowhere/omni-console",)
     watch = ended(emergency.press().progress)
     assert "cannot be started" in watch.trouble

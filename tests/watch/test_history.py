@@ -17,7 +17,8 @@ from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_view import RunView
 from console.journal.store import SCHEMA_VERSION, Journal
-from console.recovery.rollback import live, proof
+from console.recovery.rollback import evidence, live
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.trigger import Lock
 from tests.children import end
 from tests.waiting import some, until
@@ -168,11 +169,39 @@ def test_a_follower_says_down_only_while_it_is(
     made.state("running")
     made.add("outage", down=True, proof=0.0, url=URL)
     if back:
-        proof.remember(proof.proof_file("", URL), time.time() + 1, 5.0, False)
+        at = time.time() + 1
+        evidence.keep("", URL, Evidence(Kind.PROOF, Word.SERVING, at, Witness.VERIFY, "", 5.0))
     assert cli.main(["attach", made.run.id, "--json"]) == Exit.HOLD
     told = capsys.readouterr()
     assert ("BASELINE DOWN: omni-console rollback" in told.err) is not back
     assert json.loads(told.out)["state"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        (Word.DOWN, "BASELINE DOWN"), (Word.GARBLED, "is garbled now"),
+        (Word.REFUSING, "is refusing now"), (Word.SERVING, "answers now"),
+        (Word.UNKNOWN, "answers now"),
+    ],
+)  # fmt: skip
+def test_an_outage_of_the_journal_is_told_as_the_baseline_is_now(
+    hand: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch, word: Word, words: str
+) -> None:
+    """It may have been started by hand, or lives and answers what is no proof."""
+    monkeypatch.setattr("console.frontends.cli.show._now_at", lambda run: (word, URL))
+    made = hand()
+    made.state("running")
+    made.add("outage", down=True, proof=0.0, url=URL)
+    cli.main(["show", made.run.id])
+    told = capsys.readouterr().out
+    assert words in told
+    assert ("BASELINE DOWN" in told) is (word is Word.DOWN)
+    made.state("rollback_failed", detail="not proven: why")
+    cli.main(["show", made.run.id])
+    told = capsys.readouterr().out
+    said = "NOT PROVEN" if "answers" in words else str(word).upper()
+    assert f"BASELINE {said}, and the rollback failed: not proven: why" in told
 
 
 def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(

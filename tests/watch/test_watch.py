@@ -14,7 +14,7 @@ from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.host import process
 from console.journal.run_dir import RunDir
 from console.journal.state import RunState
-from console.recovery.rollback import live, proof
+from console.recovery.rollback import live, restores
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.recovery.rollback.trigger import Lock
@@ -264,7 +264,7 @@ def test_restore_time_from_the_plans_memory_until_the_run_has_its_own(
     sealed.write(
         SealedPlan("r", str(made.run.path), base, memory_file=str(memory)), made.run.sealed
     )
-    proof.remember_restore(memory, "baseline", 74.0, 1.0)
+    restores.remember_restore(memory, "baseline", 74.0, 1.0)
     seen = see()
     found = seen.until(lambda s: s.restore_s == 74.0)
     assert some(found.sealed).baseline.container_name == "x"

@@ -8,7 +8,7 @@ from console.config.site.site import load_site
 from console.frontends.tui.watch import history
 from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
-from console.recovery.rollback.proof import last, proof_file
+from console.recovery.rollback.evidence import last_proof
 from console.runner.launch import begin
 from console.runner.prepare import catalog
 from tests.runner.e2e.sites import REPORT, book
@@ -48,7 +48,7 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
     made = begin(site, catalog.load(path, {}, site), {}, step=True, say=said.append)
     assert (made.path, made.meta().headless) == (inside.run.path, False)
     assert said[0].startswith("run ")
-    proven = some(last(proof_file("local", inside.base_url)))
+    proven = some(last_proof("local", inside.base_url))
     assert not proven.degraded
     until(lambda: watch.latest and watch.latest.live, "its pointer is seen")
     now = seen(watch, "paused")

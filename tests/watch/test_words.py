@@ -13,7 +13,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
 from console.frontends.tui.watch.actions import why_not
-from console.frontends.tui.watch.baseline_container import judge
 from console.frontends.tui.watch.run import Snapshot
 from console.host import process
 from console.journal import guard_status as guards
@@ -21,6 +20,7 @@ from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, v
 from console.journal.run_dir import RunDir
 from console.journal.state import VERBS, RunState
 from console.recovery.guard.config import defaults
+from console.recovery.rollback.look import judge
 from console.render.breach import BreachPage, page, read, title
 from console.render.cells import Row
 from console.render.guard import lease_words, line, lines

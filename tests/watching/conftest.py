@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def plan_of(url: str = "http://127.0.0.1:1", **settings: Any) -> WatchPlan:
     base = Baseline(
-        "baseline", "process", url, process=ProcessSpec(("cat",)), ready_timeout_s=600.0,
+        "baseline", "process", url, process=ProcessSpec(("serve.sh",)), ready_timeout_s=600.0,
         reference_tok_s=10.0,
     )  # fmt: skip
     return WatchPlan(Settings(**settings), SealedPlan("", "", base, site_name="ws"))

@@ -1,10 +1,12 @@
 """`watch run|status|install|uninstall`, the plan of the watch, its process and doctor's row."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +22,8 @@ from console.host.systemd import WATCH, Unit
 from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, SERVING, WatchState
 from console.notify.outbox import Outbox
+from console.watch import loop, watcher
 from console.watch import plan as plans
-from console.watch import watcher
 from console.watch.plan import ENVIRONMENT, WatchPlan
 from console.watch.unit import text_of
 from console.watch.watcher import Event
@@ -149,6 +151,23 @@ def test_it_watches_begins_anew_with_the_site_file_and_ends_at_a_signal(site: Pa
     state = record.read("ws")
     assert state is not None
     assert not state.alive
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_restore_names_its_own_site_and_that_nobody_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    argvs: list[list[str]] = []
+
+    def popen(argv: list[str], **_: object) -> None:
+        argvs.append(argv)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(loop.subprocess, "Popen", popen)
+    plan = replace(plan_of(), given=given)
+    plan = replace(plan, sealed=replace(plan.sealed, site_path="/etc/my site.yaml"))
+    assert not loop._restore(plan, threading.Event()).serving
+    assert argvs[0][-4:] == ["--by", "watch", "--site", "/etc/my site.yaml"]
 
 
 def test_the_process_loads_no_library_and_nothing_that_its_budget_has_no_room_for(

@@ -19,9 +19,11 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.host import process
+from console.host.process import ProcessSpec
 from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
+    GARBLED,
     LOADING,
     PLANNED,
     SERVING,
@@ -30,6 +32,7 @@ from console.journal.watch_record import (
 )
 from console.recovery.guard.record.recorder import LIVE, Recorder
 from console.recovery.rollback import records
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
 from console.runtime.occupancy import Occupancy
@@ -38,6 +41,7 @@ from console.runtime.proxy import Relay
 from console.watch import look as looking
 from console.watch.look import Looker, first_token_s
 from console.watch.plan import Settings
+from console.watch.watcher import evidence_of
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.waiting import until
@@ -54,6 +58,7 @@ class Llama:
 
     def __init__(self) -> None:
         self.health, self.completion, self.slots_status = 200, 200, 200
+        self.answer: dict[str, Any] = ANSWER
         self.processing: list[bool] = [False]
         self.decoded = 0
         self.grows = False
@@ -83,7 +88,7 @@ class Llama:
                     llama.processing = [True]
                 if llama.holds:
                     llama.hold.wait(60)
-                self.say(llama.completion, ANSWER)
+                self.say(llama.completion, llama.answer)
 
             def say(self, status: int, value: Any) -> None:
                 text = value if isinstance(value, str) else json.dumps(value)
@@ -191,8 +196,8 @@ def test_without_slots_the_counters_say_that_it_works(llama: Llama) -> None:
 
 @pytest.mark.parametrize(
     ("health", "completion", "word"),
-    [(503, 200, LOADING), (500, 200, SUSPECT), (401, 200, UNJUDGED), (200, 500, SUSPECT),
-     (200, 401, UNJUDGED), (200, 503, SUSPECT)],
+    [(503, 200, LOADING), (500, 200, SUSPECT), (401, 200, UNJUDGED), (200, 500, UNJUDGED),
+     (200, 401, UNJUDGED), (200, 503, UNJUDGED)],
 )  # fmt: skip
 def test_words_of_answers(llama: Llama, health: int, completion: int, word: str) -> None:
     llama.health, llama.completion = health, completion
@@ -254,6 +259,29 @@ def test_one_that_is_silent_and_computes_gets_as_long_as_a_proof_may_take(
     assert one.look(os.getpid()).word == UNJUDGED, "it begins anew"
     computes[0] = False
     assert one.look(os.getpid()).word == SUSPECT
+
+
+@pytest.mark.parametrize(("reference", "slow"), [(1000.0, True), (1.0, False), (None, False)])
+def test_an_answer_that_takes_too_long_bounds_the_rate(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch, reference: float | None, slow: bool
+) -> None:
+    """Its health path answers and it computes: then it is slow, and no figure is missing."""
+    llama.holds = True
+    monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: True)
+    plan = plan_of(llama.url).sealed
+    plan = replace(plan, baseline=replace(plan.baseline, reference_tok_s=reference))
+    seen = Looker(plan, Settings(interval_s=1.0, tokens=16), FakeClock()).look(os.getpid())
+    llama.hold.set()
+    assert (seen.word, seen.slow) == (UNJUDGED, slow)
+    assert "16 tokens in that time are 32 tok/s" in seen.detail
+    told = evidence_of(seen, 100.0)
+    assert (told is not None) is slow
+    if told is not None:
+        before = Evidence(Kind.MEASURED, Word.SERVING, 50.0, Witness.BENCHMARK, "", 1000.0)
+        state = state_of([before, told], 100.0, reference=reference)
+        assert state.word is Word.DEGRADED
+        fast = Evidence(Kind.PROOF, Word.SERVING, 150.0, Witness.WATCH, "", 990.0)
+        assert state_of([before, told, fast], 150.0, reference=reference).word is Word.SERVING
 
 
 def test_what_a_process_and_its_children_compute_is_seen() -> None:
@@ -358,3 +386,60 @@ def test_the_first_token_is_what_the_others_leave() -> None:
     done = Completion(True, "", "", 16, 2.0, 10.0)
     assert first_token_s(done) == pytest.approx(0.5)
     assert first_token_s(replace(done, decode_tok_s=None)) is None
+
+
+def saying(content: str, **more: Any) -> dict[str, Any]:
+    choice = {"message": {"content": content, **more}, "finish_reason": "length"}
+    return {**ANSWER, "choices": [choice]}
+
+
+def test_garbage_is_no_answer_whatever_its_speed(llama: Llama) -> None:
+    llama.answer = saying("\n" * 16)
+    seen = looker(llama).look()
+    assert (seen.word, seen.tok_s) == (GARBLED, None)
+    assert seen.detail.startswith("garbled, nothing but white space: ")
+    llama.answer = saying("", reasoning="The user wants to know")
+    assert looker(llama).look().word == SERVING, "it was cut off while it reasoned"
+
+
+def test_a_look_says_whether_its_garbage_is_a_sure_sign(llama: Llama) -> None:
+    for content, weak in (("| | |\n|---|---|", True), ("GGGGGGGG", False)):
+        llama.answer = saying(content)
+        seen = looker(llama).look()
+        assert (seen.word, seen.weak) == (GARBLED, weak)
+
+
+def test_an_answer_that_is_not_what_the_site_expects_is_garbled(llama: Llama) -> None:
+    plan = plan_of(llama.url).sealed
+    expecting = replace(
+        plan.baseline, completion=replace(plan.baseline.completion, expect="yes|oui")
+    )
+    llama.answer = saying("blue wide of")
+    found = Looker(replace(plan, baseline=expecting), Settings())
+    assert found.look().word == GARBLED
+    llama.answer = ANSWER
+    assert found.look().word == SERVING
+
+
+@pytest.mark.parametrize("status", [302, 401, 404, 429])
+def test_a_refusal_is_no_outage(llama: Llama, status: int) -> None:
+    llama.completion = status
+    assert looker(llama).look().word == UNJUDGED
+    llama.health = status
+    assert looker(llama).look().word == UNJUDGED
+
+
+@pytest.mark.parametrize(("health", "completion"), [(200, 200), (404, 404), (200, 500), (200, 401)])
+def test_whatever_another_program_answers_the_baseline_is_down(
+    llama: Llama, health: int, completion: int
+) -> None:
+    """The baseline died, and something that the site file does not start has its port."""
+    llama.health, llama.completion = health, completion
+    plan = plan_of(llama.url).sealed
+    base = replace(plan.baseline, process=ProcessSpec(("/opt/llama-server", "-m", "a.gguf")))
+    seen = Looker(replace(plan, baseline=base), Settings(interval_s=60.0)).look()
+    assert (seen.word, seen.stranger) == (SUSPECT, True)
+    assert f"something else answers there: pid {os.getpid()}, " in seen.detail
+    down = evidence_of(seen, 9.0)
+    assert down is not None
+    assert (down.kind, down.word) == (Kind.AWAY, Word.DOWN)

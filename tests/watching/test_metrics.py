@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 import subprocess
 import time
 import urllib.error
@@ -15,9 +16,19 @@ import pytest
 
 from console.cli import main
 from console.common.errors import ConsoleError, Exit
+from console.config.site.watch import WatchModel
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal import watch_record as record
 from console.journal.watch_record import SERVING, WORDS, WatchState
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import (
+    BaselineState,
+    Evidence,
+    Figure,
+    Kind,
+    Witness,
+    Word,
+)
 from console.render.watch.metrics import BaselineFacts, RunFacts, text
 from console.watch import scrape
 from console.watch.scrape import Scrape
@@ -31,7 +42,11 @@ SAMPLE = Sample(
     (DiskSample("/", 1000, 300), DiskSample("/dead", None, None, "no answer")),
     GpuReport(1.0, (GpuSample("GPU-1", 0, 'A "card" \\ \x1b[1m', 5, 10, 0.5, 60.0, 300.0),)),
 )  # fmt: skip
-BASE = BaselineFacts("ws", True, 10.5, 0.25, 10.35, 1_750_000_000.5, False, 9.5)
+AT = 1_750_000_000.5
+PROVEN = BaselineState(
+    Word.SERVING, at=AT, by="a rollback", figure=Figure(10.5, AT, "a rollback"), proven_at=AT
+)
+BASE = BaselineFacts("ws", PROVEN, 0.25, 10.35, 9.5)
 STATE = WatchState(
     word=SERVING, at=1_750_000_000.0, level=10.4, reference=10.5, looks=7, asks=5, restored=2,
     events={"slower": 1},
@@ -40,6 +55,7 @@ RUNS = [
     RunFacts("succeeded", "go", {"GO": 2}, 0, 1.0, 8.0),
     RunFacts("rolled_back", "", {"NO-GO": 1, "GO": 1}, 1, 2.0, 9.0),
     RunFacts("succeeded", "go", {}, 0, 3.0),
+    RunFacts("succeeded", "hold", {"GO": 1}, 0, 4.0, mark="DOUBTFUL"),
 ]
 LINE = re.compile(
     r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z_]+="(?:[^"\\\n]|\\[\\"n])*")*\})? \S+'
@@ -86,6 +102,8 @@ def test_figures() -> None:
     assert value("omni_baseline_up", 'site="ws"') == "1"
     assert value("omni_runs", 'state="succeeded",decision="go"') == "2"
     assert value("omni_gates", 'verdict="GO"') == "3"
+    assert value("omni_gates", 'verdict="GO",mark="doubtful"') == "1", "no GO to act upon"
+    assert value("omni_runs_doubtful") == "1"
     assert value("omni_guard_kills") == "1"
     assert value("omni_rollback_last_restore_seconds") == "9", "of the newest run with a restore"
     assert value("omni_gpu_utilization_ratio") == "0.5"
@@ -136,6 +154,8 @@ def test_the_command_reads_runs_the_watch_and_the_machine(
 ) -> None:
     shelved(STAYS)
     record.write("ws", replace(STATE, asked_at=time.time(), tok_s=9.25), {})
+    seen = Evidence(Kind.PROOF, Word.SERVING, time.time(), Witness.WATCH, "", 9.25)
+    evidence.keep("ws", "http://127.0.0.1:1", seen)
     for _ in range(2):  # the second time from what the first one kept
         assert main(["metrics", "--site", str(site)]) == 0
         out = capsys.readouterr().out
@@ -164,7 +184,9 @@ def test_a_textfile_is_replaced_whole_and_its_directory_has_to_be_there(
 
 
 @contextmanager
-def served(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> Iterator[tuple[str, list[str]]]:
+def served(
+    monkeypatch: pytest.MonkeyPatch, code: int = 0, host: str = "127.0.0.1"
+) -> Iterator[tuple[str, list[str]]]:
     """The address, and the command lines of children that made the page."""
     asked: list[str] = []
 
@@ -173,10 +195,10 @@ def served(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> Iterator[tuple[str
         return code, b"omni_x 1\n", b""
 
     monkeypatch.setattr(scrape.children, "run", run)
-    made = Scrape("127.0.0.1:0", "/s.yaml", 60.0, FakeClock())
+    made = Scrape(f"{host}:0", "/s.yaml", 60.0, FakeClock())
     made.start()
     try:
-        yield f"http://127.0.0.1:{made.port}", asked
+        yield f"http://{host}:{made.port}", asked
     finally:
         made.close()
 
@@ -193,6 +215,16 @@ def test_however_often_it_is_asked_the_page_is_made_once_an_interval(
         assert asked[0].endswith("metrics --site /s.yaml")
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{url}/")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_the_loopback_of_version_6(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert WatchModel.model_validate({"metrics": "[::1]:9909"}).metrics == "[::1]:9909"
+    with (
+        served(monkeypatch, host="[::1]") as (url, _),
+        urllib.request.urlopen(f"{url}/metrics") as reply,
+    ):
+        assert reply.read() == b"omni_x 1\n"
 
 
 def test_a_page_that_cannot_be_made_is_an_error_and_no_empty_page(
@@ -212,7 +244,7 @@ def test_an_address_that_is_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:9909", "10.0.0.1:9909", "host:9909", "9909", "127.0.0.1:0", "[::]:9909",
-                "127.0.0.1:70000"],
+                "::1:9909", "[127.0.0.1]:9909", "[::1]", "127.0.0.1:70000"],
 )  # fmt: skip
 def test_only_loopback_is_served(
     address: str, site: Path, capsys: pytest.CaptureFixture[str]

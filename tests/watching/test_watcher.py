@@ -7,6 +7,7 @@ from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
     DOWN,
+    GARBLED,
     LOADING,
     PLANNED,
     SERVING,
@@ -356,3 +357,72 @@ def test_two_sites_have_two_memories() -> None:
     World(plan_of()).tick(2)
     assert record.read("other") is None
     assert list(record.memory("other")) == []
+
+
+def test_weak_signs_of_garbage_restore_nothing(world: World) -> None:
+    """No text in one token, then the head of a table: a sane server may give both."""
+    empty = Look(GARBLED, "garbled, no text; 1 token", asked=True, weak=True)
+    head = Look(GARBLED, "garbled, no letters, digits or emoji: “| | |”", asked=True, weak=True)
+    sure = Look(GARBLED, "garbled, one character repeated: “GGGG”", asked=True)
+    for seen in (empty, head, empty, sure, head):
+        world.look = lambda at, seen=seen: seen
+        world.tick()
+        assert (world.watcher.state.word, world.restored, world.kinds) == (SUSPECT, [], [])
+    world.look = lambda at: sure
+    world.tick()
+    assert len(world.restored) == 1, "the second sure sign"
+
+
+def test_a_dead_engine_is_restored_once_until_it_was_well(world: World) -> None:
+    dead = Look(SUSPECT, "its engine is dead (HTTP 500 EngineDeadError)", asked=True, dead=True)
+    world = with_settings(world, at_most=9)
+    world.look = lambda at: dead
+    world.restore = lambda: Restored(False, "omni-console rollback failed: its engine is dead")
+    world.tick(6)
+    assert (world.watcher.state.word, len(world.restored)) == (DOWN, 1)
+    world.again()
+    world.look = lambda at: Look(UNJUDGED, "it fails this request (HTTP 500 no)", asked=True)
+    world.tick(2)
+    world.look = lambda at: dead
+    world.tick(4)
+    assert len(world.restored) == 1, "it was not well in between"
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
+    world.look = lambda at: dead
+    world.tick(4)
+    assert len(world.restored) == 2
+
+
+def test_a_baseline_whose_port_somebody_else_has_is_down_told_and_not_restored(
+    world: World,
+) -> None:
+    strange = Look(SUSPECT, "something else answers there: pid 7, other.py", stranger=True)
+    world.tick(3)
+    known = dict(world.watcher.print)
+    world.look = lambda at: strange
+    world.tick(20)
+    assert (world.kinds, world.restored, world.watcher.state.word) == (["baseline-down"], [], DOWN)
+    assert "pid 7, other.py" in world.events[0]["text"]
+    assert (world.watcher.print, world.watcher.state.changed) == (known, "")
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
+    assert world.kinds == ["baseline-down", "baseline-back"]
+
+
+def test_one_that_answers_garbage_twice_is_restored_once_and_then_told(world: World) -> None:
+    world.look = lambda at: Look(GARBLED, "garbled, one character repeated: “GGGG”", asked=True)
+    world.restore = lambda: Restored(False, "omni-console rollback failed: garbled")
+    world.tick()
+    assert (world.watcher.state.word, world.kinds) == (SUSPECT, [])
+    world.tick()
+    assert (world.watcher.state.word, len(world.restored)) == (GARBLED, 1)
+    told, failed = world.events
+    assert told["title"] == "the baseline answers garbage"
+    assert "one character repeated" in told["text"]
+    assert "its restore failed" in failed["title"]
+    world.again()
+    world.tick(5)
+    assert (len(world.restored), len(world.events)) == (1, 2), "another restart mends nothing"
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
+    assert world.kinds[-1] == "baseline-back"

@@ -11,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.common.errors import ConsoleError
 from console.config.site.site import SiteModel
 from console.journal.watch_record import DOWN, PLANNED, SERVING, WatchState
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
 from console.render.watch.metrics import text
 from console.render.watch.status import lines
 from console.watch.look import Look
@@ -46,7 +47,15 @@ def test_status(snapshot: SnapshotAssertion) -> None:
         "planned": replace(WELL, word=PLANNED, detail="run x is on", level=None, at_most=0),
         "trouble": replace(WELL, trouble="the site file cannot be used: line 3"),
     }
-    said = {name: lines(state, "runs, pid 7", NOW) for name, state in states.items()}
+    proven = Evidence(Kind.MEASURED, Word.SERVING, NOW - 600, Witness.ROLLBACK, tok_s=10.4)
+    failed = Evidence(Kind.FAILED, Word.GARBLED, NOW - 60, Witness.WATCH, 'nothing but "G"')
+    known = {
+        "none": state_of([], NOW), "down": state_of([proven, failed], NOW),
+        "well": state_of([proven], NOW),
+    }  # fmt: skip
+    said = {
+        name: lines(state, "runs, pid 7", NOW, known.get(name)) for name, state in states.items()
+    }
     assert said == snapshot
 
 

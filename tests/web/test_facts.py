@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from console.frontends.tui.watch.baseline import BY_KEY, CUT_OVER
 from console.frontends.tui.watch.run import Snapshot
 from console.frontends.web.facts import LOG_LINES
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
+from console.recovery.rollback.baseline_state import BY_KEY
 from console.recovery.rollback.progress import Result
 from tests.ui import scene
 from tests.web.watched import Sent, made, some_id
@@ -71,9 +71,9 @@ def test_a_cutover_names_no_key(run: RunDir) -> None:
         view = scene.running()
         view.cutover = {"service": "ik", "what": "stays"}
         desk, _, _ = made(scene.snapshot(run, view), write=write)
-        desk._baseline_seen(replace(scene.baseline(), word=CUT_OVER, detail=detail + BY_KEY))
+        desk._baseline_seen(scene.baseline("cut over", detail=detail + BY_KEY))
         shown = desk.look()
-        assert shown["baseline"]["words"].startswith(f"deepseek-r1, {detail}, ")
+        assert shown["baseline"]["words"] == f"deepseek-r1, {detail}"
         assert shown["run"]["baseline"] == (
             f"CUT OVER to ik, not promoted: {back} brings the baseline back"
         )

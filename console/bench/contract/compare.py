@@ -15,6 +15,7 @@ from console.bench.contract.answer import OFFERED, Answer, Token
 from console.bench.contract.fingerprint import Asked, Fingerprint
 from console.common.text import clean
 from console.common.units import plural
+from console.runtime.sanity import MIN_TOKENS, Kind, judge, quoted
 
 MOST_NAMED = 3
 SHOWN = 60
@@ -25,6 +26,7 @@ NOUNS = {
     "protocol": ("protocol", "protocol"),
 }  # fmt: skip
 """What several and one of a group are called, in the order of the words."""
+NO_TEXT = {Kind.EMPTY, Kind.BLANK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,10 @@ class Comparison:
     """Groups of which the second server gives nothing any more."""
     called: bool = True
     """Whether a tool was called by either of them."""
+    blank: tuple[str, ...] = ()
+    """Cases to which only the second server answers with white space or nothing."""
+    garbled: tuple[str, ...] = ()
+    """Cases to which only the second server answers with other garbage."""
 
     @property
     def same(self) -> bool:
@@ -103,10 +109,18 @@ class Comparison:
         """`same tools; schema case enum changed; 2 of 40 answers differ`"""
         if not self.compared:
             return "nothing to compare: no case was asked of both"
-        told = [*self._told()]
+        told = [*self._spoilt(), *self._told()]
         if self.apart:
             told.append(f"{plural(len(self.apart), 'case')} asked of one only")
         return "; ".join(told)
+
+    def _spoilt(self) -> Iterator[str]:
+        """The worst first: `every answer blank`, `3 of 40 answers garbled`."""
+        for names, word in ((self.blank, "blank"), (self.garbled, "garbled")):
+            if names:
+                every = len(names) == self.worded
+                share = f"{len(names)} of {plural(self.worded, 'answer')}"
+                yield f"{'every answer' if every else share} {word}"
 
     def _told(self) -> Iterator[str]:
         for group in NOUNS:
@@ -166,11 +180,14 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     ]  # fmt: skip
     changes: list[Change] = []
     noisy, own, asked, worded = [], [], dict[str, int](), 0
+    blank, garbled = list[str](), list[str]()
     for name in both:
         first, second = before.cases[name], after.cases[name]
         asked[second.group] = asked.get(second.group, 0) + 1
         changes += _changes(name, first, second)
         worded += bool(first.names(CONTENT) and second.names(CONTENT))
+        if not _garbage(first) and (kinds := _garbage(second)):
+            (blank if kinds <= NO_TEXT else garbled).append(name)
         if name in before.unsteady:
             noisy.append(name)
         elif name in after.unsteady:
@@ -185,8 +202,16 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     called = any(_called(one) for pair in pairs for one in pair)
     return Comparison(
         tuple(changes), asked, worded, tuple(noisy), tuple(own), tuple(apart), frozenset(dropped),
-        called,
+        called, tuple(blank), tuple(garbled),
     )  # fmt: skip
+
+
+def _garbage(one: Asked) -> set[Kind]:
+    """How a case was answered with garbage, if it was every time. A loop may be a sane model's."""
+    texts = [text for text in one.values(CONTENT, "text") if isinstance(text, str)]
+    verdicts = [judge(text, tokens=MIN_TOKENS) for text in texts]
+    kinds = {verdict.kind for verdict in verdicts if verdict is not None}
+    return kinds if all(verdicts) and Kind.LOOP not in kinds else set()
 
 
 def _dropped(before: list[Asked], after: list[Asked]) -> bool:
@@ -279,5 +304,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return clean(", ".join(map(str, value)), SHOWN) or "none"
     if isinstance(value, str):
-        return clean(value if value else "nothing", SHOWN)
+        seen = value.strip() and value.isprintable()
+        return clean(value, SHOWN) if seen else quoted(value, SHOWN) if value else "nothing"
     return clean(json.dumps(value, ensure_ascii=False), SHOWN)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from console.common import redact
-from console.models.sizing.loader_flags import spellings
+from console.models.sizing.flags.reading import spellings
 
 Value = str | None
 """A flag's value; None leaves the flag out, and "" gives it without a value."""

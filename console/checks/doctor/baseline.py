@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, each
 from console.common import paths
+from console.common.errors import ConsoleError
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import children
@@ -21,15 +24,18 @@ if TYPE_CHECKING:
     from console.config.site.site import Site
     from console.host.process import ProcessSpec
     from console.host.units import UnitSpec
+    from console.recovery.rollback.baseline_state import BaselineState
+    from console.recovery.rollback.sealed_plan import SealedPlan
+    from console.runtime.probe import Health
     from console.runtime.proxy import Relay
     from console.runtime.spec import ComposeSpec
 
 PROBLEMS = 20
 RESTORE = "omni-console rollback brings the baseline back and proves it"
+NOT_OURS = "ps -o pid,user,lstart,args -p PID shows whose it is; one of the two needs another port"
 INIT = "omni-console init finds what serves on this machine and writes the file for it"
 _SERVICE = "com.docker.compose.service"
 _PROJECT = "com.docker.compose.project"
-_FILES = "com.docker.compose.project.config_files"
 
 
 def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -120,6 +126,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether the baseline serves now; an active run may have taken it down on purpose."""
+    from console.recovery.rollback import observe
     from console.runtime import probe, proxy
 
     site = facts.site()
@@ -131,14 +138,23 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield _cut_over(check, switched, site)
         return
     state, words = probe.health(spec.url, spec.ready.path, ASK_S)
+    live = facts.live()
+    answers = state is probe.Health.SERVING or (state is probe.Health.REFUSING and live is None)
+    if answers and (stranger := observe.somebody_else(_plan(site))):
+        yield check.failed(f"{spec.url}: {stranger}", NOT_OURS)
+        return
     if state is probe.Health.SERVING:
-        yield _serving(site, check)
+        known = _state(site, state, words)
+        if known.up:
+            yield _serving(site, check)
+        else:
+            why = "; ".join(known.reasons)
+            yield check.failed(f"{spec.url} is {known.word}: {why}", _remedy(why))
         return
     if state is probe.Health.REFUSED:
         said = f"nothing answers at {spec.url} ({words.rpartition(': ')[2].lower()})"
     else:
         said = f"does not serve at {spec.url}: {state} ({words})"
-    live = facts.live()
     if live is not None:
         yield check.note(
             f"{said}; {live.run_id} is on", "omni-console attach shows where it stands"
@@ -148,7 +164,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     elif _is_demo(facts):
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:
-        yield check.failed(said, RESTORE)
+        yield check.failed(said, _remedy(said if state is probe.Health.REFUSING else ""))
 
 
 def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
@@ -161,7 +177,7 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
     state, said = probe.health(base.url, ready.path, ASK_S)
     by = found.run or "a relay"
     # A playbook's own service may have another health path: a page that is not there is an answer.
-    if state is not probe.Health.SERVING and not said.startswith("HTTP 4"):
+    if state not in (probe.Health.SERVING, probe.Health.REFUSING):
         words = f"CUT OVER: {found.service} does not answer at {base.url}, by {by} ({said})"
         return check.failed(words, RESTORE)
     accepted = records.read_promotion(paths.runs_dir() / found.run)
@@ -176,7 +192,7 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
 def _serving(site: Site, check: Check) -> Finding:
     """It serves; also whether a run could stop it: only a process that the console has started."""
     from console.host import process
-    from console.host.ports import listener, port_of
+    from console.host.ports import listener
     from console.host.process import BASELINE_COOKIE, ProcessSpec
 
     spec = site.baseline_spec()
@@ -189,14 +205,14 @@ def _serving(site: Site, check: Check) -> Finding:
         return check.warning(
             f"{what} serves at {spec.url}, which the console did not start as the site file has "
             "it now: no run will start",
-            "omni-console adopt takes it over, if it is what the site file starts; or "
-            f"{who.how_to_end(port_of(spec.url)) if who else 'end it'}, then omni-console rollback",
+            "omni-console adopt takes it over, if it is what the site file starts; omni-console "
+            "init --force writes a site file for what runs",
         )
     return check.ok(f"serves at {spec.url}")
 
 
 def restore(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.recovery.rollback.proof import expected_restore
+    from console.recovery.rollback.restores import expected_restore
 
     site = facts.site()
     if site is None:
@@ -212,23 +228,101 @@ def restore(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def proof(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.recovery.rollback.proof import last, proof_file
-
+    """What has proven the baseline last, and whether that still holds."""
     site = facts.site()
     if site is None:
         return
-    proven = last(proof_file(site.name, site.model.baseline.url))
-    if proven is None:
+    from console.recovery.rollback.look import Looker
+
+    known = Looker().state(_plan(site))
+    words = f"answered a completion {_ago(known.proven_at)} by {known.proven_by}"
+    if known.figure is not None:
+        words += f", {known.figure.tok_s:.1f} tok/s"
+        if known.figure.at != known.proven_at:
+            words += f" {_ago(known.figure.at)} by {known.figure.by}"
+    if known.doubt:
+        last = f"it last {words}" if known.proven_at else "it never answered a completion"
+        yield check.warning(f"{known.doubt}; {last}", _remedy(known.doubt))
+    elif not known.proven_at:
         yield check.note("no completion on record yet; every run asks for one before it begins")
-        return
-    words = f"answered a completion {format_duration(max(0.0, time.time() - proven.at))} ago"
-    words += f", {proven.tok_s:.1f} tok/s" if proven.tok_s is not None else ""
-    if proven.degraded:
+    elif not known.up:
+        now = "nobody knows how it is now" if known.word == "unknown" else f"now it is {known.word}"
+        yield check.note(f"it last {words}; {now}")
+    elif known.word == "degraded":
         yield check.warning(
             f"{words}: DEGRADED, below its reference", "omni-console bench measures"
         )
     else:
         yield check.ok(words)
+
+
+def _remedy(why: str) -> str:
+    """What helps a baseline that is not well for this reason: no rollback where it would end the
+    same way again."""
+    from console.recovery.rollback.observe import ELSE
+    from console.runtime.probe import remedy
+
+    if ELSE.removesuffix(" there") in why:
+        return NOT_OURS
+    return remedy(why) or RESTORE
+
+
+def _ago(at: float) -> str:
+    return f"{format_duration(max(0.0, time.time() - at))} ago"
+
+
+def _state(site: Site, health: Health | None = None, words: str = "") -> BaselineState:
+    """How the baseline is, by all that is known and by what its health path has just said."""
+    from console.recovery.rollback import evidence
+    from console.recovery.rollback.look import of_health
+    from console.recovery.rollback.observe import life
+
+    plan = _plan(site)
+    if health is None:
+        return evidence.state(plan)
+    return evidence.state(plan, replace(of_health(health, words, time.time()), life=life(plan)))
+
+
+def _plan(site: Site) -> SealedPlan:
+    """What is known of the baseline without a run, for whoever looks at it."""
+    from console.host.process import ProcessSpec
+    from console.host.units import UnitSpec
+    from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+
+    model, runs = site.model.baseline, site.baseline_spec().runs
+    process = runs if isinstance(runs, ProcessSpec) else None
+    unit = runs if isinstance(runs, UnitSpec) else None
+    kind = "process" if process else "unit" if unit else "container"
+    ready = site.baseline_spec().ready.path
+    base = Baseline("baseline", kind, model.url, ready_path=ready, process=process, unit=unit)
+    if model.reference is not None:
+        known = model.reference
+        base = replace(base, reference_tok_s=known.tok_s, tolerance=known.tolerance)
+    plan = SealedPlan("", "", base, site.name)
+    return _of_container(plan, runs).name_first if kind == "container" else plan
+
+
+def _of_container(plan: SealedPlan, runs: object) -> SealedPlan:
+    """The plan with the container and the engine that the newest run on this site has sealed, so
+    that a container which was made anew is known for another one; before the first run, with the
+    name in the site file."""
+    from console.recovery.rollback import sealed_plan
+    from console.runtime.spec import ExistingContainer
+
+    base = plan.baseline
+    for path in sealed_plan.copies():
+        with contextlib.suppress(ConsoleError):
+            run = sealed_plan.read(path)
+            known = run.baseline
+            if (run.site_name, known.url, known.kind) == (plan.site_name, base.url, base.kind):
+                named = replace(
+                    base, container_name=known.container_name, container_id=known.container_id,
+                    compose_argv=known.compose_argv, compose_env=known.compose_env,
+                )  # fmt: skip
+                return replace(plan, baseline=named, engine=run.engine)
+    # compose's own name may be somebody else's container
+    name = runs.name if isinstance(runs, ExistingContainer) else ""
+    return replace(plan, baseline=replace(base, container_name=name))
 
 
 def reference(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -306,12 +400,20 @@ def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
 
 
 def _composed(facts: Facts, check: Check, runs: ComposeSpec) -> Finding:
+    from console.runtime.engine_api import CONFIG_FILES, made_of_others
+
     facts.version()
     wanted = {_SERVICE: runs.service, **({_PROJECT: runs.project} if runs.project else {})}
     files = {str(file.resolve()) for file in runs.files}
     for found in facts.engine().list_containers(wanted, running_only=False):
-        made_from = found.labels.get(_FILES, "").split(",")
+        made_from = found.labels.get(CONFIG_FILES, "").split(",")
         if runs.project or not files.isdisjoint(made_from):
+            if others := made_of_others(found.labels, runs.files):
+                return check.failed(
+                    f"the container {found.name} of {runs.service} was made of other compose "
+                    f"files than the site file names: {others}",
+                    f"write `container: {found.name}` instead of `compose:`; no run starts",
+                )
             return check.ok(f"the container {found.name} of {runs.service} is there, {found.state}")
     return check.failed(
         f"the compose service {runs.service} has no container",
@@ -339,8 +441,8 @@ def watch(facts: Facts, check: Check) -> Iterator[Finding]:
     ago = format_duration(max(0.0, time.time() - state.at))
     words = f"{state.word}, looked at {ago} ago"
     words += f", {state.level:.2f} tok/s" if state.level is not None else ""
-    if state.word == watch_record.DOWN:
-        yield check.failed(f"{words}: {state.detail}", RESTORE)
+    if state.word in watch_record.NOT_SERVING:
+        yield check.failed(f"{words}: {state.detail}", _remedy(state.detail))
     elif state.slow_since:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.slow_since))
         what = f"{words}: slower since {since}: {'; '.join(state.why)}"

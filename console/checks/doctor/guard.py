@@ -18,8 +18,8 @@ from console.checks.doctor.facts import Check, Facts, Finding, Level
 from console.checks.doctor.machine import may_take
 from console.common.files import read_text
 from console.common.units import format_bytes
-from console.recovery.guard.kill.signals import helper_is_there
 from console.recovery.guard.record.read import crash_words
+from console.runtime.root_helper import helper_is_there
 
 LOCKED = 64 << 20
 """Bytes that a sentinel wants to lock: 14 MB when measured, plus a margin."""

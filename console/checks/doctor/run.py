@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -11,6 +12,7 @@ from console.checks.doctor import baseline, guard, machine, reach, runtime, user
 from console.checks.doctor.facts import Answer, Check, Facts, Finding, Level, begun
 from console.common.errors import ConsoleError
 from console.common.text import one_line
+from console.common.units import plural
 
 DEADLINE_S = 3.0
 """Seconds for one check; all together take little more, whatever hangs."""
@@ -61,8 +63,16 @@ def iterate(
     for position in waiting.values():
         check = checks[position]
         words = f"no answer within {deadline_s:g} s"
-        hint = HANGS.get(check.id.partition(".")[0], "")
+        hint = _busy() or HANGS.get(check.id.partition(".")[0], "")
         yield Answer(position, check, (check.found(check.silent, words, hint),))
+
+
+def _busy() -> str:
+    """What to do where nothing may hang at all: there is more to do than the processors can."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= processors:
+        return ""
+    return f"the machine is busy (load {load:.0f} on {plural(processors, 'processor')}): try again"
 
 
 def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:

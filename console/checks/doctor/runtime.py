@@ -49,7 +49,7 @@ _HINTS = (
     ),
     ("unknown error", "inside a container? start it again; else `nvidia-smi`, then a reboot"),
 )
-_UNSURE = ("mig mode", "not supported")
+_UNSURE = ("mig mode", "not supported", "unified memory")
 """Errors for figures that do not exist by design: MIG instances, unified memory."""
 
 SCARCE = 0.05
@@ -197,8 +197,10 @@ def named(facts: Facts, check: Check) -> Iterator[Finding]:
     answer = facts.cards()
     there = answer.cards
     if not site.model.gpus:
-        if there:
-            uuids = ", ".join(f"{{uuid: {uuid}}}" for uuid in there)
+        # a card that does not tell its UUID is known by its place, which names nothing for good
+        known = [uuid for uuid in there if not uuid.startswith("index:")]
+        if known:
+            uuids = ", ".join(f"{{uuid: {uuid}}}" for uuid in known)
             yield check.note(
                 "the site names no card: nothing waits for their memory between two models",
                 f"gpus: [{uuids}]   in the site file",

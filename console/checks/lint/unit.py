@@ -14,7 +14,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.common import redact
 from console.common.text import one_line
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         for name in ("file", "what", "fix", "suppressed"):
-            object.__setattr__(self, name, redact.text(one_line(getattr(self, name), WORDS_LIMIT)))
+            object.__setattr__(self, name, one_line(getattr(self, name), WORDS_LIMIT))
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:

@@ -18,6 +18,8 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
+from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
+from console.checks.preflight.visible import seen
 from console.common.errors import Exit
 from console.common.text import one_line
 from console.host.sample import Machine
@@ -163,13 +165,14 @@ def preflight(
     Figures measured on the site's baseline are used if it is asked about with exactly the flags it
     serves with today.
     """
+    machine, unseen = seen(machine, ask.loader.env)
     listing = listing_of(ask.what)
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
     chosen = contents.choose()
     ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
     findings = [
-        *access(listing), *whole(chosen), *format_(ask.loader, chosen),
+        *unseen, *access(listing), *whole(chosen), *format_(ask.loader, chosen),
         *disk(ask.to, found, machine), *(beside(machine) if ask.beside else ()),
     ]  # fmt: skip
     if listing.refused is not None or not chosen.whole:
@@ -291,18 +294,27 @@ def _key(file: RemoteFile) -> str:
 def _config(listing: Listing) -> Mapping[str, Any] | None:
     if listing.commit:
         return fetch_config(listing)
-    path = Path(listing.repo) / model_config.CONFIG
+    config = _local(listing, model_config.CONFIG)
+    if config is None or model_config.quantization(config):
+        return config
+    beside = _local(listing, model_config.QUANTIZATION)
+    return config if beside is None else model_config.with_quantization(config, beside)
+
+
+def _local(listing: Listing, name: str) -> dict[str, Any] | None:
+    path = Path(listing.repo) / name
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        return model_config.parse(model_config.CONFIG, file.read(model_config.CONFIG_LIMIT))
+        return model_config.parse(name, file.read(model_config.CONFIG_LIMIT))
 
 
 SHOWN = 5
 """Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
 BY_BUILD = "memory, by the build"
-NEEDED = (BESIDE, BY_BUILD, ", architecture ", ", quantization ", ", method ")
+TYPES = "tensor types"
+NEEDED = (BESIDE, BY_BUILD, TYPES, VISIBLE_CARDS, ", architecture ", ", quantization ", ", method ")
 """Facts that the table must cover: without them nothing is a GO."""
 
 
@@ -380,14 +392,33 @@ def table(
     gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
     question = compatibility.Question(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
-        quantization.lower() if gguf else kind(quantization), method_of(plan),
-        getattr(plan, "split_mode", ""), machine,
+        quantization.lower() if gguf else kind(quantization) or facts.stored, method_of(plan),
+        getattr(plan, "split_mode", ""), machine, not _are_ready(plan),
     )  # fmt: skip
-    found = compatibility.check(question)
+    found = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:
         words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
     return found
+
+
+def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
+    """Whether the engine has the types of the file's tensors: ik_llama.cpp has its own."""
+    if not facts.of_ik or engine == "ik_llama.cpp":
+        return []
+    words = (
+        f'{", ".join(facts.of_ik[:3])} belong to ik_llama.cpp: llama.cpp ends with "invalid ggml '
+        'type"'
+    )
+    hint = "--engine ik_llama.cpp if that is the build, else another quantization of the model"
+    # without a name it may well be ik_llama.cpp's server: both programs are called llama-server
+    level = Level.FAIL if ask.engine else Level.UNKNOWN
+    return [Finding(level, f"{engine}, {TYPES}", words, hint)]
+
+
+def _are_ready(plan: LoaderPlan) -> bool:
+    """Whether the weights that kt-kernel reads are there: nothing is to be converted then."""
+    return isinstance(plan, SglangPlan) and bool(plan.kt_weights) and Path(plan.kt_weights).is_dir()
 
 
 def not_known(findings: Iterable[Finding]) -> str:

@@ -21,8 +21,11 @@ from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
-from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
-from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
+from console.models.sizing.flags.converter import conversion_plan
+from console.models.sizing.flags.llama import ik_plan, llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 
 TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
@@ -41,7 +44,9 @@ Column = Literal[
 
 
 class When(Strict):
-    """A rule's conditions; a list means one of these, `lacks` one of these flags missing."""
+    """A rule's conditions; a list means one of these, `lacks` one of these flags missing. `below`:
+    some card has a smaller compute capability; `from_sm`: every card has at least this one.
+    `converts`: whether kt-kernel's weights are still to be made."""
 
     format: list[Text] = []
     architecture: list[Text] = []
@@ -49,8 +54,11 @@ class When(Strict):
     method: list[Text] = []
     split: list[Text] = []
     sm: list[Capability] = []
+    below: Capability | None = None
+    from_sm: Capability | None = None
     lacks: list[Text] = []
     unequal_cards: bool | None = None
+    converts: bool | None = None
 
 
 class From(Strict):
@@ -115,7 +123,7 @@ class Question:
 
     `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
     `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
-    tensor, graph.
+    tensor, graph. `converts`: kt-kernel's weights are made of this checkpoint, and not ready.
     """
 
     engine: str
@@ -125,6 +133,7 @@ class Question:
     method: str = ""
     split: str = ""
     machine: Machine | None = None
+    converts: bool = True
 
 
 def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
@@ -171,8 +180,15 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
             facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
     if when.sm:
         facts["compute capability"] = _has_sm(question.machine, when.sm)
+    if when.below:
+        facts["compute capability"] = _is_below(question.machine, when.below)
+    if when.from_sm:
+        below = _is_below(question.machine, when.from_sm)
+        facts["compute capability"] = None if below is None else not below
     if when.lacks:
         facts["processor flags"] = _lacks(question.machine, when.lacks)
+    if when.converts is not None:
+        facts["conversion"] = question.converts == when.converts
     if when.unequal_cards is not None:
         unequal = _unequal(question.machine)
         facts["cards' memory"] = None if unequal is None else unequal == when.unequal_cards
@@ -182,6 +198,15 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
 def _has_sm(machine: Machine | None, wanted: Sequence[str]) -> bool | None:
     known = [card.compute for card in machine.cards if card.compute] if machine else []
     if any(f"{major}.{minor}" in wanted for major, minor in known):
+        return True
+    return None if machine is None or len(known) < len(machine.cards) else False
+
+
+def _is_below(machine: Machine | None, capability: str) -> bool | None:
+    """Whether some card is older than a compute capability like "8.9"."""
+    major, minor = map(int, capability.split("."))
+    known = [card.compute for card in machine.cards if card.compute] if machine else []
+    if any(compute < (major, minor) for compute in known):
         return True
     return None if machine is None or len(known) < len(machine.cards) else False
 
@@ -264,12 +289,28 @@ class Loader:
 
 
 def _llama(loader: Loader) -> LlamaPlan:
+    """llama.cpp's plan; ik_llama.cpp's where no engine is named and only that has the options."""
     plan = llama_plan(loader.args, loader.env)
+    if plan.problems and not loader.engine:
+        other = ik_plan(loader.args, loader.env)
+        plan = min((plan, other), key=lambda one: len(one.problems))
+    return _mapped(loader, plan)
+
+
+def _ik(loader: Loader) -> LlamaPlan:
+    return _mapped(loader, ik_plan(loader.args, loader.env))
+
+
+def _mapped(loader: Loader, plan: LlamaPlan) -> LlamaPlan:
     return replace(plan, mmap=False) if loader.kind == "resident" else plan
 
 
 def _sglang(loader: Loader) -> SglangPlan:
     return sglang_plan(loader.args)
+
+
+def _vllm(loader: Loader) -> VllmPlan:
+    return vllm_plan(loader.args, loader.env)
 
 
 def _kt(loader: Loader) -> SglangPlan:
@@ -281,16 +322,16 @@ class Engine(NamedTuple):
     which is shown."""
 
     format: Format | None
-    plan: Callable[[Loader], LlamaPlan | SglangPlan]
+    plan: Callable[[Loader], LlamaPlan | SglangPlan | VllmPlan]
     like: str = ""
 
 
 ENGINES = {
     "llama.cpp": Engine(Format.GGUF, _llama),
-    "ik_llama.cpp": Engine(Format.GGUF, _llama),
+    "ik_llama.cpp": Engine(Format.GGUF, _ik, like="llama.cpp"),
     "sglang": Engine(Format.SAFETENSORS, _sglang),
     "kt-kernel": Engine(Format.SAFETENSORS, _kt),
-    "vllm": Engine(Format.SAFETENSORS, _sglang, like="SGLang"),
+    "vllm": Engine(Format.SAFETENSORS, _vllm),
     "exllamav3": Engine(None, _sglang, like="SGLang"),
 }
 """Engines that can be named."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from console.common import redact
+from console.common.logs.level import GOES_ON, Level, read, why_hint
 from console.common.text import LINE_LIMIT, clean, decode
 
 Kind = Literal["plain", "error", "warning", "marker"]
@@ -65,22 +65,14 @@ _NOTHING = re.compile(
     re.ASCII,
 )
 _DENIED = ("no ", "non ", "without ", " 0 ", "/", "-", ".", "=", "_")
-_LEVEL = re.compile(
-    r"\b(INFO|DEBUG|TRACE|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
-    r"|\blevel=\"?(info|debug|trace|warn|warning|error|critical|fatal)\b",
-    re.ASCII,
-)
-_LEVEL_WITHIN = 64
-"""Characters at the start of a line in which a level is searched."""
-_BY_LEVEL: dict[str, Kind] = {
-    "info": "plain", "debug": "plain", "trace": "plain", "notice": "plain", "warn": "warning",
-    "warning": "warning", "error": "error", "critical": "error", "fatal": "error",
+_BY_LEVEL: dict[Level, Kind] = {
+    Level.LOW: "plain", Level.WARNING: "warning", Level.ERROR: "error",
 }  # fmt: skip
 
 
 def log_line(raw: str, *, open: bool = False) -> LogLine:
     """A line of a log file as text, not yet clean, without its newline."""
-    text = redact.text(clean(raw))
+    text = clean(raw)
     stamp = ""
     if text[10:11] == "T" and (found := _STAMP.match(text)):
         minute, second, fraction, zone = found.groups()
@@ -109,16 +101,16 @@ def kind_of(text: str) -> Kind:
 
 
 def _judge(text: str, lower: str) -> Kind:
-    """The level that the line names itself; without one, judge by its words."""
-    at: Kind | None = None
-    if (named := _LEVEL.search(text, 0, _LEVEL_WITHIN)) is not None:
-        at = _BY_LEVEL[(named[1] or named[2]).lower()]
-        if at != "plain" and named[1] and not _meant(lower, *named.span()):
-            at = None  # `ERROR=0`, `0 ERROR`: a count, not a level
-    if at == "error" or any(sure in lower for sure in _SURE) or _raised(text):
+    """The level that the line states itself; without one, judge by its words."""
+    stated = _BY_LEVEL.get(read(text).level)
+    if stated is not None:
+        return stated
+    for sure in _SURE:
+        if (at := lower.find(sure)) >= 0:
+            why = why_hint(text, (at, at + len(sure)))
+            return ("warning" if why == GOES_ON else "plain") if why else "error"
+    if _raised(text):
         return "error"
-    if at is not None:
-        return at
     found = _by_letter(text)
     if found != "plain":
         return found

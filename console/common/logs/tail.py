@@ -46,7 +46,7 @@ def read_last(path: Path, count: int, begin: int = 0) -> list[str]:
     except OSError:
         return []
     lines = data.removesuffix(b"\n").split(b"\n")[-count:] if data and count > 0 else []
-    return [redact.text(clean(decode(line))) for line in lines]
+    return [clean(line) for line in redact.lines(map(decode, lines))]
 
 
 def end_start(descriptor: int, lines: int) -> int:

@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, 
 
 from console.common import paths
 from console.common.errors import InvalidFile, Problem
+from console.common.text import clean
 from console.config.validation import Arg, Duration, OneOf, Pattern, Strict, Text, validated
 from console.config.yaml import parse, read_text
 
@@ -331,11 +332,11 @@ def _misnamed(path: Path) -> Problem:
 
 
 def titles(wanted: tuple[str, ...] | list[str]) -> list[str]:
-    """`F-002 its title` for each id; the id alone if the lesson is unreadable."""
+    """`F-002 its title` for each id, clean; the id alone if the lesson is unreadable."""
     places, found = files(), []
     for one in wanted:
         try:
-            found.append(load_lesson(places[one]).shown)
+            found.append(clean(load_lesson(places[one]).shown))
         except (InvalidFile, KeyError):
             found.append(one)
     return found

@@ -206,7 +206,8 @@ def load_playbook(
     }
     if stands is not None:  # what single values do not show, as far as the document stands
         check_rules(document, stands, site_services, broken, guessed=bool(missing))
-    known = Known.of(document.data, filled)
+    defaults = {name: one.default for name, one in models.items()}
+    known = Known.of(document.data, filled, defaults, {**offered}, {**(given or {})}, inputs)
     if document.problems or model is None:
         raise InvalidFile(TITLE, [one.told(known.text) for one in sorted(document.problems)], HINT)
     guards = guard_limits(document, model, site_services)

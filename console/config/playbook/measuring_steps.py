@@ -65,7 +65,8 @@ class BenchmarkStep(Strict):
     `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
     of one stream; a gate judges one stream. `prompt_lengths`: tokens of the prompts that measure
     the prompt rate, five of each; the longest one's is `prompt_tok_s`. `silence`: seconds without
-    output after which an engine counts as hung, which ends the benchmark."""
+    output after which an engine counts as hung, which ends the benchmark. `expect`: a pattern that
+    every answer has to match somewhere; a run whose answer does not is garbled, and void."""
 
     service: str
     prompts: list[Text] = []
@@ -81,6 +82,7 @@ class BenchmarkStep(Strict):
     )
     concurrency: list[Annotated[int, Field(ge=2, le=64)]] = Field([], max_length=6)
     silence: Annotated[Duration, Field(gt=0)] = SILENCE_S
+    expect: Pattern | None = None
     against: Literal["baseline"] | None = None
 
     @model_validator(mode="after")

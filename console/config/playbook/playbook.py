@@ -64,7 +64,7 @@ class Playbook:
     notes: tuple[str, ...] = ()
     """Old names that the site's aliases replaced, in words."""
     known: Known = NONE
-    """Secrets in its text or its inputs, to be hidden."""
+    """Secrets in its text, and values of inputs whose names are those of secrets, to be hidden."""
 
     @property
     def name(self) -> str:

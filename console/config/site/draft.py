@@ -16,6 +16,8 @@ from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import Server
 
 WIDTH = 40
+VALUE = "VALUE"
+"""What stands in a comment for a value that was left out."""
 _PLAIN = re.compile(r"-{0,2}[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 """What a reader of YAML may take for something else than text."""
@@ -36,6 +38,15 @@ class Draft:
     left_out: tuple[str, ...] = ()
 
 
+QUESTION, ANSWER, ANSWER_TOKENS = (
+    "Name the capital of France.",
+    "Paris",
+    32,
+)
+"""What nearly every model knows. Nonsense that looks like language, as a wrong setting of an engine
+makes it, is told from an answer by its sense alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a draft needs beside the server: the site's name, the known rate with where it comes
@@ -50,6 +61,8 @@ class Told:
     engine_host: str = ""
     cards: Sequence[Card] = ()
     protected: Sequence[str] = ()
+    knows: bool = False
+    """The server answers QUESTION with ANSWER."""
 
 
 def draft(server: Server, told: Told) -> Draft:
@@ -79,16 +92,66 @@ def scalar(text: str) -> str:
 
 def without_secrets(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words of a command without those that are secret, and the flags that they belong to."""
-    found, left = list[str](), list[str]()
-    for word, shown in zip(argv, redact.argv(argv), strict=True):
-        if word == shown:
-            found.append(word)
+    kept_words, left = list[str](), list[str]()
+    for word, missing, _ in _parted(argv):
+        if missing:
+            left += [missing] if missing not in left else []
+        else:
+            kept_words.append(word)
+    return kept_words, left
+
+
+def missing_values(names: Sequence[str]) -> str:
+    """`the values of --api-key and HF_TOKEN are missing`."""
+    if len(names) == 1:
+        return f"the value of {names[0]} is missing"
+    return f"the values of {', '.join(names[:-1])} and {names[-1]} are missing"
+
+
+def where_to_write(names: Sequence[str], path: object) -> str:
+    """Where the operator writes what was left out, and what comes after that."""
+    where = []
+    if any(not _is_variable(name) for name in names):
+        where.append("into process.argv, where the line `left out` stands (or that of the command)")
+    if any(_is_variable(name) for name in names):
+        where.append("variables into process.env, or as NAME=VALUE into a file of mode 0600 that "
+                     "process.environment.file names")  # fmt: skip
+    return (
+        f"write them into {one_line(str(path), 200)}: {'; '.join(where)}; then omni-console adopt "
+        f"--site {one_line(str(path), 200)}. init cannot do it: it never writes a secret"
+    )
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier()
+
+
+def _parted(argv: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Each word of a command that is kept; for each that is secret, with the flag in front of it,
+    what it belongs to and how it is written."""
+    shown = redact.argv(argv)
+    for at, (word, visible) in enumerate(zip(argv, shown, strict=True)):
+        follows = at + 1 < len(argv) and shown[at + 1] != argv[at + 1]
+        if word == visible:
+            behind_flag = word.startswith("-") and follows and not argv[at + 1].startswith("-")
+            if not behind_flag:
+                yield word, "", ""
             continue
-        flag = word.partition("=")[0]
-        if not flag.startswith("-") and found and found[-1].startswith("-"):
-            flag = found.pop()
-        left.append(one_line(flag, 60) if flag.startswith("-") else "a word with a password in it")
-    return found, left
+        flag = visible.partition("=")[0].partition(redact.HIDDEN)[0]
+        if flag.startswith("-"):
+            name = one_line(flag, 60)
+            form = f"{name}={VALUE}" if visible.startswith(f"{flag}=") else f"{name}{VALUE}"
+            yield "", name, f"- {form}"
+            continue
+        first = at
+        while first > 0 and shown[first - 1] != argv[first - 1] and not argv[first].startswith("-"):
+            first -= 1  # of a flag with several values the second and later ones
+        flag = argv[first - 1] if first > 0 else ""
+        if flag.startswith("-") and flag == shown[first - 1]:
+            name = one_line(flag, 60)
+            yield "", name, f"- {name}, then - {VALUE}" if first == at else f"- {VALUE}"
+        else:
+            yield "", "a word with a password in it", f"- {VALUE}"
 
 
 def variables(running: Running) -> tuple[dict[str, str], list[str]]:
@@ -129,14 +192,15 @@ def _runs(server: Server, left: list[str]) -> Iterator[str]:
         return
     running = server.running
     assert running is not None
-    argv, hidden = without_secrets(running.argv)
     env, names = variables(running)
-    left += [*hidden, *names]
+    left += [*without_secrets(running.argv)[1], *names]
     yield "# A rollback starts it with exactly these words; no shell reads them."
     yield "process:"
     yield "  argv:"
-    yield from (f"    - {scalar(word)}" for word in (running.program, *argv[1:]))
-    yield from (f"    # left out, because it is secret: the value of {one}" for one in hidden)
+    yield f"    - {scalar(running.program)}"
+    for word, missing, form in list(_parted(running.argv))[1:]:
+        secret = f"# left out, because it is secret: the value of {missing}; write here: {form}"
+        yield f"    {secret if missing else f'- {scalar(word)}'}"
     yield f"  cwd: {scalar(running.cwd)}"
     if env:
         yield "  env:"
@@ -151,8 +215,15 @@ def _answers(server: Server, told: Told) -> Iterator[str]:
         f"ready: {{http: {scalar(server.ready or server.engine.ready)}, timeout: 20m}}",
         "the path that says so; how long loading may take",
     )
-    if server.engine.names_model and server.model:
-        yield from _value(f"completion: {{model: {scalar(server.model)}}}", "the proof asks for it")
+    asked = [f"model: {scalar(server.model)}"] if server.engine.names_model and server.model else []
+    if told.knows:
+        yield "# What the proof asks, and what an answer that makes sense has in it."
+        asked += [f"prompt: {scalar(QUESTION)}", f"max_tokens: {ANSWER_TOKENS}",
+                  f"expect: {scalar(ANSWER)}"]  # fmt: skip
+        yield "completion:"
+        yield from (f"  {line}" for line in asked)
+    elif asked:
+        yield from _value(f"completion: {{{asked[0]}}}", "the proof asks for it")
     if told.tok_s is None:
         yield "# reference: {tok_s: 10.9}   the known speed: without it nobody notices a slow one"
     else:

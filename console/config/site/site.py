@@ -37,7 +37,16 @@ from console.config.site.service import (
     Url,
 )
 from console.config.site.watch import WatchModel
-from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text, validated
+from console.config.validation import (
+    Arg,
+    ByteCount,
+    Duration,
+    OneOf,
+    Pattern,
+    Strict,
+    Text,
+    validated,
+)
 from console.config.yaml import Document, parse, read_text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
@@ -118,12 +127,14 @@ class MachineModel(Strict):
 
 
 class CompletionModel(Strict):
-    """The request that proves the baseline serves."""
+    """The request that proves the baseline serves. `expect`: a pattern that its answer has to match
+    somewhere; without one it is only judged by its form."""
 
     model: Text = ""
     prompt: Text = "Reply with one short sentence: are you serving?"
     max_tokens: int = Field(8, gt=0, le=512)
     timeout: Annotated[Duration, Field(gt=0)] = 120.0
+    expect: Annotated[Pattern, Field(max_length=500)] = ""
 
 
 class ReferenceModel(Strict):

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from console.config.validation import Duration, Strict
 
-ADDRESS_FORM = "HOST:PORT of loopback, like 127.0.0.1:9909"
+ADDRESS_FORM = "HOST:PORT of loopback, like 127.0.0.1:9909 or [::1]:9909"
 LEAST_S, MOST_S = 5.0, 3600.0
 
 
@@ -19,10 +19,13 @@ def _loopback(value: Any) -> str:
     good = isinstance(value, str) and colon and port.isascii() and port.isdigit()
     if not good or not 0 < int(port) < 65536:
         raise ValueError(ADDRESS_FORM)
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
-        loopback = host == "localhost" or ipaddress.IPv4Address(host).is_loopback
+        # a bare ::1 would leave open where the port begins
+        own = ipaddress.ip_address(bare)
+        loopback = own.is_loopback and (own.version == 6) == (bare != host)
     except ValueError:
-        loopback = False
+        loopback = host == "localhost"
     if not loopback:
         raise ValueError(f"{ADDRESS_FORM}: the figures are for this machine alone")
     return f"{host}:{port}"

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import re
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
+from console.bench.beside.who import server_at
 from console.bench.client import Waiting
 from console.bench.concurrency import Level
 from console.bench.contract.compare import Change, Comparison, compare
 from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
-from console.bench.interference import Engine, Surroundings
+from console.bench.interference import Surroundings
 from console.bench.metrics import Sample
 from console.bench.statistics import median
-from console.common.errors import Exit, UsageError
+from console.common import redact
+from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import write_atomically
-from console.common.text import clean, columns
-from console.common.units import DURATION_FORM, format_number, parse_duration, plural
-from console.host.ports import listener
+from console.common.text import clean, columns, one_line
+from console.common.units import (
+    DURATION_FORM,
+    format_duration,
+    format_number,
+    parse_duration,
+    plural,
+)
+from console.config import locate
+from console.host.ports import reach_the_same
 
 MOST_ROWS = 40
 """Changes in the table of a contract; --json has them all."""
@@ -37,17 +48,43 @@ def bench(args: Namespace) -> int:
         _say(f"{run_words(number, planned)} {what}{twice}")
 
     protocol = _protocol(args)
-    who = listener(args.url)
-    around = Surroundings(Engine(who.words, who.pid) if who else None)
+    around = Surroundings(server_at(args.url))
     result = Benchmark(
-        args.url, protocol, model=args.model, progress=progress, surroundings=around,
+        args.url, protocol, model=args.model, progress=progress, surroundings=around, held=_say,
         waiting=Waiting(lambda silent: _say(f"no token for {silent:.0f} s")),
     ).run()  # fmt: skip
+    _remember(result)
     if args.json:
-        print(json.dumps(result.to_json()))
+        print(redact.dumped(result.to_json()))
     else:
         _print(result)
     return int(Exit.OK if result.metrics["tok_s"].n else Exit.HOLD)
+
+
+def _remember(result: BenchmarkResult) -> None:
+    """Keep what a benchmark shows of the baseline, where that is what was measured. A site file
+    that cannot be read refuses no figures."""
+    with contextlib.suppress(ConsoleError, OSError):
+        path = locate.site_file(None)
+        if path is None:
+            return
+        from console.config.site.site import load_site
+        from console.recovery.rollback import evidence, observe
+        from console.recovery.rollback.sealed_plan import SealedPlan
+        from console.runner.prepare.baseline import written
+
+        site = load_site(path)
+        base = written(site)
+        plan = SealedPlan("", "", base, site.name)
+        if not reach_the_same(result.url, base.url) or not observe.answers(plan, known=False):
+            return
+        garbage = result.garbled if result.garbled is not None and result.garbled.mostly else ""
+        seen = evidence.of_benchmark(
+            result.metrics["tok_s"].mean, str(garbage), time.time(), base.reference_tok_s,
+            base.tolerance,
+        )  # fmt: skip
+        if seen is not None:
+            evidence.record(plan, seen)
 
 
 def _protocol(args: Namespace) -> Protocol:
@@ -58,6 +95,10 @@ def _protocol(args: Namespace) -> Protocol:
             raise ValueError(DURATION_FORM)
     except ValueError as error:
         raise UsageError(f"--timeout '{clean(args.timeout, 40)}'", str(error)) from error
+    try:
+        re.compile(args.expect)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"--expect '{clean(args.expect, 80)}'", one_line(str(error))) from error
     # a third more while they disagree, as a benchmark step
     most = args.max_runs if args.max_runs is not None else args.runs + max(1, args.runs // 3)
     if most < args.runs:
@@ -66,7 +107,7 @@ def _protocol(args: Namespace) -> Protocol:
         return Protocol(
             runs=args.runs, max_runs=most, max_tokens=args.max_tokens, endpoint=args.endpoint,
             levels=tuple(args.concurrency), timeout_s=timeout_s,
-            prompt_lengths=tuple(args.prompt_lengths),
+            prompt_lengths=tuple(args.prompt_lengths), expect=args.expect,
         )  # fmt: skip
     except ValueError as error:
         raise UsageError("nothing to measure", str(error)) from error
@@ -77,6 +118,10 @@ def _say(words: str) -> None:
 
 
 def _print(result: BenchmarkResult) -> None:
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.started_at))
+    print(
+        f"{'taken':<14} {began}, for {format_duration(result.duration_s)}, at {clean(result.url)}"
+    )
     for name, figure in result.metrics.items():
         if figure.value is not None:
             unit = figure.unit
@@ -92,6 +137,9 @@ def _print(result: BenchmarkResult) -> None:
             print(f"{f'{one.tokens} tokens':<14} {rate} prompt processing (n={len(one.rates)})")
     for level in result.levels:
         print(_level(level))
+    for answer in result.answers:
+        state = f"GARBLED, {answer.garbled}" if answer.garbled else one_line(answer.answer, 160)
+        print(f"answer to {one_line(answer.prompt, 60)}: {clean(state) or answer.reasoning}")
     for void in result.voids:
         print(f"discarded: {clean(str(void.get('reason', '')))}")
     for flag in result.flags:
@@ -139,7 +187,7 @@ def contract(args: Namespace) -> int:
     found = compare(before.of(cases), after) if before is not None else None
     if args.json:
         told = found.to_json() if found is not None else None
-        print(json.dumps({"fingerprint": after.to_json(), "comparison": told}))
+        print(redact.dumped({"fingerprint": after.to_json(), "comparison": told}))
     else:
         print("\n".join(_contract_lines(after, found)))
     if found is None or (found.same and found.compared):
@@ -154,7 +202,7 @@ def _check_url(url: str) -> None:
 
 def _save(path: Path, found: Fingerprint) -> None:
     try:
-        write_atomically(path, json.dumps(found.to_json(), indent=1) + "\n")
+        write_atomically(path, redact.dumped(found.to_json(), indent=1) + "\n")
     except OSError as error:
         raise UsageError(f"--save {clean(str(path), 80)}", error.strerror or str(error)) from error
 

@@ -3,7 +3,6 @@ is paid for."""
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -19,10 +18,11 @@ from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
+from console.common import redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.text import clean, columns, folded
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate, plural
-from console.config.locate import NAMES, playbook_of, services, shipped, site_file
+from console.config.locate import CANDIDATES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.config.playbook.verdict import Verdict
 
@@ -165,7 +165,7 @@ def _findings(args: Namespace, rows: Sequence[Finding], lines: list[str] | None 
 
 
 def _print(args: Namespace, lines: list[str], data: object) -> None:
-    print(json.dumps(data) if args.json else "\n".join(lines))
+    print(redact.dumped(data) if args.json else "\n".join(lines))
 
 
 def _docker(site: Site) -> docker.DockerClient:
@@ -231,9 +231,9 @@ def lint(args: Namespace) -> int:
         from console import VERSION
 
         made = text.sarif(VERSION, outcome.findings, problems, outcome.refused)
-        print(json.dumps(made, indent=1))
+        print(redact.dumped(made, indent=1))
     elif args.json:
-        print(json.dumps(_json(outcome, problems)))
+        print(redact.dumped(_json(outcome, problems)))
     else:
         _print_findings(outcome, problems)
     if outcome.refused:
@@ -265,7 +265,7 @@ def _refused(
     `own`: the site, if one is configured: this machine is then where a playbook is to run."""
     path, schema = item
     if path.resolve() == demo:
-        known, own = frozenset(NAMES[1:]), None
+        known, own = frozenset(CANDIDATES), None
     try:
         return _load(path, schema, known, own)
     except InvalidFile as error:
@@ -329,7 +329,7 @@ def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
 
 def _rules(args: Namespace) -> int:
     if args.json:
-        print(json.dumps({"rules": [text.rule_json(one) for one in rules().values()]}))
+        print(redact.dumped({"rules": [text.rule_json(one) for one in rules().values()]}))
     else:
         print(text.document(), end="")
     return int(Exit.OK)
@@ -359,7 +359,7 @@ def plan(args: Namespace) -> int:
     refused = [made.known.text(str(one)) for one in (looked.problems if looked else ())]
     if args.json:
         known = made.known.data(records(found))
-        print(json.dumps({**as_json(made), "lint": known, "refused": refused}))
+        print(redact.dumped({**as_json(made), "lint": known, "refused": refused}))
     else:
         width = columns(sys.stdout)
         print("\n".join(part for one in lines(made, found, looked) for part in folded(one, width)))
@@ -384,5 +384,5 @@ def schema(args: Namespace) -> int:
         print(reference(), end="")
         return int(Exit.OK)
     found = json_schema(model, f"omni-console {args.what}") if model else playbook_schema()
-    print(json.dumps(found, indent=None if args.json else 1))
+    print(redact.dumped(found, indent=None if args.json else 1))
     return int(Exit.OK)

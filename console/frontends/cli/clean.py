@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import Namespace
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from console.common import redact
 from console.common.errors import Exit, UsageError
 from console.common.text import clean as clean_text
 from console.common.units import format_bytes
@@ -45,7 +45,7 @@ def clean(args: Namespace) -> int:
     others, notes = ([], []) if args.all is None else foreign(site, found, args.all)
     if args.json:
         more = {} if args.all is None else {"foreign": _others_json(others, notes)}
-        print(json.dumps({**_as_json(found), **more}))
+        print(redact.dumped({**_as_json(found), **more}))
         return int(Exit.OK)
     if args.all is not None:
         print("\n".join([*_others(others, notes), "", "Made by the console:", ""]))
@@ -66,7 +66,7 @@ def _remove(site: Site, ids: list[str], as_json: bool) -> int:
             print(_removed(one), flush=True)
     if as_json:
         rows = [{**_item(one.item), "freed": one.freed, "error": one.error} for one in done]
-        print(json.dumps({"removed": rows, "freed": sum(one.freed or 0 for one in done)}))
+        print(redact.dumped({"removed": rows, "freed": sum(one.freed or 0 for one in done)}))
     return int(Exit.FAILED if any(one.error for one in done) else Exit.OK)
 
 

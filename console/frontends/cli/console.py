@@ -59,14 +59,10 @@ def lines(site: str | None = None) -> list[str]:
 def _baseline(view: BaselineView | None) -> str:
     if view is None:
         return f"baseline: no answer within {BASELINE_S:.0f} s"
-    if view.word == "none":
+    if view.state is None:
         return "baseline: none known (no site file, no run); omni-console doctor says more"
-    facts = [view.word, view.detail]
-    if view.tok_s is not None:
-        facts.append(f"{view.tok_s:.4g} tok/s")
-    if view.proven_at:
-        facts.append(f"proven {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(view.proven_at))}")
-    return f"baseline {clean(view.name)}: {', '.join(clean(fact) for fact in facts if fact)}"
+    facts = [view.word, *view.state.facts(time.time())]
+    return f"baseline {clean(view.name)}: {', '.join(clean(fact) for fact in facts)}"
 
 
 def _run(snapshot: Snapshot) -> list[str]:
@@ -77,10 +73,11 @@ def _run(snapshot: Snapshot) -> list[str]:
     if snapshot.run is None:
         return ["no run yet: omni-console demo shows one, omni-console run PLAYBOOK starts one"]
     view, word = snapshot.view, snapshot.word.replace("_", " ")
-    reason = f" ({clean(view.reason.replace('_', ' '))})" if view.reason else ""
+    reason = f" ({clean(view.reason).replace('_', ' ')})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
     decision = view.decision.word
-    said = f", decision {decision} {clean(view.outcome)}".rstrip() if decision else ""
+    said = " ".join(filter(None, (decision, view.mark, clean(view.outcome))))
+    said = f", decision {said}" if decision else ""
     found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
     if view.cutover:
         found.append(f"{cut_over(view)}: {BACK}")

@@ -30,15 +30,14 @@ from console.config.locate import (
 from console.config.site.site import Site, load_site
 from console.frontends.cli import run as run_command
 from console.frontends.cli.console import can_draw, open_console
-from console.host import process
+from console.host.licence import Licence, Reason, stop_group
 from console.host.ports import port_of
 from console.journal.history import usual
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
-from console.recovery.rollback import live, standby
+from console.recovery.rollback import evidence, live, standby
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import PROGRESS_FILE
-from console.recovery.rollback.proof import proof_file
 from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.recovery.rollback.trigger import LOCK
 from console.rehearsal import image, speed
@@ -64,6 +63,12 @@ def demo(args: Namespace) -> int:
     HostLock().release()  # raises HostBusy before anything is started
     out = sys.stderr if args.json else sys.stdout
     site = load_site(demo_site())
+    if args.candidate not in site.model.services:
+        raise UsageError(
+            f"the demo has no candidate '{args.candidate}'",
+            f"{site.path} was written by an earlier version, or changed since",
+            f"{own_command()} demo --stop removes it; the next demo writes it again",
+        )
     _ensure_models(out)
     _bring_up(site, out)
     screens = can_draw() and not args.json and not args.plain
@@ -99,14 +104,17 @@ def _stop(args: Namespace) -> int:
     for run in runs:
         for entry in live.read(run.live):
             if entry.kind == "runner":
-                process.stop_group(entry.pid, entry.start, grace_s=0.0, cookie=run.id)
+                why = Licence(Reason.RUNNER, run.id)
+                stop_group(why, entry.pid, entry.start, grace_s=0.0, cookie=run.id)
         standby.trigger(run.rollback, standby.QUIT)
     specs = [site.baseline_spec(), *site.service_specs().values()]
     for spec in specs:
         driver = ProcessDriver(spec, paths.records_dir(site.name))
         handle = driver.find()
         if handle is not None:
-            driver.stop(handle, spec.grace_s)
+            own = Licence(Reason.BASELINE, site.name)
+            why = own if spec.name == "baseline" else Licence(Reason.EARLIER, site.name)
+            driver.stop(why, handle, spec.grace_s)
             print(f"stopped {spec.name} (pid {handle.pid})", file=out)
     made = [paths.demo_dir(), paths.records_dir(site.name), *(run.path for run in runs)]
     if not paths.default_site().exists() and len(runs) == len(all_runs()):
@@ -115,11 +123,11 @@ def _stop(args: Namespace) -> int:
     made += [
         paths.baseline_log(site.name),
         paths.restore_file(site.name),
-        proof_file(site.name, specs[0].url),
+        evidence.directory(site.name, specs[0].url),
     ]
     for path in made:
         _remove(path, out)
-    for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):
+    for name in ("services", "logs", "restore", "evidence", "runs", "rollback", ""):
         with contextlib.suppress(OSError):  # it is not empty
             (paths.state_dir() / name).rmdir()
     return int(Exit.OK)

@@ -28,7 +28,9 @@ from console.recovery.rollback.trigger import is_held
 from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
+from console.render.measuring import judged_answers
 from console.render.progress import said_words, step_words
+from console.render.report.decision import doubt_words
 from console.render.report.timeline import sign
 from console.runner import control
 
@@ -98,7 +100,7 @@ class Told:
                 self._line(f"        lesson {clean(lesson)}")
             return
         took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
-        cause = f" [{step.cause}]" if step.cause else ""
+        cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
         said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
         words = outcome(step.state, said, warned=step.warned)
         self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
@@ -141,6 +143,8 @@ class Told:
         self._line(f"        GATE {verdict.verdict}{named}{over}")
         for row in verdict.criteria:
             self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
+        for line in judged_answers(self.view, verdict):
+            self._line(f"        {line}")
 
     def _on_outage(self, event: Event) -> None:
         if event.data.get("down"):
@@ -184,7 +188,7 @@ class Told:
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
-        over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
+        over += "".join(f" DOUBTFUL: {doubt_words(view, one)}" for one in view.doubts)
         ended = f"state: {view.state}   exit code: {int(code)}"
         self._line(f"decision: {decision}{named}{over}   {ended}")
         return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from argparse import Namespace
@@ -10,6 +9,7 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
+from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import UNLIMITED, clean, columns, one_line
@@ -83,7 +83,7 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
     if as_json:
         rows = [_plain(lesson, today) for lesson in found]
         problems = [str(problem) for problem in registry.problems]
-        print(json.dumps({"query": query, "lessons": rows, "problems": problems}))
+        print(redact.dumped({"query": query, "lessons": rows, "problems": problems}))
     elif not found:
         _nothing(query)
     else:
@@ -110,7 +110,7 @@ def _export(registry: Registry, args: Namespace) -> int:
     if path is None:
         return int(Exit.OK)
     if args.json:
-        print(json.dumps({"file": str(path), "lessons": len(registry.lessons)}))
+        print(redact.dumped({"file": str(path), "lessons": len(registry.lessons)}))
     else:
         print(f"{len(registry.lessons)} lessons written to {clean(str(path))}")
     return int(Exit.OK)
@@ -148,7 +148,7 @@ def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> i
             **_plain(lesson, today), "linked_from": registry.linking_to(lesson.id),
             "contradicted_by": others,
         }  # fmt: skip
-        print(json.dumps({"lesson": data}))
+        print(redact.dumped({"lesson": data}))
     else:
         width = columns(sys.stdout)
         width = width if width == UNLIMITED else min(WIDEST, width)
@@ -188,7 +188,7 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
             print("\n".join(f"        {line}" for line in _answer_lines(lesson, answer)))
     if as_json:
         rows = [_plain(lesson, today) for lesson in found]
-        print(json.dumps({"due": rows, "rechecks": [asdict(one) for one in answers]}))
+        print(redact.dumped({"due": rows, "rechecks": [asdict(one) for one in answers]}))
     else:
         print(_sum(found, answers, today))
     news = any(one.answer is not Answer.PASSED for one in answers)
@@ -236,7 +236,7 @@ def _draft(args: Namespace) -> int:
     lesson_id = lesson_files.next_free(letter, lesson_files.known())
     path = write(lesson_id, drafted(lesson_id, found))
     if args.json:
-        print(json.dumps({"id": lesson_id, "file": str(path), "run": run.id}))
+        print(redact.dumped({"id": lesson_id, "file": str(path), "run": run.id}))
     else:
         print(f"{lesson_id} drafted from run {run.id}")
         print(f"  {clean(str(path))}")

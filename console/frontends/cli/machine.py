@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 import time
@@ -15,11 +14,11 @@ from dataclasses import asdict
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from console.common import redact
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, columns, one_line
 from console.common.units import DURATION_FORM, parse_duration, plural
-from console.host.history import History
-from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
+from console.host.sample import History, Sample, disk_level, gpu_levels, memory_levels
 from console.journal.guard_status import GuardView, GuardWatch
 from console.journal.lock import run_on
 from console.render.cells import ASCII, UNICODE, Glyphs, plain
@@ -66,7 +65,7 @@ def doctor(args: Namespace) -> int:
     failed, warnings = counts(findings)
     if args.json:
         rows = [{**asdict(finding), "group": finding.group} for finding in findings]
-        print(json.dumps({"findings": rows, "failed": failed, "warnings": warnings}))
+        print(redact.dumped({"findings": rows, "failed": failed, "warnings": warnings}))
     else:
         print("\n" + "\n".join(textwrap.wrap(last_line(findings), width, **WHOLE)))
     return int(Exit.FAILED if failed else Exit.OK)
@@ -144,7 +143,9 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
             sample = arrived.get()
             guard.follow(*run_on(), over=False)
             view = guard.latest
-            told = json.dumps({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
+            told = (
+                redact.dumped({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
+            )
             print(told or _line(sample, view), flush=True)
     finally:
         guard.close()
@@ -152,7 +153,7 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
 
 def _print(sample: Sample, as_object: bool) -> None:
     if as_object:
-        print(json.dumps(as_json(sample)))
+        print(redact.dumped(as_json(sample)))
         return
     width = columns(sys.stdout, DRAWN)
     for row in all_rows(sample, width, time.monotonic(), text_signs(), History()):
@@ -255,7 +256,7 @@ def _say(args: Namespace, one: systemd.Unit | None, words: str, code: Exit = Exi
     if args.json:
         path = str(one.path) if one is not None else ""
         active = one is not None and one.enabled() and one.lingers
-        print(json.dumps({"unit": path, "active": active, "detail": words}))
+        print(redact.dumped({"unit": path, "active": active, "detail": words}))
     else:
         print(clean(words))
     return int(code)

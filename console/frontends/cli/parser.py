@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from console.common.errors import Exit
-from console.common.text import UNLIMITED, columns, one_line
+from console.common.text import UNLIMITED, clean, columns, one_line
 
 SITE_HELP = (
     "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else "
@@ -37,6 +38,19 @@ class Parser(argparse.ArgumentParser):
     """argparse that says what to do next, and exits with this project's code for bad usage."""
 
     as_json = False
+    rest = ""
+    """Where the words behind `--` go, whatever stands before it; "" for argparse's own way, which
+    gives them to no positional argument once an option has followed the others."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = list(sys.argv[1:] if args is None else args)
+        mark = words.index("--") if self.rest and "--" in words else len(words)
+        parsed, unknown = super().parse_known_args(words[:mark], namespace)
+        if mark < len(words):
+            setattr(parsed, self.rest, [*getattr(parsed, self.rest), *words[mark + 1 :]])
+        return parsed, unknown
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": Help, **options})
@@ -44,6 +58,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message, hint = _nearest(message)
         hint = hint or f"{self.prog} --help"
+        message, hint = clean(message), clean(hint)  # it repeats what was typed
         if self.as_json:
             import json  # only where it is wanted: it costs start-up time
 
@@ -74,10 +89,10 @@ def _nearest(message: str) -> tuple[str, str]:
 def add_command(
     commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False,
     data: bool = True,
-) -> argparse.ArgumentParser:  # fmt: skip
+) -> Parser:  # fmt: skip
     """Add a command. `hidden`: no help and no shell tells of it. `data`: it can print an object."""
     extra = {} if hidden else {"help": text}
-    parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
+    parser: Parser = commands.add_parser(name, description=text, **extra)
     parser.set_defaults(handler=handler)
     if data:
         parser.add_argument("--json", action="store_true", help="one JSON object on stdout")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
+from console.common import redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
 from console.common.progress import Figures, Pace, Progress, advanced, far_words, left_s
 from console.common.text import clean
@@ -47,7 +47,7 @@ def rollback(args: Namespace) -> int:
         outcomes.of(partial(_roll_back, args, explicit_site=False, run_dir=run_dir))
     if not done:
         words = "nothing to do: no run left the baseline down"
-        print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
+        print(redact.dumped({"nothing_to_do": True, "detail": words}) if args.json else words)
     return outcomes.end()
 
 
@@ -101,8 +101,9 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
     seal = partial(_site_plan, args.site)
     try:
         result = roll_back(
-            seal, explicit_site, emit, seal_at=_site_plan, run_dir=run_dir, site=site
-        )
+            seal, explicit_site, emit, seal_at=_site_plan, run_dir=run_dir, site=site,
+            left_down=None if args.by == "key" else _left_down, automatic=args.by == "watch",
+        )  # fmt: skip
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
             _remove_remains(result.serving)
     except (UsageError, InvalidFile):
@@ -114,7 +115,7 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
     lines = [_verdict(result), *(f"  {clean(command)}" for command in result.manual)]
     with contextlib.suppress(OSError):
         if args.json:
-            print(json.dumps({**result.fields(), "detail": result.detail}), flush=True)
+            print(redact.dumped({**result.fields(), "detail": result.detail}), flush=True)
         print("\n".join(lines), file=printer.out, flush=True)
     let_go_of_dead_output()
     return int(result.exit_code)
@@ -147,6 +148,17 @@ def _interrupted(done: list[str]) -> str | None:
 
         mine = records.read(os.getuid())
         return mine.run_dir if mine is not None and mine.run_dir not in done else None
+
+
+def _left_down(run_dir: str) -> bool:
+    """Whether a run's journal leaves the baseline down; True if that cannot be told."""
+    try:
+        from console.journal.run_dir import RunDir
+        from console.journal.run_files import left_down
+
+        return left_down(RunDir(Path(run_dir)), unknown=True)
+    except Exception:
+        return True
 
 
 class LoadNotes:

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.common import redact
 from console.common.errors import ConsoleError, ControlError, Exit, UsageError
 from console.common.text import clean
 from console.common.units import parse_duration
@@ -54,11 +54,18 @@ def run(args: Namespace) -> int:
 
 
 def tune(args: Namespace) -> int:
-    """Find the fastest flags of the baseline, or of a playbook's service: a run of its own."""
+    """Find the fastest flags of the baseline, or of a playbook's service: a run of its own, whose
+    plan is shown and agreed to before the baseline goes down."""
+    from console.frontends.cli.search import consent
     from console.frontends.cli.search.tune import tuning_playbook
 
     site = site_of(args.site)
-    made = start(site, tuning_playbook(args, site), inputs_of(args.input), args)
+    playbook = tuning_playbook(args, site)
+    takes_down = consent.planned(site, playbook, lease_of(args), lambda text: _say(args, text))
+    if takes_down and not consent.agreed(args):
+        _say(args, "nothing was started")
+        return int(Exit.FAILED)
+    made = start(site, playbook, inputs_of(args.input), args)
     if args.detach:
         told(args, made)
         return int(Exit.OK)
@@ -69,7 +76,7 @@ def told(args: Namespace, made: RunDir) -> None:
     """Print the name of a detached run."""
     _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")
     if args.json:
-        print(json.dumps({"run": made.id, "path": str(made.path)}))
+        print(redact.dumped({"run": made.id, "path": str(made.path)}))
 
 
 def start(
@@ -119,7 +126,7 @@ def resume(args: Namespace) -> int:
         _say(args, f"WARNING: {how.warning}")
     if args.detach:
         if args.json:
-            print(json.dumps({"run": found.id, "path": str(found.path)}))
+            print(redact.dumped({"run": found.id, "path": str(found.path)}))
         return int(Exit.OK)
     return follow(found, args)
 
@@ -136,7 +143,7 @@ def tell(args: Namespace) -> int:
     command starts, or to what --step, --attempt and --evidence say the operator saw."""
     found = _live_run(args.run)
     if args.verb == "status":
-        print(json.dumps(control.send(found.socket, {"verb": "status"}), indent=1))
+        print(redact.dumped(control.send(found.socket, {"verb": "status"}), indent=1))
         return int(Exit.OK)
     seen = {name: getattr(args, name) for name in BINDS if getattr(args, name) is not None}
     now = control.send(found.socket, {"verb": "status"})
@@ -147,7 +154,7 @@ def tell(args: Namespace) -> int:
     }  # fmt: skip
     answer = _send(found, message)
     if args.json:
-        print(json.dumps(answer))
+        print(redact.dumped(answer))
     else:
         print(f"{args.verb}: accepted at step {clean(str(answer['step']))}")
     return int(Exit.OK)
@@ -164,7 +171,7 @@ def playbooks(args: Namespace) -> int:
              "lessons": list(one.lessons), "problem": one.problem or None}
             for name, one in found
         ]  # fmt: skip
-        print(json.dumps({"playbooks": rows}))
+        print(redact.dumped({"playbooks": rows}))
         return int(Exit.OK)
     wide = max((len(name) for name, _ in found), default=0)
     apart = [one for _, one in found if one.source == EXAMPLE][:1]
@@ -217,7 +224,7 @@ def follow(run: RunDir, args: Namespace) -> int:
         _say(args, f"\ndetached: run {run.id} goes on; omni-console attach {run.id[-4:]}")
         return int(Exit.INTERRUPTED)
     if args.json:
-        print(json.dumps(summary))
+        print(redact.dumped(summary))
     return int(code)
 
 
@@ -258,7 +265,7 @@ def promote(args: Namespace) -> int:
     for line in _meaning(site, cut, made, before, lines):
         print(line, file=out)
     if args.json:
-        print(json.dumps({**_json(site, cut, made), "before": before, "site_lines": lines}))
+        print(redact.dumped({**_json(site, cut, made), "before": before, "site_lines": lines}))
     return int(Exit.OK)
 
 

@@ -3,7 +3,7 @@ during a run and after a crash or a reboot."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
 import time
 from argparse import Namespace
@@ -13,30 +13,42 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from console.common import redact
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.logs.tail import read_last
 from console.common.text import clean, columns
 from console.common.units import format_bytes, format_duration, number
 from console.frontends.cli.machine import DRAWN, guard_json, text_signs
-from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
 from console.journal.breach import crossed, each
 from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
-from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
+from console.journal.run_files import (
+    INTERRUPTED,
+    NEVER_BEGAN,
+    NO_RESUME,
+    LogFile,
+    baseline_log,
+    view_of,
+)
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
 from console.journal.state import Decision, RunState, StepState, exit_code, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.baseline_state import UP, Word
+from console.recovery.rollback.look import Looker, answers_200
+from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.breach import cause_of
 from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
+from console.render.measuring import answer_lines
 from console.render.progress import said_words
-from console.render.report.benchmarks import figures_line
+from console.render.report.benchmarks import figures_line, taken_at
+from console.render.report.decision import doubt_words
 from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 from console.runner.slurm.standing import waiting
@@ -49,7 +61,7 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 def runs(args: Namespace) -> int:
     found, waits = rows(), waiting()
     if args.json:
-        print(json.dumps({"runs": [_as_json(row) for row in found], "waiting": waits}))
+        print(redact.dumped({"runs": [_as_json(row) for row in found], "waiting": waits}))
         return int(Exit.OK)
     for words in waits:
         print(words)
@@ -82,7 +94,7 @@ def show(args: Namespace) -> int:
 
         now = None if view.over else guard_json(guard)
         told = {"state": state, "path": str(run.path), "guard": now}
-        print(json.dumps({**reported(view), **told}))
+        print(redact.dumped({**reported(view), **told}))
     else:
         _print(run, view, state, guard)
     return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
@@ -109,7 +121,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
             phase = step.phase
             print(f"\n{clean(phase)}")
         took = format_duration(step.duration_s) if step.duration_s is not None else ""
-        cause = f" [{step.cause}]" if step.cause else ""
+        cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
         print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
         if step.state is StepState.RUNNING and step.said and state == str(view.state):
             print(f"      … {said_words(step, time.time())}")
@@ -122,7 +134,11 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
             print(f"  {text}".rstrip())
     for scope, metrics in view.metrics.items():
-        print(f"\n{clean(scope)}: {clean(figures_line(metrics))}")
+        at = taken_at(view, scope)
+        when = time.strftime(", from %H:%M:%S", time.localtime(at)) if at else ""
+        print(f"\n{clean(scope)}{when}: {clean(figures_line(metrics))}")
+        for line in answer_lines(view, scope):
+            print(f"  {line}")
     for verdict in view.verdicts:
         print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
         if verdict.overridden:
@@ -130,8 +146,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         for row in verdict.criteria:
             print(f"  {row['verdict']:>6}  {clean(row['why'])}")
     for one in view.doubts:
-        against = f"against the restored baseline {one['verdict']}: {one['words']}"
-        print(f"\ngate {one['gate']}: DOUBTFUL, {clean(against)}")
+        print(f"\nDOUBTFUL: {doubt_words(view, one)}")
 
 
 def _curve(breach: GuardEvent) -> list[str]:
@@ -170,17 +185,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     out = []
     if view.cutover:
         out.append(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
-    elif view.outage and gone and (url := _answering(run)):
-        out.append(
-            f"the journal ends with the baseline down, but {clean(url)} answers now: "
-            "omni-console rollback makes sure that it is the baseline"
-        )
-    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
-        why = f": {clean(view.detail, 400)}" if view.detail else ""
-        out.append(f"BASELINE DOWN, and the rollback failed{why}")
-        out.append("once that is mended, omni-console rollback tries it again")
     elif view.outage:
-        out.append("BASELINE DOWN: omni-console rollback brings it back")
+        out += _outage(run, view, gone=gone)
     elif view.back_at:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))
         out.append(f"the baseline was down when the runner died, and served again at {at}")
@@ -197,14 +203,39 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     return out
 
 
-def _answering(run: RunDir) -> str:
-    """The URL at which a run's baseline answers now, which a dead runner no longer records. "" if
-    it does not, or its address is unknown."""
+def _outage(run: RunDir, view: RunView, *, gone: bool) -> list[str]:
+    """What the journal calls an outage, by how the baseline is now: it may have been started by
+    hand since, or answer something that is no proof."""
+    word, url = _now_at(run)
+    words = "not proven" if word is Word.UNKNOWN or word in UP else str(word)
+    if view.state is RunState.ROLLBACK_FAILED:
+        why = f": {clean(view.detail, 400)}" if view.detail else ""
+        return [
+            f"BASELINE {words.upper()}, and the rollback failed{why}",
+            "once that is mended, omni-console rollback tries it again",
+        ]
+    if word is Word.DOWN:
+        return ["BASELINE DOWN: omni-console rollback brings it back"]
+    ends = "the journal ends with the baseline down" if gone else "this run took the baseline down"
+    now = "answers" if words == "not proven" else f"is {word}"
+    return [
+        f"{ends}, but {clean(url)} {now} now: omni-console rollback makes sure that it is the "
+        "baseline"
+    ]
+
+
+def _now_at(run: RunDir) -> tuple[Word, str]:
+    """How a run's baseline is now, and its URL; down where nobody can say."""
     try:
-        base = sealed.read(run.sealed).baseline
-    except ConsoleError:
-        return ""
-    return str(base.url) if answers_200(base.url, base.ready_path, HEALTH_S) else ""
+        plan = sealed.read(run.sealed)
+        word = Looker().state(plan).word
+    except (ConsoleError, OSError):
+        return Word.DOWN, ""
+    return (Word.DOWN if word is Word.UNKNOWN and not _answers(plan) else word), plan.baseline.url
+
+
+def _answers(plan: SealedPlan) -> bool:
+    return answers_200(plan.baseline.url, plan.baseline.ready_path, HEALTH_S)
 
 
 def report(args: Namespace) -> int:
@@ -228,12 +259,12 @@ def report(args: Namespace) -> int:
         except OSError as error:
             words = error.strerror or str(error)
             raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
-        print(json.dumps({"report": str(path)}) if args.json else path)
+        print(redact.dumped({"report": str(path)}) if args.json else path)
     elif args.json:
         known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
         runs = [reported(view, one) for (view, _), one in zip(seen, known, strict=True)]
         table = {"comparison": comparison.as_json(comparison.compare(seen))} if several else {}
-        print(json.dumps({"runs": runs, **table}))
+        print(redact.dumped({"runs": runs, **table}))
     elif not several:
         folder = found[0].report.with_suffix("")
         drawn = str(folder) if folder.is_dir() else ""
@@ -252,16 +283,20 @@ def logs(args: Namespace) -> int:
     paths = [run.log(args.name)] if "/" not in args.name else []
     attempts = (run.path / "attempts").glob(f"{escape(args.name)}.[0-9]*.log")
     paths += sorted(attempts, reverse=True)[:1]
+    if args.name == "baseline" and (baseline := _baseline_log(run)) is not None:
+        if baseline.note:
+            print(baseline.note, file=sys.stderr)
+        paths.append(baseline.path)
     for path in paths:
         if path.exists():
             lines = read_last(path, max(1, args.lines))
             found = {"file": str(path), "lines": lines}
-            print(json.dumps(found) if args.json else "\n".join(lines))
+            print(redact.dumped(found) if args.json else "\n".join(lines))
             return int(Exit.OK)
     step = view_of(run)[0].step(args.name)
     if step is not None and step.lines:  # it wrote no file of its own: what is in the journal
         lines = [clean(line, 400) for line in step.lines]
-        print(json.dumps({"step": step.id, "lines": lines}) if args.json else "\n".join(lines))
+        print(redact.dumped({"step": step.id, "lines": lines}) if args.json else "\n".join(lines))
         return int(Exit.OK)
     files = [*(run.path / "logs").glob("*.log"), *(run.path / "attempts").glob("*.log")]
     names = sorted({p.name.split(".")[0] for p in files})
@@ -269,6 +304,14 @@ def logs(args: Namespace) -> int:
         f"run {run.id} has no log '{clean(args.name, 60)}'",
         f"there are: {', '.join(names) or 'none'}",
     )
+
+
+def _baseline_log(run: RunDir) -> LogFile | None:
+    """The log of a run's baseline that is a host process; None for any other."""
+    with contextlib.suppress(ConsoleError, OSError):
+        plan = sealed.read(run.sealed)
+        return baseline_log(plan) if plan.baseline.log else None
+    return None
 
 
 DENSE_S = 5.0
@@ -283,13 +326,13 @@ def recorder(args: Namespace) -> int:
             "--seconds takes a number of seconds", "between 0 and a day", "--seconds 120"
         )
     found = find(args.run, args.seconds)
-    print(json.dumps(as_json(found)) if args.json else "\n".join(lines(found)))
+    print(redact.dumped(as_json(found)) if args.json else "\n".join(lines(found)))
     return int(Exit.OK)
 
 
 def lines(found: Recorded) -> list[str]:
     """What the recording holds, what happened, why, and where it ends."""
-    out = [f"{found.run.id}  {found.recording.path}", *ending(found), ""]
+    out = [f"{found.run.id}  {clean(str(found.recording.path))}", *ending(found), ""]
     shown = thinned(found.fast)
     if shown:
         out += [HEAD, *(_line(sample) for sample in shown)]

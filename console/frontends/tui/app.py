@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
@@ -24,6 +25,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
 
+from console.common import crash
 from console.common.text import clean
 from console.frontends.tui import themes
 from console.frontends.tui.attention import Attention
@@ -32,8 +34,7 @@ from console.frontends.tui.terminal.input import KeyTurns, Passed
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import Snapshot
-from console.host.history import History
-from console.host.sample import Sample
+from console.host.sample import History, Sample
 from console.render.keymap import EMERGENCY, of_scope
 from screens import operations
 from screens.actions import Outbox
@@ -168,6 +169,7 @@ class ConsoleApp(App[int]):
         return OperationsScreen()
 
     def on_mount(self) -> None:
+        crash.clean_logging()
         self.animation_level = "none"
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -261,6 +263,14 @@ class ConsoleApp(App[int]):
                 screen.follow(self.press.progress)
                 return
         self.push_screen(RollbackScreen(self.press.progress))
+
+    def _fatal_error(self) -> None:
+        """End after an error that nobody has caught. Textual would print every variable of it,
+        with the foreign text in them as it is."""
+        self.bell()
+        if self._exception is not None:
+            self._exit_renderables.append(Text(crash.words_of(self._exception)))
+        self._close_messages_no_wait()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return palette(self, screen)

@@ -49,7 +49,8 @@ def news(before: Snapshot | None, now: Snapshot) -> str:
         return ""
     view, name = now.view, clean(now.view.playbook, 60)
     if view.over and not before.view.over:
-        decision = f", {view.decision.word}" if view.decision else ""
+        mark = f" {view.mark}" if view.mark else ""
+        decision = f", {view.decision.word}{mark}" if view.decision else ""
         return f"{name} has ended: {str(view.state).replace('_', ' ')}{decision}"
     if now.word == "interrupted" and before.word != "interrupted":
         return f"{name}: the runner is gone"

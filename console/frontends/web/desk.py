@@ -22,6 +22,7 @@ from console.frontends.tui.watch.watchers import Watchers
 from console.frontends.web.facts import MOST_TYPED, Seen, bound_to, facts
 from console.host import process
 from console.host.sample import Sample
+from console.journal.run_dir import RunDir
 from console.recovery.rollback import records
 
 THERE_S = 10.0
@@ -169,4 +170,4 @@ def _live() -> str | None:
     mine = records.read(os.getuid())
     if mine is None or not process.alive(mine.pid, mine.start):
         return None
-    return Path(mine.run_dir).name
+    return RunDir(Path(mine.run_dir)).id

@@ -15,7 +15,7 @@ from console.common.logs.tail import read_last
 from console.common.text import clean, one_line
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import BINDS, asked, why_not
-from console.frontends.tui.watch.baseline import BY_KEY, BaselineView
+from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.host.sample import Sample, gpu_levels
@@ -23,6 +23,7 @@ from console.journal.guard_status import NONE, GuardView
 from console.journal.run_files import INTERRUPTED
 from console.journal.run_view import StepView
 from console.journal.state import RunState, stands
+from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import Row, age_words, glyphs, outcome
 from console.render.cutover import BACK, cut_over
 from console.render.gauges import (
@@ -68,7 +69,7 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
     return {
         "write": write,
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
-        "baseline": _baseline(seen.baseline),
+        "baseline": _baseline(seen.baseline, seen.now),
         "run": _run(shot, seen.now, write) if shot.run is not None else None,
         "next": _next(shot, question, seen.now, write),
         "seen": bound_to(shot),
@@ -97,16 +98,12 @@ def _mode(shot: Snapshot) -> str:
     return str(shot.control.get("mode", ""))
 
 
-def _baseline(view: BaselineView | None) -> dict[str, str]:
+def _baseline(view: BaselineView | None, now: float) -> dict[str, str]:
     if view is None:
         return {"word": "unknown", "words": "no answer yet"}
-    if view.word == "none":
-        return {"word": "none", "words": "no site file and no run: no baseline is known"}
-    said = [view.name, view.detail.removesuffix(BY_KEY)]
-    if view.tok_s is not None:
-        said.append(f"{view.tok_s:.4g} tok/s")
-    if view.proven_at:
-        said.append(time.strftime("proven %Y-%m-%d %H:%M", time.localtime(view.proven_at)))
+    if view.state is None:
+        return {"word": view.word, "words": "no site file and no run: no baseline is known"}
+    said = [view.name, *(one.removesuffix(BY_KEY) for one in view.state.facts(now))]
     return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
 
 
@@ -124,7 +121,7 @@ def _run(shot: Snapshot, now: float, write: bool) -> dict[str, Any]:
         "id": shot.run.id,
         "title": clean(view.title or view.playbook, 120),
         "word": word,
-        "words": standing or clean(view.reason.replace("_", " ")),
+        "words": standing or clean(view.reason).replace("_", " "),
         "mark": view.mark,
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),

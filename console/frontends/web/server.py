@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from console.common import crash
 from console.common.clock import Clock, SystemClock
 from console.common.errors import UsageError
 from console.common.text import one_line
@@ -371,6 +372,7 @@ class Server:
         self._thread.start()
 
     def _run(self) -> None:
+        crash.clean_logging()
         log = logging.getLogger("uvicorn.error")
         log.addFilter(self._goes_on)
         try:

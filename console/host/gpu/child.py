@@ -223,6 +223,8 @@ class Session:
         if found is None:
             return None, None, "" if card.problems or card.mig else known.UNIFIED
         total, used = int(found.total), int(found.used)
+        if not total:  # GB10 and its like: the driver answers with zeros
+            return None, None, known.UNIFIED
         return total, used if used <= total else None, ""
 
     def _ask(self, card: Card, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.paths import module_argv
-from console.common.text import decode, one_line
+from console.common.text import decode, ending, one_line
 from console.common.units import format_duration
 from console.host import children
 from console.host.gpu.nvml import NO_LIBRARY
@@ -108,7 +108,7 @@ def _read(out: bytes, error: bytes = b"") -> Cards:
             one_line(found["words"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        last = one_line(decode(error)[-200:]) or "no words"
+        last = ending(decode(error)) or "no words"
         return Cards(words=f"NVML's answer cannot be read: {last}")
 
 

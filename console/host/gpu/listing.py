@@ -46,7 +46,7 @@ def _one(nvml: Any, index: int) -> dict[str, Any]:
         return card  # memory belongs to the instances
     memory = got("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     memory = memory or got("nvmlDeviceGetMemoryInfo", handle)
-    if memory is not None:
+    if memory is not None and memory.total:  # zero: the card uses the host's RAM
         card |= {"total": int(memory.total), "free": int(memory.free)}
     return card
 

@@ -207,6 +207,8 @@ def _one(nvml: Any, index: int) -> tuple[str, Vram]:
         if mig_on(nvml, handle):
             return key, _unknown("MIG mode: memory belongs to its instances")
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        if not memory.total:
+            return key, _unknown(UNIFIED)
         return key, {"used": int(memory.used), "total": int(memory.total)}
     except nvml.NVMLError_GpuIsLost:
         return key, _unknown(GPU_LOST)

@@ -26,13 +26,19 @@ if TYPE_CHECKING:
 
 _QUANTIZATION_KINDS = (
     ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
-    ("naive-quantized", "compressed-tensors"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("pack-quantized", "w4a16"), ("naive-quantized", "compressed-tensors"),
+    ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
     ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
     ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
 )  # fmt: skip
 """Words of a description, and the name that engines' documentation uses for them."""
 
 CONFIG = "config.json"
+QUANTIZATION = "hf_quant_config.json"
+"""Where ModelOpt writes how weights are stored, beside a config.json that does not say it."""
+_INNER = ("text_config", "llm_config", "language_config", "thinker_config", "llm")
+"""Keys under which a model of several parts has the configuration of its language model."""
+_HOW = ("quantization_config", "compression_config")
 INDEX = "model.safetensors.index.json"
 CONFIG_LIMIT = 4 << 20
 INDEX_LIMIT = 64 << 20
@@ -47,15 +53,36 @@ _KINDS = {
 }
 
 
+def parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A configuration, and in it those of the language model, the outermost first."""
+    found: list[Mapping[str, Any]] = [config]
+    for key in _INNER:
+        inner = config.get(key)
+        if isinstance(inner, Mapping) and len(found) <= len(_INNER):
+            found += parts({name: inner[name] for name in inner if name not in _INNER[3:]})
+    return found
+
+
+def whole(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as its language model reads it: what an inner part says counts."""
+    return {name: value for part in parts(config) for name, value in part.items()}
+
+
+def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the weights are quantized, wherever it stands; {} if nothing says it."""
+    for part in parts(config):
+        for key in _HOW:
+            if isinstance(how := part.get(key), Mapping) and how:
+                return how
+    return {}
+
+
 def describe(config: Mapping[str, Any]) -> str:
     """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" if it says nothing."""
-    for holder in (config, config.get("text_config"), config.get("llm_config")):
-        if not isinstance(holder, Mapping):
-            continue
-        how = holder.get("quantization_config") or holder.get("compression_config")
-        if isinstance(how, Mapping):
-            return _scheme(how)
-        kind = _word(holder.get("dtype")) or _word(holder.get("torch_dtype"))
+    if how := quantization(config):
+        return _scheme(how)
+    for part in parts(config):
+        kind = _word(part.get("dtype")) or _word(part.get("torch_dtype"))
         if kind:
             return kind.removeprefix("torch.")
     return ""
@@ -106,10 +133,20 @@ class Index:
 
 
 def fetch_config(listing: Listing) -> dict[str, Any] | None:
-    """config.json at the pinned commit; None if the repository has none. Raises HubError."""
+    """config.json at the pinned commit, with what hf_quant_config.json adds to it; None if the
+    repository has none. Raises HubError."""
     if listing.find(CONFIG) is None:
         return None
-    return fetch_json(listing, CONFIG)
+    config = fetch_json(listing, CONFIG)
+    if listing.find(QUANTIZATION) is None or quantization(config):
+        return config
+    return with_quantization(config, fetch_json(listing, QUANTIZATION))
+
+
+def with_quantization(config: dict[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json with the quantization that hf_quant_config.json holds; pure."""
+    how = beside.get("quantization")
+    return {**config, _HOW[0]: how} if isinstance(how, Mapping) and how else config
 
 
 def fetch_index(listing: Listing) -> Index | None:

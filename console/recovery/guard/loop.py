@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.clock import Clock
+from console.common.files import hold, was_deleted
 from console.common.text import one_line
 from console.host import process
 from console.recovery.guard import config as guard_config
@@ -33,7 +35,7 @@ from console.recovery.guard.observe.quick import gap_s
 from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
-from console.recovery.rollback import trigger
+from console.recovery.rollback import records, trigger
 
 SECOND_S = 1.0
 COLLECT_S = 60.0
@@ -130,6 +132,7 @@ class GuardLoop:
         self._asked_to_arm = self._outage = False
         self._second_at = self._advised_at = float("-inf")
         self._collect_at = self._left_at = self._clock.monotonic()
+        self._place = hold(config.rollback_dir)
 
     def run(self) -> None:
         """Run until the sentinel is over. A missed tick is not repeated."""
@@ -203,7 +206,7 @@ class GuardLoop:
                 "acted": self._handler is not None, "outage": self._outage,
                 "own": self._feed.own, "base": self._policy.base,
                 "targets": [one.title for one in self._deps.alive.targets],
-                "spared": list(self._deps.alive.refused),
+                "spared": [*self._deps.alive.refused, *self._deps.collector.slow_io.uncounted],
                 "trouble": list(self._deps.collector.slow_io.troubles),
                 "copied_s": None if copied is None else status.age(snapshot.at, copied),
                 "limits": self._limits,
@@ -241,10 +244,22 @@ class GuardLoop:
         deps, runner = self._deps, self.config.runner
         counting = self._lease.left(now) is not None and not self._handler
         busy = self._handler is not None and not self._handler.over
-        if process.alive(*runner) or deps.alive.any or counting or busy:
+        gone = was_deleted(self._place)
+        if process.alive(*runner) or (counting and not (gone and self._is_over())):
+            self._left_at = now
+        elif gone:
+            # Nothing that it writes is read any more, and no rollback of this run can be asked for.
+            if now - self._left_at >= LEFT_S:
+                self._end("the run's directory was deleted")
+        elif deps.alive.any or busy:
             self._left_at = now
         elif now - self._left_at >= LEFT_S and standby_gone(self.config.rollback_dir):
             self._end("nothing is left to watch")
+
+    def _is_over(self) -> bool:
+        """Whether this user's pointer names this run no more, or says that it is over."""
+        on = records.read(os.getuid())
+        return on is None or on.run_id != self.config.run_id or on.over
 
     def _end(self, words: str) -> None:
         self._deps.ring.event("end", words)

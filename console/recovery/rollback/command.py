@@ -86,6 +86,8 @@ def rollback(
     seal_at: Callable[[str], SealedPlan] | None = None,
     run_dir: str = "",
     site: str = "",
+    left_down: Callable[[str], bool] | None = None,
+    automatic: bool = False,
 ) -> Result:
     """Restore the baseline, now; `emit` gets each line. `Result.exit_code`: 0, 7, or 2 for nothing.
 
@@ -93,7 +95,9 @@ def rollback(
     from the site file of a run that has lost its plan or left the baseline down. `run_dir` names
     the run to roll back if the pointer names another or none. `site` is the site file that was
     asked for: a run in its outage at another site is rolled back first, and exit code 0 then covers
-    both. Raises only ConsoleError (no plan can be made) and KeyboardInterrupt (a second Ctrl-C).
+    both; `left_down` tells such a run from one that goes on. `automatic`: nobody asked for this
+    rollback, and it ends no live run of another site. Raises only ConsoleError (no plan can be
+    made, or nothing may be done) and KeyboardInterrupt (a second Ctrl-C).
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -106,7 +110,7 @@ def rollback(
         from console.recovery.rollback.procedure import load
 
         load()
-    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site)
+    finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site, left_down, automatic)
     failed: Result | None = None
     with ignore_hangup():
         for _ in range(MOST_ROLLBACKS):

@@ -12,17 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.common.clock import Clock
-from console.common.errors import EngineError, ServiceError
-from console.common.text import decode, one_line
+from console.common.errors import ConsoleError, EngineError, ServiceError
+from console.common.text import decode, ending
 from console.common.units import format_duration
 from console.host import children, process, units
+from console.host.licence import OF_SITE, Licence, Reason, stop_group
 from console.host.memory import Resident
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import live as livelog
+from console.recovery.rollback import sealed_plan
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report, StageName
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing, is_installed
+from console.runtime.probe import Completion
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
@@ -30,6 +33,11 @@ DENIED_S = 6.0
 """Seconds for which an engine whose socket this user may not open is asked again."""
 MISSING = "no engine is installed on this machine"
 SLICE_S = 0.2
+FAILED: dict[StageName, str] = {
+    "stop": "not stopped", "start": "not started", "ready": "not ready", "completion": "not proven",
+}  # fmt: skip
+"""What it means that a stage has failed, where its details do not say it: stages are the console's
+own matter."""
 """Seconds that one wait for a thread lasts at most; see `join_all`."""
 
 
@@ -54,11 +62,14 @@ class RollbackContext:
     """Ids of the containers that were told to stop."""
     groups: list[tuple[int, int]] = field(default_factory=list)
     """(pid, start time) of the process groups that were told to stop."""
-    failures: list[str] = field(default_factory=list)
+    failures: list[tuple[StageName, str]] = field(default_factory=list)
     held: int = 0
     """Bytes of unshared RAM held by what was told to stop."""
     available: int | None = None
     """Bytes of RAM that were available before anything was told to stop; None if unknown."""
+
+    answer: Completion | None = None
+    """What the baseline last said to a proof; None while it was not asked."""
 
     manual: Callable[[], tuple[str, ...]] = tuple
     """Returns the commands to type by hand; none once they have been reported."""
@@ -66,6 +77,7 @@ class RollbackContext:
     told: set[tuple[str, str]] = field(default_factory=set)
     """What was said of an engine that is away, by stage."""
 
+    _others: dict[str, str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count_ended(self, count: int = 1) -> None:
@@ -97,11 +109,13 @@ class RollbackContext:
     @property
     def stop_failed(self) -> bool:
         """Whether something that should have stopped may still run."""
-        return self.engine_away or any(text.startswith("stop:") for text in self.failures)
+        return self.engine_away or any(stage == "stop" for stage, _ in self.failures)
 
     def fail(self, stage: StageName, detail: str) -> None:
         """Record and report a failure. It raises nothing: every stage goes on after an error."""
-        self.failures.append(f"{stage}: {detail}")
+        lead = FAILED.get(stage, "")
+        said = not lead or detail.startswith(lead)
+        self.failures.append((stage, detail if said else f"{lead}: {detail}"))
         self.report.failed(stage, detail)
 
     def report_engine_away(self, stage: StageName, error: EngineError, limit_s: float) -> bool:
@@ -159,10 +173,18 @@ class RollbackContext:
         its leader has ended."""
         return process.members(pid, start, cookie=self.plan.run_id)
 
-    def stop_group(self, pid: int, start: int, grace_s: float) -> bool:
-        """End a group that the run started. Raises ServiceError, as `process.stop_group` does."""
-        return process.stop_group(
-            pid, start, grace_s=grace_s, clock=self.clock, cookie=self.plan.run_id
+    def licence(self, reason: Reason) -> Licence:
+        """The licence to end something of this run, or of this site if no run has sealed the plan;
+        of a baseline, always of the site whose records name it."""
+        plan = self.plan
+        site = plan.records_dir.name if reason is Reason.BASELINE else plan.site_name
+        subject = site if reason in OF_SITE or not plan.run_id else plan.run_id
+        return Licence(reason, subject, plan.records_dir)
+
+    def stop_group(self, licence: Licence, pid: int, start: int, grace_s: float) -> bool:
+        """End a group that the run started. Raises ServiceError, as `licence.stop_group` does."""
+        return stop_group(
+            licence, pid, start, grace_s=grace_s, clock=self.clock, cookie=self.plan.run_id
         )
 
     def spared(self) -> set[int]:
@@ -190,6 +212,20 @@ class RollbackContext:
         base = self.plan.baseline
         return container in {base.container_name, base.container_id, *self.plan.protected} - {""}
 
+    def others(self) -> dict[str, str]:
+        """The containers that the newest plans of other sites restore, with their sites: a promoted
+        candidate has its labels still. Looked up once."""
+        if self._others is None:
+            plans = []
+            for path in sealed_plan.copies():
+                with contextlib.suppress(ConsoleError):
+                    plans.append(sealed_plan.read(path))
+            self._others = {
+                plan.baseline.container_id: plan.site_name for plan in plans
+                if plan.baseline.container_id and plan.site_name != self.plan.site_name
+            }  # fmt: skip
+        return self._others
+
     def may_stay(self, service: str) -> bool:
         """Whether a service may stay up: it has `keep: true`, and this is not an emergency."""
         return service in self.plan.keep and not self.report.trigger.emergency
@@ -213,7 +249,7 @@ class RollbackContext:
         if code and (missing := compose_is_missing(text)) is not None:
             raise missing
         if code:
-            raise EngineError(f"{argv[0]} {argv[1]} failed", one_line(text[-300:]))
+            raise EngineError(f"{argv[0]} {argv[1]} failed", ending(text, 300))
         return text
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import ConsoleError, UsageError
-from console.host import process
+from console.host import licence, process
+from console.host.licence import Licence, Reason, Refused
 from console.host.privileges import become, name_of, owner_of
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointers
@@ -26,7 +28,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.records import OtherUsers, Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
 from console.recovery.rollback.trigger import STANDBY_FILE
-from console.runtime.engine_api import DEFAULT_SOCKET
+from console.runtime.engine_address import DEFAULT_SOCKET
 
 RUNNER_S = 3.0
 """Seconds that a killed runner may take to disappear."""
@@ -45,7 +47,46 @@ class SelectedPlan:
     """Another site was asked for, and is rolled back after this one."""
 
 
-class Finder:
+class _Plans:
+    """This user's sealed plans, as they lie in the files; what is odd is noted."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.note = note
+
+    def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
+        plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
+        return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
+
+    def _read_plan(
+        self, path: Path, source: str, note: Callable[[str], None] | None = None
+    ) -> SelectedPlan | None:
+        note = note or self.note
+        try:
+            plan, owner = sealed.read_owned(path)
+        except ConsoleError as error:
+            note(str(error))
+            return None
+        if owner != os.getuid():
+            note(_belongs_to(str(path), owner))
+            return None
+        return SelectedPlan(plan, source)
+
+    def _plans(self, site: str = "") -> Iterator[SelectedPlan]:
+        """This user's usable plans, the newest first; each is read only when it is needed. With
+        `site`, only the plans of that site file, but copies and those of rehearsals, too."""
+        runs = paths.runs_dir()
+        files = [runs / name / ROLLBACK / PLAN for name in _names_in(runs)]
+        stamped: list[tuple[float, Path]] = []
+        for path in (*files, *(sealed.copies() if site else ())):
+            with contextlib.suppress(OSError):
+                stamped.append((os.stat(path).st_mtime, path))
+        for _, path in sorted(stamped, reverse=True):
+            one = self._read_plan(path, "the newest run")
+            if one and (_is_of(one.plan, site) if site else not _is_rehearsal(one.plan)):
+                yield one
+
+
+class Finder(_Plans):
     """Looks for the plan in the order in which an operator would want it."""
 
     def __init__(
@@ -56,34 +97,47 @@ class Finder:
         seal_at: Callable[[str], SealedPlan] | None = None,
         run_dir: str = "",
         site: str = "",
+        left_down: Callable[[str], bool] | None = None,
+        automatic: bool = False,
     ) -> None:
         """`site_seal` makes a plan from the site that was asked for, else from the user's default
         site; `seal_at` makes one from the site file at a path. `run_dir` names the run to roll back
-        if the pointer names another or none; `site` is the site file that was asked for."""
+        if the pointer names another or none; `site` is the site file that was asked for.
+        `left_down` says whether the journal of the run in a directory leaves the baseline down, or
+        may do so; without it no run of another site is known to be well. `automatic`: nobody asked,
+        so no live run of another site is ended for this."""
+        super().__init__(note)
         self.site, self.run_dir = site, run_dir
+        self.left_down, self.automatic = left_down, automatic
+        self._asked: list[SealedPlan | None] = []
         self.others = OtherUsers((), note)
         self._selected_first: set[str] = set()
+        self._left_alone: set[str] = set()
         self.site_seal, self.seal_at = site_seal, seal_at
         self.explicit_site = explicit_site
-        self.note = note
 
     def find(self) -> SelectedPlan | None:
         """The plan; None if there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
         if found := self._interrupted() or usual():
             return found
-        if self.explicit_site and self.site_seal is not None:
-            return self._from_site(self.site_seal, os.path.realpath(self.site))
+        # a run that was left alone is of another site, as may be the newest plan
+        if (self.explicit_site or self._left_alone) and self.site_seal is not None:
+            site = os.path.realpath(self.site) if self.site else ""
+            return self._from_site(self.site_seal, site)
         found = self._without_a_run()
         if found is None:
             _require_home()
         return found
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
-        """Whether this user has an active run that began after the plan was selected."""
+        """Whether this user has an active run that began after the plan was selected, and that is
+        to be rolled back, too."""
         mine = pointers.read(os.getuid())
-        known = {*self._selected_first, selected.plan.run_id if selected else ""}
-        return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
+        known = {*self._selected_first, *self._left_alone, selected.plan.run_id if selected else ""}
+        if self.automatic or mine is None or mine.run_id in known:
+            return False
+        return process.alive(mine.pid, mine.start) and not self._leaves_alone(mine)
 
     def _interrupted(self) -> SelectedPlan | None:
         """The plan of the run that was asked for, if the pointer names another run or none."""
@@ -109,7 +163,7 @@ class Finder:
         sudo = os.environ.get("SUDO_UID", "")
         sudo_uid = int(sudo) if sudo.isascii() and sudo.isdigit() else 0
         mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
-        others = self.others = OtherUsers({0, sudo_uid}, self.note)
+        others = self.others = OtherUsers(() if self.automatic else {0, sudo_uid}, self.note)
         belongings = _evidence_for(sudo_uid) if sudo_uid and not self.explicit_site else ""
         if mine or belongings or self._has_own():
             runs = others.before(mine)
@@ -177,6 +231,8 @@ class Finder:
             return selected
 
     def _select_for(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
+        if self._leaves_alone(pointer):
+            return None
         selected = self._find_plan_of(pointer, source)
         if selected is not None and self._is_other_site(selected.plan):
             return self._select_other_site(selected, pointer)
@@ -197,14 +253,75 @@ class Finder:
 
     def _is_other_site(self, plan: SealedPlan) -> bool:
         """Whether another site than the plan's was asked for, as far as known."""
-        if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
+        if self.site and _is_of(plan, os.path.realpath(self.site)):
             return False
-        try:
-            return _differs(self.site_seal(), plan)
-        except Exception as error:
-            self.note(f"no plan can be made from {self.site}: {_error_words(error)}")
-            newest = next(self._plans(os.path.realpath(self.site)), None)
-            return newest is not None and _differs(newest.plan, plan)
+        asked = self._asked_site()
+        return asked is not None and _differs(asked, plan)
+
+    def _asked_site(self) -> SealedPlan | None:
+        """The plan of the site that was asked for, made once, or the newest that was sealed of it;
+        None if none was asked for or nothing says what it is."""
+        if self.site_seal is None or not (self.site or self.automatic):
+            return None
+        if not self._asked:
+            try:
+                self._asked.append(self.site_seal())
+            except Exception as error:
+                self.note(f"no plan can be made from {self.site}: {_error_words(error)}")
+                newest = next(self._plans(os.path.realpath(self.site)), None) if self.site else None
+                self._asked.append(newest.plan if newest is not None else None)
+        return self._asked[0]
+
+    def _leaves_alone(self, pointer: Pointer) -> bool:
+        """Whether a run goes on, since another site was asked for and this run has not taken its
+        baseline down. Raises ConsoleError if nobody asked, and the live run of another site may be
+        in its outage or may hold the memory that this site's baseline needs."""
+        if pointer.over or (plan := self._plan_at_other_site(pointer)) is None:
+            return False
+        theirs, alive = f"run {pointer.run_id} of site {plan.site_name}", _is_alive(pointer)
+        well = "" if plan.exclusive else self._is_well(pointer, plan)
+        if well:
+            self._left_alone.add(pointer.run_id)
+            self.note(f"{theirs} {'goes on' if alive else 'is left alone'}: {well}")
+            return True
+        asked = self._asked_site()
+        if self.automatic and alive and asked and asked.baseline.url != plan.baseline.url:
+            site = self.site or paths.default_site()
+            raise ConsoleError(
+                f"site {asked.site_name} is not restored beside a run of another site",
+                f"{theirs} is in its outage, or needs the memory alone: nobody asked for its end",
+                f"wait for its end, or type: omni-console rollback --site {shlex.quote(str(site))}",
+            )
+        return False
+
+    def _is_well(self, pointer: Pointer, plan: SealedPlan) -> str:
+        """What shows that a run has not taken its baseline down, in words; "" if nothing does. Both
+        its journal and the baseline itself have to say so."""
+        if self.left_down is None:
+            return ""
+        has_plan = os.path.exists(Path(pointer.run_dir) / ROLLBACK / PLAN)
+        if not has_plan and not self._was_sealed(pointer) and _is_alive(pointer):
+            return "it is just starting, and has stopped nothing"
+        from console.recovery.rollback import observe  # the standby of this site's run waits for us
+
+        if self.left_down(pointer.run_dir) or not observe.serves(plan):
+            return ""
+        return "its baseline serves"
+
+    def _plan_at_other_site(self, pointer: Pointer) -> SealedPlan | None:
+        """The plan of a run of another site than the one that was asked for: the sealed one, its
+        copy, or what its site file says before it has sealed one. None for this site's run, and if
+        nothing says what the run is."""
+        if self.run_dir or self._asked_site() is None:
+            return None
+        selected = self._read_plan(Path(pointer.run_dir) / ROLLBACK / PLAN, "", lambda words: None)
+        plan = selected.plan if selected is not None else None
+        if plan is None and (copy := self._copy_of(pointer)) is not None:
+            plan = copy.plan
+        if plan is None and pointer.site and self.seal_at and not self._was_sealed(pointer):
+            with contextlib.suppress(Exception):  # then the run is treated as one of this site
+                plan = self.seal_at(pointer.site)
+        return plan if plan is not None and self._is_other_site(plan) else None
 
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """Select a run of another site first, but only once, and only if it is not over yet. A run
@@ -245,17 +362,14 @@ class Finder:
             return replace(found, plan=replace(found.plan, run_id=pointer.run_id, run_dir=there))
         for who in process.by_cookie(pointer.run_id):
             with contextlib.suppress(ConsoleError):
-                process.stop_group(*who, grace_s=RUNNER_S)
+                why = Licence(Reason.COOKIE, pointer.run_id)
+                licence.stop_group(why, *who, grace_s=RUNNER_S)
         raise ConsoleError(
             "nothing says which baseline to restore",
             f"run {pointer.run_id} has lost its plan, and there is no site file; what was left of "
             "it is ended",
             "start the baseline by hand, or write a site file: omni-console rollback --site FILE",
         )
-
-    def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
-        plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
-        return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
 
     def _from_its_site(self, pointer: Pointer) -> SelectedPlan | None:
         seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []
@@ -268,30 +382,9 @@ class Finder:
                 self.note(f"no plan can be made from the site file: {_error_words(error)}")
         return None
 
-    def _read_plan(self, path: Path, source: str) -> SelectedPlan | None:
-        try:
-            plan, owner = sealed.read_owned(path)
-        except ConsoleError as error:
-            self.note(str(error))
-            return None
-        if owner != os.getuid():
-            self.note(_belongs_to(str(path), owner))
-            return None
-        return SelectedPlan(plan, source)
 
-    def _plans(self, site: str = "") -> Iterator[SelectedPlan]:
-        """This user's usable plans, the newest first; each is read only when it is needed. With
-        `site`, only the plans of that site file, but copies and those of rehearsals, too."""
-        runs = paths.runs_dir()
-        files = [runs / name / ROLLBACK / PLAN for name in _names_in(runs)]
-        stamped: list[tuple[float, Path]] = []
-        for path in (*files, *(sealed.copies() if site else ())):
-            with contextlib.suppress(OSError):
-                stamped.append((os.stat(path).st_mtime, path))
-        for _, path in sorted(stamped, reverse=True):
-            one = self._read_plan(path, "the newest run")
-            if one and (_is_of(one.plan, site) if site else not _is_rehearsal(one.plan)):
-                yield one
+def _is_alive(pointer: Pointer) -> bool:
+    return process.alive(pointer.pid, pointer.start)
 
 
 def _require_home() -> None:
@@ -315,7 +408,10 @@ def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None
     note(f"run {pointer.run_id} {why}: its runner is ended")
     deadline = time.monotonic() + RUNNER_S
     try:
-        process.send(pointer.pid, pointer.start, signal.SIGKILL)
+        ours = Licence(Reason.RUNNER, pointer.run_id)
+        licence.send(ours, pointer.pid, pointer.start, signal.SIGKILL)
+    except Refused as error:
+        note(str(error))
     except OSError as error:
         note(f"its runner, pid {pointer.pid}, cannot be ended: {error.strerror}")
     while process.alive(pointer.pid, pointer.start) and time.monotonic() < deadline:

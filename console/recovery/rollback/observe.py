@@ -7,20 +7,28 @@ import os
 from pathlib import Path
 from typing import Any
 
+from console.common.argv import may_have_started
 from console.common.clock import SystemClock
 from console.common.errors import EngineError, ServiceError
 from console.host import process, units
-from console.host.memory import pids_of_container
+from console.host.memory import oom_kills, oom_kills_since, pids_of_container
 from console.host.ports import (
+    MAX_NAMED,
+    Answering,
+    answering,
     engine_proxies,
     foreign,
     have_engine_client,
+    held_by_others,
+    held_words,
     listeners,
     port_of,
     ports_of,
+    strangers,
 )
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitState
+from console.recovery.rollback import live
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -28,6 +36,7 @@ from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine, published_elsewhere
 from console.runtime.probe import Health, health
 
+ELSE = "something else answers there"
 OWNER_S = 2.0
 """Seconds that the engine gets to answer when it is asked whether the baseline can answer."""
 
@@ -38,13 +47,15 @@ class Observed:
     def __init__(self, context: RollbackContext) -> None:
         self.context = context
         self.plan = context.plan.baseline
-        self.container = next(iter(self.plan.ways), "")
+        self.container = ""
+        """Id or name of the container, once the engine was asked which; see `ways`."""
         self.process: tuple[int, int] | None = None
         self.inspected: dict[str, Any] | None = None
         """The container as the engine last described it; see `_state`."""
         self.unit: UnitState | None = None
         """The unit as its systemd last described it; see `unit_state`."""
         self._group: process.Group | None = None
+        self._kills_before = oom_kills()
 
     def serving(self) -> bool:
         """Whether the health path answers and, as far as known, it is the baseline that answers."""
@@ -97,6 +108,17 @@ class Observed:
         state = _dict(self._state(OWNER_S), "State")
         return f"{state.get('Pid')} {state.get('StartedAt')}" if state else ""
 
+    def exit_code(self) -> int | None:
+        """How the baseline ended, as far as that is known: negative for a signal."""
+        if self.plan.kind == "process":
+            return process.exit_code(*self.process) if self.process is not None else None
+        code = _dict(self.inspected, "State").get("ExitCode")
+        return code if isinstance(code, int) else None
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel has killed for memory since this rollback began."""
+        return oom_kills_since(self._kills_before)
+
     def unit_state(self) -> UnitState | None:
         """The unit as its systemd describes it now; None if it does not say, or there is none."""
         self.unit = None
@@ -112,9 +134,28 @@ class Observed:
         # A start script may have ended while the server that it started still runs.
         return bool(self._members(*self.process))
 
+    def ways(self) -> list[str]:
+        """Id and name of the container, in the order in which they are tried. Where the name comes
+        first, a container that was renamed and serves is still known by its id."""
+        base, engine = self.plan, self.context.engine
+        if not base.by_name or not base.container_id or engine is None:
+            return list(base.ways)
+        engine = RawEngine(engine.path, OWNER_S)
+        try:
+            with contextlib.suppress(NoSuchContainer):
+                if is_up(engine.inspect(base.container_name)):
+                    return list(base.ways)
+            sealed = engine.inspect(base.container_id)
+        except EngineError:
+            return list(base.ways)
+        here = is_up(sealed) and not published_elsewhere(sealed, base.url)
+        return list(base.ways[::-1] if here else base.ways)
+
     def _state(self, limit_s: float | None, name: str = "") -> dict[str, Any] | None:
         """The inspected container, empty if it is gone; None if the engine gives no answer."""
         self.inspected = None
+        if not self.container:
+            self.container = next(iter(self.ways()), "")
         engine, name = self.context.engine, name or self.container
         if engine is None or not (name or self.plan.compose_argv):
             return None
@@ -137,31 +178,53 @@ class Observed:
         url = self.plan.url
         if published_elsewhere(self.inspected or {}, url):
             return True
-        pids = self._pids()
+        pids = self.pids()
         # A process or unit is on this machine, whatever name its URL uses; so is a container in
         # the host's network.
         here = self.plan.kind != "container" or bool(pids)
-        found = list(listeners(url, here=here)) if here else []
-        if any(one.pid in pids for one in found):
-            return False
-        # A start script may run a container through a client: then the engine's proxy counts, too.
-        published = not here or have_engine_client(pids)
-        if pids and found:
-            return not (published and any(one.is_engine_proxy for one in found))
-        if not published and any(one.is_engine_proxy for one in found):
+        if not here and _shares_with_proxy(url):
             return True
-        # The listening process is unknown, or hidden from this user, so its socket's user decides.
+        sockets = answering(url, here=here) if here else []
+        if next(held_by_others(sockets, pids), None) is not None or self._another_program(sockets):
+            return True
+        unseen = not (here and pids and all(socket.holders for socket in sockets))
+        # A listening process that is hidden from this user: its socket's user decides.
+        published = not here or have_engine_client(pids)
         return (
-            foreign(url, here=here, published=published) is not None
+            unseen
+            and foreign(url, here=here, published=published) is not None
             and foreign(url, self._users(pids), here=here, published=published) is not None
         )
+
+    def _another_program(self, sockets: list[Answering]) -> bool:
+        """Whether a process baseline that is not known to run cannot be who listens there: one that
+        the operator has started by hand has no record, but the program of the site file, or what
+        started it has."""
+        spec = self.plan.process
+        if self.plan.kind != "process" or spec is None or self.process is not None:
+            return False
+        for socket in sockets:
+            lines = [line for one in socket.holders for line in process.command_lines(one.pid)]
+            if lines and not any(may_have_started(spec.argv, line) for line in lines):
+                return True
+        return False
+
+    def who_else(self) -> str:
+        """Who answers at its address, or does so, too, in clean words; asked where it is known that
+        somebody else does."""
+        pids, sockets = self.pids(), answering(self.plan.url, here=True)
+        shares = any(holder.pid in pids for socket in sockets for holder in socket.holders)
+        others = strangers(self.plan.url, pids)[:MAX_NAMED]
+        too = ", too" if shares else ""
+        named = " and ".join(f"pid {other.pid}, {other.words}" for other in others)
+        return f"{ELSE}{too}{named and ': '}{named}"
 
     def other_port(self) -> int | None:
         """Where a process baseline answers its health path instead of at its URL; None if it does
         not. An engine may listen at several ports: only one that answers counts."""
         if self.plan.kind != "process" or self.process is None:
             return None
-        for port in ports_of(self._pids()):
+        for port in ports_of(self.pids()):
             at = f"http://127.0.0.1:{port}"
             if port != port_of(self.plan.url) and (
                 health(at, self.plan.ready_path, 1.0)[0] is Health.SERVING
@@ -177,7 +240,7 @@ class Observed:
         starts = map(process.start_time, engine_proxies(port_of(self.plan.url)))
         return any(start is not None and start >= self.process[1] for start in starts)
 
-    def _pids(self) -> set[int]:
+    def pids(self) -> set[int]:
         """The pids of the only processes that may answer; empty if they are unknown.
 
         For a process these are its session and every process with its mark in the environment: a
@@ -193,6 +256,10 @@ class Observed:
             return set()
         marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, self.context.mark)}
         return {member.pid for member in self._members(*self.process)} | marked
+
+    def own_pids(self) -> set[int]:
+        """The pids of all of its processes on this machine, wherever they may answer."""
+        return self._container_pids() if self.plan.kind == "container" else self.pids()
 
     def _members(self, pid: int, start: int) -> list[process.Stat]:
         """The processes of the baseline's group; the Group object is kept, as it is asked often."""
@@ -215,7 +282,21 @@ class Observed:
 
     def _container_pids(self) -> set[int]:
         """The pids of the container's processes, as this machine numbers them."""
-        return {*pids_of_container(str((self.inspected or {}).get("Id", "")))}
+        identity = str((self.inspected or {}).get("Id") or "")
+        return {*pids_of_container(identity)} if identity else set()
+
+
+def _shares_with_proxy(url: str) -> bool:
+    """Whether somebody listens where the engine's proxy should answer for a container: at the very
+    address, which the kernel prefers to the proxy's, or on the other family of addresses."""
+    proxies = set(engine_proxies(port_of(url)))
+    for socket in answering(url) if proxies else []:
+        if socket.holders:
+            if not any(holder.pid in proxies for holder in socket.holders):
+                return True
+        elif socket.uid != 0:
+            return True
+    return False
 
 
 def answers(plan: SealedPlan, *, known: bool) -> bool:
@@ -228,6 +309,85 @@ def answers(plan: SealedPlan, *, known: bool) -> bool:
         return Observed(context).is_ours(OWNER_S, known=known)
     finally:
         report.close()
+
+
+def serves(plan: SealedPlan) -> bool:
+    """Whether the baseline's health path is well and, as far as known, it is the baseline that
+    answers. Its server and the engine get OWNER_S each at most."""
+    if health(plan.baseline.url, plan.baseline.ready_path, OWNER_S)[0] is not Health.SERVING:
+        return False
+    return answers(plan, known=False)
+
+
+def somebody_else(plan: SealedPlan) -> str:
+    """Who answers at the baseline's address instead of the baseline, or beside it, in clean words;
+    "" for nobody, as far as known. The engine gets OWNER_S at most to answer."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    try:
+        seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
+        return "" if seen.is_ours(OWNER_S) else seen.who_else()
+    except OSError:
+        return ""
+    finally:
+        report.close()
+
+
+def held_beside(plan: SealedPlan) -> str:
+    """Who else than the plan's baseline is seen to listen at its address, in words."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    try:
+        seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
+        seen.can_answer(OWNER_S)
+        return held_words(plan.baseline.url, seen.pids())
+    except OSError:
+        return ""
+    finally:
+        report.close()
+
+
+def life(plan: SealedPlan) -> str:
+    """A text that differs between two starts of the baseline; "" when that is unknown. The engine
+    gets OWNER_S at most to answer."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    try:
+        seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
+        known = seen.life() if seen.can_answer(OWNER_S) else ""
+        return known or (_of_listener(plan) if plan.baseline.kind == "process" else "")
+    except OSError:
+        return ""
+    finally:
+        report.close()
+
+
+def _of_listener(plan: SealedPlan) -> str:
+    """The same of a process that no record names, as one that was started by hand: the oldest of
+    those that listen; "" if it cannot be told who does."""
+    pids = {holder.pid for holder in listeners(plan.baseline.url)}
+    starts = sorted((start, pid) for pid in pids if (start := process.start_time(pid)) is not None)
+    return f"{starts[0][1]} {starts[0][0]}" if starts else ""
+
+
+def instead_of_baseline(plan: SealedPlan) -> str:
+    """The service that answers in the baseline's place, at its address; "" if none is known.
+
+    A completion of that service proves nothing about the baseline.
+    """
+    switched = relay.at(plan.baseline.url)
+    if switched is not None:
+        return f"{switched.service}, by a cutover,"
+    holders = {holder.pid for holder in listeners(plan.baseline.url)} if plan.run_dir else set()
+    if not holders:
+        return ""
+    for entry in live.read(plan.rollback_dir / live.LIVE):
+        if entry.kind != "process" or entry.name == plan.baseline.name:
+            continue
+        group = process.members(entry.pid, entry.start, cookie=plan.run_id)
+        if holders & {member.pid for member in group}:
+            return entry.name
+    return ""
 
 
 def is_running(plan: SealedPlan, container: str) -> bool:

@@ -11,17 +11,19 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.host import process
-from console.host.ports import listener, port_of
+from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
-from console.recovery.rollback import live, proof
+from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import trigger as trigger_fifo
-from console.recovery.rollback.context import RollbackContext, engine_of
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
+from console.recovery.rollback.context import FAILED, RollbackContext, engine_of
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -39,6 +41,7 @@ from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
+from console.recovery.rollback.stages.verify import Measured
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
 
@@ -137,7 +140,7 @@ class Procedure:
             self.clock.sleep(FOLLOW_PAUSE_S)
 
     def _run_stages(self) -> Result:
-        report = Report(self.path, self.trigger, self.clock, self.emit)
+        report = Report(self.path, self.trigger, self.clock, self.emit, self.plan.secrets)
         context = RollbackContext(
             self.plan, self.clock, report, engine_of(self.plan, report), self.oom_score,
             manual=lambda: commands(self.plan),
@@ -149,9 +152,13 @@ class Procedure:
         else:
             report.skipped("fence", "the runner itself asked for this rollback")
         self._stage(context, "stop", lambda: stop.stop(context))
-        self._stage(context, "memory", lambda: drain.memory(context))
+        self._stage(context, "memory", lambda: drain.memory(context, stop.lives_on(context)))
         self._stage(context, "start", lambda: _start(context, baseline))
-        result = self._prove_and_measure(context, baseline)
+        readiness = verify.Readiness(context, baseline)
+        result = self._prove_and_measure(context, readiness)
+        hide = self.plan.secrets.text
+        result = replace(result, detail=hide(result.detail), manual=tuple(map(hide, result.manual)))
+        evidence.record(self.plan, self._seen(result, context, readiness))
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -159,24 +166,53 @@ class Procedure:
             if result.serving:
                 _dismiss(self.plan, self.trigger)
             _start_closer(self.plan)
-        if result.serving and self.plan.site_name:
-            file = proof.proof_file(self.plan.site_name, self.plan.baseline.url)
-            proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 
-    def _prove_and_measure(self, context: RollbackContext, baseline: Baseline) -> Result:
+    def _prove_and_measure(self, context: RollbackContext, readiness: verify.Readiness) -> Result:
         """Prove and measure the baseline; do both again if it has ended in the meantime."""
-        readiness = verify.Readiness(context, baseline)
+        baseline = readiness.baseline
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
-            result = self._measured_result(context, baseline)
-            still_serves = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
+            result, measured = self._measured_result(context, baseline, readiness.tok_s)
+            if measured.garbled:
+                if not readiness.restart("measure", f"garbled, {measured.garbled}"):
+                    break
+                continue
+            answered = measured.tok_s is not None and measured.bound is None
+            still_serves = baseline.is_ours(OWNER_S) if answered else baseline.serving()
+            # Two engines would be loaded: one of them may end at any moment, and no run may start.
+            beside = stop.lives_on(context)
+            if beside and self.plan.exclusive:
+                context.fail("stop", f"{beside} still runs beside the baseline")
+                break
             if still_serves:
-                return result
+                words = f"{result.detail}; {beside} still runs beside it"
+                return replace(result, detail=words) if beside else result
             context.report.note("serving", "not any more: the baseline ended after its completion")
-        # a baseline that answers elsewhere is well: what starts it by hand would end it first
-        return self._failed_result(context, by_hand=readiness.elsewhere_since is None)
+        return self._failed_result(context, readiness)
+
+    def _seen(
+        self, result: Result, context: RollbackContext, readiness: verify.Readiness
+    ) -> Evidence:
+        """What this rollback has learnt of the baseline, well or not."""
+        at, answer = self.clock.now(), context.answer
+        if not result.serving:
+            word = Word.REFUSING if readiness.refuses else Word.DOWN
+            word = Word.LOADING if readiness.loads else word
+            asked = bool(context.failures) and context.failures[-1][0] in ("completion", "measure")
+            # whether one that answers HTTP 5xx is alive is judged by its health path, not here
+            judged = readiness.refuses or (answer is not None and answer.fails)
+            if answer is not None and not answer.ok and asked and not judged:
+                word = evidence.of_completion(answer, Witness.ROLLBACK, at).word
+            why = result.detail.removeprefix(f"{FAILED['completion']}: ")
+            life = readiness.baseline.life()
+            return Evidence(Kind.FAILED, word, at, Witness.ROLLBACK, why, life=life)
+        kind = Kind.PROOF if result.tok_s is None and not result.degraded else Kind.MEASURED
+        return Evidence(
+            kind, Word.SERVING, at, Witness.ROLLBACK, result.detail, result.tok_s, result.degraded,
+            life=readiness.baseline.life(),
+        )  # fmt: skip
 
     def _stage(
         self, context: RollbackContext, name: StageName, act: Callable[[], bool | None]
@@ -207,7 +243,9 @@ class Procedure:
         with contextlib.suppress(OSError, RuntimeError):
             threading.Thread(target=ping, name="engine-ping", daemon=True).start()
 
-    def _measured_result(self, context: RollbackContext, baseline: Baseline) -> Result:
+    def _measured_result(
+        self, context: RollbackContext, baseline: Baseline, proven_tok_s: float | None
+    ) -> tuple[Result, Measured]:
         report, plan = context.report, self.plan.baseline
         seconds = report.elapsed_s()
         restore_s = round(seconds, 3) if baseline.started else None
@@ -215,32 +253,42 @@ class Procedure:
         if restore_s is not None and self.plan.memory_file:
             with contextlib.suppress(OSError):
                 memory = Path(self.plan.memory_file)
-                proof.remember_restore(memory, plan.name, restore_s, self.clock.now())
-        tok_s, degraded = None, False
+                restores.remember_restore(memory, plan.name, restore_s, self.clock.now())
+        measured = Measured()
         try:
-            tok_s, degraded = verify.measure(context)
+            measured = verify.measure(context, proven_tok_s)
         except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
         if context.failures:
-            words += f"; failures: {len(context.failures)}, the first: {context.failures[0]}"
-        return Result(
+            words += f"; failures: {len(context.failures)}, the first: {context.failures[0][1]}"
+        tok_s = measured.tok_s
+        result = Result(
             serving=True,
-            degraded=degraded,
+            degraded=measured.degraded,
             tok_s=None if tok_s is None else round(tok_s, 3),
             reference=plan.reference_tok_s,
             restore_s=restore_s,
             nothing_to_do=nothing,
-            detail=("DEGRADED: " if degraded else "") + words,
+            detail=("DEGRADED: " if measured.degraded else "") + words,
         )
+        return result, measured
 
-    def _failed_result(self, context: RollbackContext, *, by_hand: bool) -> Result:
-        detail = context.failures[-1] if context.failures else "the baseline does not serve"
+    def _failed_result(self, context: RollbackContext, readiness: verify.Readiness) -> Result:
+        detail = context.failures[-1][1] if context.failures else "the baseline does not serve"
+        # one that answers elsewhere is well: only the site file is to be corrected
+        well = readiness.elsewhere_since is not None
+        lives = readiness.refuses or readiness.misplaced
+        runs = not lives and readiness.baseline.running() is True
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
-            manual=commands(self.plan) if by_hand else (),
+            manual=()
+            if well
+            else commands(
+                self.plan, lives=lives, runs=runs, container=readiness.baseline.container
+            ),
             detail=detail,
         )
 
@@ -256,7 +304,7 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     if older is not None and context.baseline_process() is None:
         context.report.note(
             "start", f"process {older[0]}, a baseline of an earlier site file, still runs and "
-            f"holds its memory; `kill {older[0]}` ends it"
+            "holds its memory; it is left alone"
         )  # fmt: skip
     context.report.begin("start")
     context.report.ok("start", baseline.start())
@@ -268,11 +316,10 @@ def _report_unrecorded(context: RollbackContext) -> None:
         url = context.plan.baseline.url
         who = listener(url)
         pid = f"process {who.pid}" if who else "a process"
-        end = f"`{who.how_to_end(port_of(url))}`" if who else "end it"
         context.report.note(
             "start", f"{pid} serves, but the console did not start it from this site file, so no "
             "run will start; `omni-console adopt` takes it over, if it is what the site file "
-            f"starts; or {end}, then roll back again"
+            "starts"
         )  # fmt: skip
 
 

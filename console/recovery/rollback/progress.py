@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from console.common import redact
 from console.common.clock import Clock
 from console.common.errors import Exit
-from console.common.files import open_untrusted, read_end
+from console.common.files import open_untrusted, private_mode, read_end
 from console.common.text import one_line
 from console.recovery.rollback import trigger as standby
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -124,8 +126,13 @@ def result_of(line: Line) -> Result:
 class Report:
     """Writes the lines of one rollback; several threads may call it. Never raises."""
 
-    def __init__(self, path: Path, trigger: Trigger, clock: Clock, emit: Emit | None) -> None:
+    def __init__(
+        self, path: Path, trigger: Trigger, clock: Clock, emit: Emit | None,
+        secrets: redact.Known = redact.NONE,
+    ) -> None:  # fmt: skip
+        """`secrets` are the plan's own, which are in no line, whatever stands around them."""
         self.trigger = trigger
+        self._secrets = secrets
         self._path = path
         self._clock = clock
         self._emit = emit
@@ -171,8 +178,8 @@ class Report:
             "state": state,
             "at": round(self._clock.now(), 3),
             "t": round(self.elapsed_s(), 4),
-            "detail": one_line(detail, DETAIL_LIMIT),
-            **(fields or {}),
+            "detail": one_line(self._secrets.text(detail), DETAIL_LIMIT),
+            **self._secrets.data(fields or {}),
         }
         with self._lock:
             with contextlib.suppress(OSError):
@@ -201,8 +208,12 @@ class Report:
     def _write(self, line: Line) -> None:
         if self._descriptor < 0:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
-            self._descriptor = os.open(self._path, flags, 0o644)
-            size = os.fstat(self._descriptor).st_size
+            mode = private_mode(self._path.parent)
+            self._descriptor = os.open(self._path, flags, mode)
+            info = os.fstat(self._descriptor)
+            if mode == 0o600 and info.st_uid == os.getuid() and stat.S_ISREG(info.st_mode):
+                os.fchmod(self._descriptor, mode)  # an earlier version let everybody read it
+            size = info.st_size
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 os.write(self._descriptor, b"\n")
             # fsync can take seconds under memory pressure, so a thread of its own does it.

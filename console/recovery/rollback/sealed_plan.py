@@ -10,12 +10,13 @@ import codecs
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from console.common import paths
+from console.common import paths, redact
 from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
 from console.common.text import one_line
@@ -44,6 +45,8 @@ class Proof:
     prompt: str = PROMPT
     max_tokens: int = 8
     timeout_s: float = 120.0
+    expect: str = ""
+    """A pattern that the answer has to match somewhere. Older plans have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,22 @@ class Baseline:
         both = (self.container_id, self.container_name)
         return tuple(dict.fromkeys(one for one in (both[::-1] if self.by_name else both) if one))
 
+    def is_below(self, tok_s: float) -> bool:
+        """Whether a rate is below the reference by more than the tolerance."""
+        known = self.reference_tok_s
+        return known is not None and tok_s < known * (1 - self.tolerance)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that a run may start; `container` is its id or name, if known."""
+    """Something that a run may start; `container` is its id or name, if known, and `url` where it
+    answers."""
 
     service: str
     kind: str = "container"
     container: str = ""
     name: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,15 @@ class SealedPlan:
         return Path(base) if base else paths.state_dir() / "services"
 
     @property
+    def secrets(self) -> redact.Known:
+        """What is secret in the baseline's commands and variables, also as a shell quotes it."""
+        base = self.baseline
+        pairs = (*base.compose_env, *base.environment, *(base.process.env if base.process else ()))
+        argv = base.process.argv if base.process else ()
+        known = redact.Known.of(dict(pairs), list(argv), list(base.compose_argv))
+        return known | redact.Known(tuple(map(shlex.quote, known.values)))
+
+    @property
     def name_first(self) -> SealedPlan:
         """This plan, used long after its run: the container with the sealed id may be unused by
         now, so the container with the name is tried first."""
@@ -185,7 +204,7 @@ class SealedPlan:
         return _Reader(source).plan(value)
 
 
-def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
+def write(plan: SealedPlan, path: Path, mode: int = 0o600) -> None:
     """Write the plan atomically and durably. Raises OSError."""
     paths.make(path.parent)
     write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
@@ -207,6 +226,11 @@ def of_run(run_dir: Path) -> SealedPlan:
                 if plan.run_dir == str(run_dir):
                     return plan
         raise
+
+
+def site_script(site: str) -> Path:
+    """Path of the script that the newest run on a site has sealed."""
+    return paths.state_dir() / ROLLBACK / f"{paths.file_name(site)}.sh"
 
 
 def copies() -> list[Path]:
@@ -319,6 +343,7 @@ class _Reader:
             prompt=self.text(table, "prompt", PROMPT),
             max_tokens=max(1, int(self.number(table, "max_tokens", 8))),
             timeout_s=self.number(table, "timeout_s", 120.0),
+            expect=self.text(table, "expect", ""),
         )
 
     def process(self, value: object) -> ProcessSpec | None:
@@ -343,6 +368,7 @@ class _Reader:
             kind=self.text(table, "kind", "container"),
             container=self.text(table, "container", ""),
             name=self.text(table, "name", ""),
+            url=self.text(table, "url", ""),
         )
 
     def engine(self, value: object) -> EngineAddress:

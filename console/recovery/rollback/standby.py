@@ -26,7 +26,8 @@ from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, Exit
-from console.common.files import write_atomically
+from console.common.files import hold, was_deleted, write_atomically
+from console.common.text import one_line
 from console.host import process
 from console.host.ports import foreign
 from console.host.privileges import lock_memory
@@ -81,6 +82,7 @@ class Standby:
         self.clock: Clock = SystemClock()
         self.plan = sealed.read(rollback_dir / PLAN)
         self.plan_stamp = self._stamp()
+        self.place = hold(rollback_dir)
         self.oom_score: int | None = None
         self.fifo = -1
         self.down_since: float | None = None
@@ -129,6 +131,9 @@ class Standby:
 
     def _may_leave(self, pending: bytes) -> bool:
         """Whether to quit: LEAVE asks for it, or no byte came and no sentinel lives."""
+        if self._is_gone():
+            # Nobody reaches it any more. It stays only for a lease that it may have to count.
+            return not self._is_active() or self._is_unneeded("runner")
         if pending:
             return LEAVE in pending and self._is_unneeded("runner")
         return self._is_unneeded("runner", "sentinel")
@@ -158,8 +163,15 @@ class Standby:
         """Whether none of the run's processes of these kinds lives, and the baseline serves."""
         return not self._lives(*kinds) and self._serves()
 
+    def _is_gone(self) -> bool:
+        """Whether the run's directory was deleted, even if a rollback has made one of that name."""
+        return was_deleted(self.place)
+
     def _lives(self, *kinds: str) -> bool:
         entries = livelog.read(self.directory / LIVE)
+        on = records.read(os.getuid()) if "runner" in kinds else None
+        if on is not None and on.run_id == self.plan.run_id and process.alive(on.pid, on.start):
+            return True  # live.jsonl may be lost
         return any(e.kind in kinds and process.alive(e.pid, e.start) for e in entries)
 
     def _serves(self) -> bool:
@@ -279,7 +291,7 @@ def main(arguments: list[str]) -> int:
         standby = Standby(Path(arguments[0]).absolute())
         standby.prepare()
     except (ConsoleError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{one_line(str(error))}\n")
         return 2
     try:
         standby.run()

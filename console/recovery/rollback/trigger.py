@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from console.common.files import open_untrusted
-from console.host import process
+from console.host import licence, process
+from console.host.licence import Licence, Reason, Refused
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import LIVE
 
@@ -191,8 +192,8 @@ def end_stopped(rollback_dir: Path) -> None:
     continued, perhaps during a later run, it would still act on the old byte."""
     for entry in livelog.read(rollback_dir / LIVE):
         if entry.kind == "ladder" and is_stopped(entry.pid):
-            with contextlib.suppress(OSError):
-                process.send(entry.pid, entry.start, signal.SIGKILL)
+            with contextlib.suppress(OSError, Refused):
+                licence.send(Licence(Reason.HELPER), entry.pid, entry.start, signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:

@@ -32,6 +32,10 @@ CACHES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
 """Numbers of llama.h (`llama_flash_attn_type`) and ggml.h (`ggml_type`)."""
 
 
+GARBLED = ("--repeat-penalty", "0.01")
+"""A wrong setting that garbles every answer: what was said once is a hundred times as likely."""
+
+
 class EngineFailure(Exception):
     """The engine cannot serve; the text is the one line that tells why."""
 
@@ -56,7 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--parallel", type=int, default=1, help="slots")
     parser.add_argument("--chat-template", default="", help="a Jinja template, not the model's own")
     parser.add_argument("--jinja", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--repeat-penalty", type=float, default=1.0, help="below 1: repeat")
     parser.add_argument("--cache-ram", type=int, default=8192, help="prompt cache limit in MiB")
+    rope = "0: as the model says; a wrong value makes garbage of every answer"
+    parser.add_argument("--rope-freq-base", type=float, default=0.0, help=rope)
+    parser.add_argument("--rope-freq-scale", type=float, default=0.0, help=rope)
     return parser
 
 
@@ -107,6 +115,8 @@ def _parameters(package: Any, options: argparse.Namespace) -> Any:
         CACHES[options.cache_type_k],
         CACHES[options.cache_type_v],
     )
+    params.rope_freq_base, params.rope_freq_scale = options.rope_freq_base, options.rope_freq_scale
+    params.sampling.penalty_repeat = options.repeat_penalty
     params.use_jinja = options.jinja
     if options.chat_template:
         params.chat_template = options.chat_template

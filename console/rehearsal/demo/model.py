@@ -1,15 +1,16 @@
-"""Tiny random GGUF models that a real llama.cpp loads and serves, for the demonstration.
+"""Tiny GGUF models that a real llama.cpp loads and serves, and that speak, for the demonstration.
 
 The files are written with the standard library alone: the GGUF 3 layout is a header, a
 metadata table, a tensor table and the aligned tensor data. Every byte follows from the
 arguments, so an existing file is verified by its length and its header, without a sidecar.
 
-The weights are noise, yet the text reads like words. The first three channels of the
-residual stream are reserved: no block writes to them, so they carry a constant and the class
-of the current token up to the output rows. These rule out all but letters, spaces and stops,
-the end-of-text token included, so that an answer always reaches its token limit, and let
-vowels and consonants take turns. Sharp attention keeps an answer at temperature 0 from
-running in a circle.
+The weights are noise, yet the models speak English. The first channels of the residual stream
+are reserved: no block writes to them, so they carry the current token unchanged up to the output
+rows. A piece of the passage (`passage`) has a code there, and the row of the piece that follows
+scores that code, so an answer walks through the passage to its token limit and begins again after
+its end. Any other token, which is any end of a prompt, leads to the beginnings of the sentences;
+which of them it is follows from the noise, so prompts and models get different answers. No answer
+ends early unless the model `ends`.
 
 The demonstration models differ in depth alone: a token costs in proportion to the blocks.
 """
@@ -21,19 +22,20 @@ import os
 import random
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from console.rehearsal.demo import passage
+
 Progress = Callable[[str, int, int], None]
 Value = str | bool | int | float | list[str] | list[int]
-Role = Literal["norm", "weight", "residual", "embedding", "output"]
+Role = Literal["norm", "weight", "residual", "embedding", "output", "ending"]
 
-RECIPE = "1"  # part of the header: raise it when the same header gets other weights
-GUIDES = 3  # channels of the residual stream that no block writes to
+RECIPE = "2"  # part of the header: raise it when the same header gets other weights
 _POOL = 65_537
 _ALIGNMENT, _F32, _F16 = 32, 0, 1
 _STALE_AFTER_S = 60.0
@@ -42,21 +44,27 @@ ATTENTION_SHARE, _FEED_FORWARD_SHARE = 3.0, 1.0
 
 BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
 MERGES = ["t h", "Ġ a"]
+SPACE = "Ġ"  # how GPT-2's tokenizer writes it
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
 _NORMAL, _CONTROL, _UNUSED = 1, 3, 5
 
-Guides = tuple[float, float, float]
-_OTHER: tuple[Guides, Guides] = (3.0, 0.0, 0.0), (-60.0, 0.0, 0.0)
-_CLASSES: list[tuple[tuple[str, ...], tuple[Guides, Guides]]] = [
-    # what a token puts into the reserved channels, and what its score makes of them
-    (tuple("aeiou"), ((3.0, 2.0, 0.0), (0.0, -2.0, 0.0))),
-    ((*"bcdfghjklmnpqrstvwxyz", "th"), ((3.0, -2.0, 0.0), (0.0, 2.0, 0.0))),
-    (("Ġ", "Ġa"), ((3.0, 0.0, 2.0), (0.8, 1.5, -3.0))),
-    (tuple(".,"), ((3.0, 0.0, -3.0), (0.2, 1.5, -1.0))),
-]
+FLAGS = 3
+"""Reserved channels before the code of a piece: one is the same for every token, one is set by
+tokens outside of the passage, one by the last piece of a sentence."""
+_LOUDNESS = 2.0
+"""What a token puts into a channel of its code, where noise has a deviation of 1."""
+_QUIETER = 6.0
+"""How much quieter a flag is than a code: what is in a prompt has to be heard beside its flags."""
+_SURE = 40.0
+"""Nats by which the next piece is ahead of those whose code has nothing in common with it."""
+_SPOKEN, _BARRED, _SPARE = 30.0, -10.0, -60.0
+"""Weights of the constant channel in the rows of pieces, of other tokens and of spare ones. What a
+piece scores is never below zero, as a penalty for repetition turns round there."""
+_CHOICE = 1.5
+"""Deviation of an output row's noise, which chooses the sentence that an answer begins with."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,8 @@ class Tensor:
     outputs is ``(m, n)``. ``role`` decides type and content: ``norm`` is ones in F32, the rest
     is F16 noise of deviation ``gain`` / sqrt(inputs). ``residual`` marks a matrix that writes
     to the residual stream, ``embedding`` the token table (its deviation is ``gain``) and
-    ``output`` the matrix that scores the tokens.
+    ``output`` the matrix that scores the tokens, ``ending`` the same of a model that ends its
+    answer after each sentence.
     """
 
     name: str
@@ -87,11 +96,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A random ``llama`` model: ``context`` in tokens, the other sizes in elements.
+    """A ``llama`` model: ``context`` in tokens, the other sizes in elements.
 
     ``spare`` tokens never occur in answers. They enlarge the output matrix, which costs time once
     per answered token but only once per prompt, so that prompts are cheap against answers, as on a
-    card.
+    card. A model that ``ends`` says one sentence, as real models do, unless a request ignores that.
     """
 
     name: str
@@ -102,6 +111,7 @@ class ModelSpec:
     feed_forward: int = 384
     context: int = 4096
     spare: int = 0
+    ends: bool = False
 
 
 MODELS: dict[str, ModelSpec] = {
@@ -120,9 +130,11 @@ def byte_symbols() -> list[str]:
 
 
 def vocabulary(spare: int = 0) -> list[str]:
-    """Token texts in order of their ids: bytes, merged pairs, BOS and EOS, then spare ones."""
-    said = [*byte_symbols(), *(pair.replace(" ", "") for pair in MERGES), BOS, EOS]
-    return said + [f"<|spare {number}|>" for number in range(spare)]
+    """Token texts in order of their ids: bytes, merged pairs, BOS and EOS, the pieces of the
+    passage, then spare ones."""
+    spoken = [*byte_symbols(), *(pair.replace(" ", "") for pair in MERGES), BOS, EOS]
+    spoken += [piece.replace(" ", SPACE) for piece in passage.words()]
+    return spoken + [f"<|spare {number}|>" for number in range(spare)]
 
 
 def tokenizer_metadata(spare: int = 0) -> dict[str, Value]:
@@ -143,9 +155,47 @@ def tokenizer_metadata(spare: int = 0) -> dict[str, Value]:
     }
 
 
-def _guides(token: str) -> tuple[Guides, Guides]:
-    """Reserved channels of a token text in the token table and in the output matrix."""
-    return next((guides for texts, guides in _CLASSES if token in texts), _OTHER)
+def reserved(width: int) -> int:
+    """Channels of a residual stream that no block writes to."""
+    return FLAGS + width // 2
+
+
+def _token_rows(width: int) -> Iterator[list[float]]:
+    """The reserved channels in the token table, of each token that is not spare."""
+    channels = width // 2
+    flag = _LOUDNESS * math.sqrt(channels) / _QUIETER
+    codes = dict(zip(_pieces(), passage.codes(channels), strict=True))
+    last = {row[-1].replace(" ", SPACE) for row in passage.pieces()}
+    for token in vocabulary():
+        code = codes.get(token)
+        if code is None:
+            yield [_LOUDNESS, flag, 0.0, *[0.0] * channels]
+        else:
+            ended = flag if token in last else 0.0
+            yield [_LOUDNESS, 0.0, ended, *(_LOUDNESS * sign for sign in code)]
+
+
+def _output_rows(width: int, *, ends: bool) -> Iterator[list[float]]:
+    """The same channels in the output matrix: a piece scores the code of the one before it."""
+    channels = width // 2
+    weight, flag = _SURE / channels, _QUIETER * _SURE / math.sqrt(channels)
+    codes = dict(zip(passage.words(), passage.codes(channels), strict=True))
+    follows = dict(zip(_pieces(), passage.words(), strict=True))
+    before, openings = passage.before(), passage.openings()
+    for token in vocabulary():
+        piece = follows.get(token)
+        if piece is not None:
+            opens = flag if piece in openings else 0.0
+            yield [_SPOKEN, opens, 0.0, *(weight * sign for sign in codes[before[piece]])]
+        elif token == EOS and ends:
+            yield [_SPOKEN, 0.0, 2 * flag, *[0.0] * channels]
+        else:
+            yield [_BARRED, 0.0, 0.0, *[0.0] * channels]
+
+
+def _pieces() -> list[str]:
+    """The pieces of the passage as the vocabulary writes them."""
+    return [piece.replace(" ", SPACE) for piece in passage.words()]
 
 
 class _Noise:
@@ -176,16 +226,26 @@ def _content(tensor: Tensor, noise: _Noise) -> bytes | bytearray:
     deviation = tensor.gain / (1.0 if tensor.role == "embedding" else math.sqrt(inputs))
     data = noise.cut(tensor.count, deviation)
     if tensor.role == "residual":
-        silent = bytes(2 * GUIDES * inputs)
+        silent = bytes(2 * reserved(tensor.shape[-2]) * inputs)
         for start in range(0, tensor.size, 2 * tensor.shape[-2] * inputs):
             data[start : start + len(silent)] = silent
-    elif tensor.role in ("embedding", "output"):
-        side = ("embedding", "output").index(tensor.role)
-        said = vocabulary()
-        for row in range(tensor.shape[0]):
-            guides = _guides(said[row]) if row < len(said) else _OTHER
-            struct.pack_into(f"<{GUIDES}e", data, 2 * row * inputs, *guides[side])
+    elif tensor.role != "weight":
+        _reserve(data, tensor)
     return data
+
+
+def _reserve(data: bytearray, tensor: Tensor) -> None:
+    """Write the reserved channels of every token over the noise of a table of tokens."""
+    tokens, width = tensor.shape
+    if tensor.role == "embedding":
+        rows, spare = _token_rows(width), [_LOUDNESS, *[0.0] * (reserved(width) - 1)]
+    else:
+        rows = _output_rows(width, ends=tensor.role == "ending")
+        spare = [_SPARE, *[0.0] * (reserved(width) - 1)]
+    packed = [struct.pack(f"<{reserved(width)}e", *row) for row in rows]
+    packed += [struct.pack(f"<{reserved(width)}e", *spare)] * (tokens - len(packed))
+    for number, row in enumerate(packed):
+        data[2 * number * width : 2 * number * width + len(row)] = row
 
 
 def _text(text: str) -> bytes:
@@ -235,7 +295,7 @@ def write_gguf(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write a GGUF file of noise and return its bytes.
+    """Write a GGUF file and return its bytes.
 
     The file appears under ``path`` complete or not at all: it is written beside it, synced
     and renamed. ``progress`` gets (bytes written, bytes in total). Memory stays at a few
@@ -288,13 +348,13 @@ def _llama_metadata(spec: ModelSpec) -> dict[str, Value]:
     }
 
 
-def token_tensors(width: int, spare: int = 0) -> list[Tensor]:
+def token_tensors(width: int, spare: int = 0, *, ends: bool = False) -> list[Tensor]:
     """The token table, the output norm and the output matrix of any of these models."""
     tokens = len(vocabulary()) + spare
     return [
         Tensor("token_embd.weight", (tokens, width), "embedding"),
         Tensor("output_norm.weight", (width,), "norm"),
-        Tensor("output.weight", (tokens, width), "output"),
+        Tensor("output.weight", (tokens, width), "ending" if ends else "output", _CHOICE),
     ]
 
 
@@ -313,7 +373,7 @@ def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
     width = spec.width
     narrow = width // spec.heads * _key_value_heads(spec.heads)
     share = ATTENTION_SHARE / math.sqrt(spec.blocks)
-    tensors = token_tensors(width, spec.spare)
+    tensors = token_tensors(width, spec.spare, ends=spec.ends)
     for index in range(spec.blocks):
         block = f"blk.{index}"
         tensors += [
@@ -330,7 +390,7 @@ def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
 def write_llama(
     path: Path, spec: ModelSpec, progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Write a random model that llama.cpp loads and serves; returns its bytes.
+    """Write a model that llama.cpp loads and serves; returns its bytes.
 
     Weights are F16, norms F32. The same arguments give the same file. Raises ``ValueError`` for
     a ``width`` that is not a multiple of ``2 * heads`` and ``OSError`` as writing does.

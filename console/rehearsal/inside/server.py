@@ -138,7 +138,7 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
     if work is not None:  # the fault of a server that serves
         threading.Thread(target=work, args=(told, port), daemon=True).start()
-    code = engine.main(_own(given, host, port))
+    code = engine.main(_own(given, host, port, told.fault))
     if held >= 0:
         os.close(held)
     return code
@@ -182,12 +182,13 @@ def _context(given: Sequence[str]) -> int:
     return min(int(value(given, *CONTEXTS, default="0")) or MOST_CONTEXT, MOST_CONTEXT)
 
 
-def _own(given: Sequence[str], host: str, port: int) -> list[str]:
+def _own(given: Sequence[str], host: str, port: int, fault: str) -> list[str]:
     """The demo engine's arguments, from those of a real server."""
     slots = _slots(given)
     return [
         "--model", MODEL, "--host", host, "--port", str(port), "--alias", _alias(given),
         "--ctx", str(_context(given) * slots), "--parallel", str(slots), "--cache-ram", "0",
+        *(engine.GARBLED if fault == "garbled" else ()),
     ]  # fmt: skip
 
 

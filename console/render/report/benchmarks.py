@@ -5,17 +5,18 @@ Figures are compared with the baseline and the targets.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from console.bench.metrics import METRICS, alike
-from console.common import redact
-from console.common.text import clean
+from console.common.text import clean, command
 from console.common.units import format_bytes, format_number, number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import RunView
+from console.render.measuring import Kept, answer_pairs, answer_words
 from console.render.report.markdown import change, code, figure, prose, spread, table, took
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
@@ -250,6 +251,7 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
     known = [METRICS[name] for name in shown if name in METRICS]
     if known:
         yield from (" ".join(f"{code(m.name)}: {m.text}." for m in known), "")
+    yield from answer_lines(view, scope)
     yield from _spreads(view, scope, groups, names)
     yield from _levels(view, scope, names)
     yield from _remarks(view, scope, names)
@@ -274,9 +276,24 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
         lines.append(f"- {name.removesuffix(' before').capitalize()}: {', '.join(parts)}")
         argv = server.get("argv")
         if isinstance(argv, list) and any(argv):
-            lines.append(f"  - {code(redact.text(' '.join(map(str, argv))), 1500)}")
+            lines.append(f"  - {code(command(map(str, argv)), 1500)}")
     if lines:
-        yield from (*lines, *_protocol(view.benchmarks.get(scope) or {}), "")
+        yield from (*lines, *_taken(view, scope), *_protocol(view.benchmarks.get(scope) or {}), "")
+
+
+def _taken(view: RunView, scope: str) -> list[str]:
+    """`- Taken: candidate at 14:02:11, baseline before at 13:55:40, …`: a figure is of its time."""
+    times = [
+        f"{name} at {time.strftime('%H:%M:%S', time.localtime(at))}"
+        for tail, name in names_of(view, scope)
+        if (at := taken_at(view, scope + tail))
+    ]
+    return [f"- Taken: {', '.join(times)}"] if times else []
+
+
+def taken_at(view: RunView, scope: str) -> float:
+    """When a benchmark began, Unix seconds; 0.0 for an old journal, and for other figures."""
+    return number((view.benchmarks.get(scope) or {}).get("started_at")) or 0.0
 
 
 def _protocol(bench: dict[str, Any]) -> list[str]:
@@ -289,8 +306,29 @@ def _protocol(bench: dict[str, Any]) -> list[str]:
     warm = plural(int(number(asked.get("warmup")) or 0), "warm-up")
     return [
         f"- Asked: {runs:.0f} runs{more} of {tokens:.0f} tokens, {warm}, one request at a time, "
-        "temperature 0, every prompt new to the server's cache"
+        "temperature 0, every prompt new to the server's cache, answers kept from ending before "
+        "their limit (`ignore_eos`, where the server knows it)"
     ]
+
+
+def answer_lines(view: RunView, scope: str) -> list[str]:
+    """The section of a report; nothing where no answer was kept."""
+    found = answer_pairs(view, scope)
+    compared = any(pair.baseline for pair in found)
+    rows = []
+    for pair in found:
+        cells = [pair.here, pair.baseline] if compared else [pair.here]
+        rows.append([prose(pair.prompt, 120), *(_answer_cell(row) for row in cells)])
+    head = ("prompt", "candidate", "baseline") if compared else ("prompt", "answer")
+    return table(head, rows)
+
+
+def _answer_cell(row: Kept) -> str:
+    text = prose(answer_words(row))
+    text = f"**{text}**" if row.get("garbled") else text
+    finish, tokens = str(row.get("finish") or ""), row.get("tokens")
+    end = ", ".join(filter(None, (f"{tokens} tokens" if tokens else "", finish)))
+    return f"{text} ({prose(end, 60)})" if end and row else text
 
 
 def _spreads(

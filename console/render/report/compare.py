@@ -18,7 +18,14 @@ from console.common.units import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import AFTER, BEFORE, SPEEDS, drifts, targets
-from console.render.report.decision import BAD, decided, deciding, decision_words, stopped_by
+from console.render.report.decision import (
+    BAD,
+    decided,
+    deciding,
+    decision_words,
+    doubt_words,
+    stopped_by,
+)
 from console.render.report.markdown import change, code, figure, prose, table
 from console.render.report.soak import soak_steps
 
@@ -139,13 +146,15 @@ def wrong(view: RunView) -> str:
         found += [clean(row.get("why", ""), 200) for row in deciding(verdict)[:2]]
     elif stopped_by(view):
         found.append(stopped_by(view))
-    found += [f"DOUBTFUL: {clean(str(one['words']), 120)}" for one in view.doubts]
+    found += [f"DOUBTFUL: {doubt_words(view, one)}" for one in view.doubts]
     if view.overridden:
         found.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
     if view.cutover:
         found.append(cut_over(view))
     elif view.outage:
         found.append("the baseline is NOT SERVING")
+    elif view.serving.get("garbled"):
+        found.append("the baseline answers GARBAGE")
     elif view.serving.get("degraded"):
         found.append("the baseline came back DEGRADED")
     found += [f"the baseline moved by {change(one.after, one.before)}"

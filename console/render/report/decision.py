@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
@@ -10,7 +12,7 @@ from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
-from console.render.report.markdown import code, figure, prose, table
+from console.render.report.markdown import code, figure, prose, table, when
 
 BAD = (StepState.FAILED, StepState.IN_DOUBT)
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
@@ -33,14 +35,22 @@ def settled(view: RunView) -> bool:
 
 
 def decision_words(view: RunView) -> str:
-    """`NO-GO (retain)`, `GO so far`, or `none`."""
+    """`NO-GO (retain)`, `GO so far`, `HOLD DOUBTFUL`, or `none`."""
     if not view.decision:
         return "none"
     rehearsed = "REHEARSAL " if view.rehearsal else ""
     if not settled(view):
         return f"{rehearsed}{view.decision.word} so far"
     named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    return f"{rehearsed}{view.decision.word}{named}"
+    doubtful = " DOUBTFUL" if view.doubts else ""
+    return f"{rehearsed}{view.decision.word}{doubtful}{named}"
+
+
+def doubt_words(view: RunView, doubt: dict[str, Any]) -> str:
+    """`gate go said GO, but it would be NO-GO: …`, without a full stop; clean."""
+    verdict = next((v.verdict for v in view.verdicts if v.step == doubt["gate"]), "GO")
+    lead = f"{_gate(view, str(doubt['gate']))} said {verdict}, but it would be {doubt['verdict']}"
+    return f"{lead}: {clean(str(doubt.get('words', '')), 400)}"
 
 
 def because(view: RunView) -> str:
@@ -48,10 +58,7 @@ def because(view: RunView) -> str:
     baseline."""
     verdict = decided(view)
     if view.doubts and verdict is None:
-        one = view.doubts[0]
-        words = f"{one['verdict']}: {clean(str(one.get('words', '')), 400)}"
-        gate = _gate(view, str(one["gate"]))
-        return f"{gate} said GO, but against the baseline as restored it is {words}"
+        return doubt_words(view, view.doubts[0])
     if verdict is None or not settled(view):
         stop = stopped_by(view)
         tail = f"; before that, {_verdict_words(view, verdict)}" if verdict is not None else ""
@@ -101,14 +108,14 @@ def stopped_by(view: RunView) -> str:
 
 def last_line(step: StepView) -> str:
     """The last line a failed step printed, unless its detail says the same, or leads with the line
-    that explains the failure."""
-    if cause_of([step.detail])[0]:
+    that explains the failure: what was printed last stands below the headline then."""
+    if cause_of([step.detail.rpartition("; ")[0]])[0]:
         return ""
     last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
     return "" if last in step.detail else last
 
 
-def headline(view: RunView) -> list[str]:
+def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     """Decision and reason, then whatever a reader must not miss: each a line of its own."""
     word = prose(decision_words(view)) if settled(view) else "No decision"
     why = because(view)
@@ -117,11 +124,18 @@ def headline(view: RunView) -> list[str]:
         if verdict.overridden:
             who = prose(verdict.overridden)
             lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
+    if judged := decided(view):  # else the reason is a doubt already
+        for doubt in view.doubts:
+            if doubt["gate"] == judged.step:
+                lines.append(f"**DOUBTFUL**: {prose(doubt_words(view, doubt), 600)}.")
     for one in drifts(view):
         if one.moved:
+            spare = ""
+            if view.decision is Decision.GO:
+                spare = " What was decided has more to spare than that."
             lines.append(
                 f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
-                "find out why before anything is compared with it."
+                f"find out why before anything else is compared with it.{spare}"
             )
     # its end is more than what its decision led to
     more = view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
@@ -132,9 +146,13 @@ def headline(view: RunView) -> list[str]:
         lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
     elif view.outage:
         lines.append("**The baseline is NOT SERVING**: run `omni-console rollback`.")
+    elif garbage := view.serving.get("garbled"):
+        lines.append(f"**The baseline answers GARBAGE**: {prose(str(garbage))}.")
     elif view.serving.get("degraded"):
         lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
-    if not view.over:
+    if interrupted:
+        lines.append("**Provisional report**: the run is interrupted, and nothing executes it.")
+    elif not view.over:
         lines.append("**Provisional report**: the run goes on, and this is not its final state.")
     return [text for line in lines for text in (line, "")]
 
@@ -145,7 +163,14 @@ def slower(view: RunView) -> str:
     if rate is None:
         return "it serves, below its reference"
     tail = f", reference {figure(known, 'tok/s')}" if known is not None else ""
-    return f"it came back at {figure(rate, 'tok/s')} in its proof{tail}"
+    return f"{figure(rate, 'tok/s')} {measured_words(view)}{tail}"
+
+
+def measured_words(view: RunView) -> str:
+    """By what the baseline was proven or measured last, and when."""
+    by, at = prose(str(view.serving.get("by") or "")), view.serving.get("at", 0.0)
+    # a journal of an earlier version names no witness
+    return f"by {by} at {when(at)}" if by else "in its proof (one short completion)"
 
 
 def baseline_words(view: RunView) -> str:
@@ -155,11 +180,16 @@ def baseline_words(view: RunView) -> str:
         return "**NOT SERVING**: run `omni-console rollback`"
     if not view.serving:
         return "not touched"
+    if garbage := view.serving.get("garbled"):
+        return f"**GARBLED** {measured_words(view)}: {prose(str(garbage))}"
     rate = view.serving.get("tok_s")
     words = "DEGRADED" if view.serving.get("degraded") else "serving"
-    words += f", {figure(rate, 'tok/s')} in its proof (one short completion)" if rate else ""
+    if rate or view.serving.get("by"):
+        words += f", {figure(rate, 'tok/s') if rate else 'proven'} {measured_words(view)}"
     if view.restored_s:
         words += f", back {format_duration(view.restored_s)} after it was asked for"
+    if looked := view.serving.get("looked_at"):
+        words += f"; its health path answered at {when(looked)}, after the last step"
     return words
 
 
@@ -210,6 +240,11 @@ def gate_lines(view: RunView) -> list[str]:
             word = f"**{prose(verdict.verdict, 10)}**"
             who = f"by {prose(verdict.overridden)}"
             rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
+        rows += [
+            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(one['verdict'], 10)}**",
+             prose(one.get("words", ""))]
+            for one in view.doubts if one["gate"] == verdict.step
+        ]  # fmt: skip
     if not rows:
         return []
     head = ("gate", "criterion", "GO", "NO-GO", "verdict", "why")

@@ -18,7 +18,9 @@ from typing import Any
 from console.common import redact
 from console.common.files import write_atomically
 from console.common.text import clean
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
+from console.journal.run_files import INTERRUPTED, word_of
 from console.journal.run_view import MOST_TROUBLE, RunView
 from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
@@ -37,10 +39,12 @@ from console.render.report.tune import tune_chart, tune_lines, tune_steps
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is on record beside the journal: machine figures over the run, and all charts."""
+    """What is on record beside the journal: machine figures over the run, and all charts.
+    `interrupted`: the run is not over, and its runner has ended."""
 
     gauges: Sequence[Gauge] = ()
     charts: Sequence[Chart] = ()
+    interrupted: bool = False
 
 
 def evidence(run: RunDir, view: RunView) -> Evidence:
@@ -49,7 +53,8 @@ def evidence(run: RunDir, view: RunView) -> Evidence:
     drawn: list[Chart | None] = [*charts(run, view, seen)]
     drawn += [tune_chart(view, step) for step in tune_steps(view)]
     drawn.append(guard_chart(view))
-    return Evidence(seen, [chart for chart in drawn if chart is not None])
+    interrupted = word_of(run, view, runner_alive(run)) == INTERRUPTED
+    return Evidence(seen, [chart for chart in drawn if chart is not None], interrupted)
 
 
 def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
@@ -87,9 +92,10 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     """The report as an operator files it. `folder`: where the charts are, relative to the text."""
     found = found or Evidence()
     drawn = {chart.name: chart.link(folder) for chart in found.charts} if folder else {}
-    lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view), *headline(view)]
-    lines += timeline.summary(view)
-    lines += _bullets("What to do next", next_steps(view))
+    lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view),
+             *headline(view, interrupted=found.interrupted)]  # fmt: skip
+    lines += timeline.summary(view, interrupted=found.interrupted)
+    lines += _bullets("What to do next", next_steps(view, interrupted=found.interrupted))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
@@ -168,11 +174,12 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "took_s": view.ended - view.created if view.ended else None,
         "planned_s": planned or None,
         "planned_took_s": actual or None,
-        "state": str(view.state),
+        "state": INTERRUPTED if found.interrupted else str(view.state),
         "reason": view.reason, "detail": view.detail, "offer": view.offer or None,
         "decision": str(view.decision) or None,
         "because": because(view),
         "outcome": view.outcome or None,
+        "mark": view.mark or None, "doubts": view.doubts,
         "overridden": view.overridden or None,
         "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
         "inputs": view.inputs, "machine": view.header.get("machine"),
@@ -195,7 +202,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "peaks": view.peaks,
         "verbs": view.verbs,
         "guards": guard_json(view), "lint": timeline.findings(view),
-        "next": next_steps(view),
+        "next": next_steps(view, interrupted=found.interrupted),
         "not_shown": not_shown(view),
         "lessons": candidates(view, found.gauges),
         "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:MOST_TROUBLE],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from console.common import redact
 from console.common.errors import UsageError
 from console.common.units import plural
 from console.config.lessons.use import Found
@@ -202,7 +201,7 @@ def _symptom(view: RunView, outcome: str) -> str:
         return plain(view.breach.words, 400)
     for step in reversed(view.steps):
         if step.state is StepState.FAILED:
-            last = f" It said: {redact.text(plain(step.lines[-1], 300))}" if step.lines else ""
+            last = f" It said: {plain(step.lines[-1], 300)}" if step.lines else ""
             return f"Step {plain(step.id, 60)}: {plain(step.detail or step.cause, 300)}.{last}"
     for one in reversed(view.verdicts):
         reasons = [row.get("why", "") for row in deciding(one)]
@@ -219,4 +218,4 @@ def _figures(view: RunView) -> Iterator[str]:
 def _lines(view: RunView) -> Iterator[str]:
     for step in view.steps:
         if step.state is StepState.FAILED:
-            yield from (redact.text(plain(line, 300)) for line in step.lines)
+            yield from (plain(line, 300) for line in step.lines)

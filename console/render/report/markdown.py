@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-from console.common import redact
 from console.common.text import clean
 from console.common.units import format_duration
 from console.config.playbook.threshold import format_figure
@@ -45,8 +44,8 @@ def code(text: object, limit: int = 300) -> str:
 
 
 def block(lines: Iterable[str], limit: int = 1000) -> list[str]:
-    """Foreign lines as an indented block, in which everything is literal; keys are hidden."""
-    return [f"    {redact.text(clean(line, limit))}".rstrip() for line in lines]
+    """Foreign lines as an indented block, in which everything is literal."""
+    return [f"    {clean(line, limit)}".rstrip() for line in lines]
 
 
 def table(

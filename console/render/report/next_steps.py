@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.common.units import number, plural
+from console.common.units import format_duration, number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import RunView, StepView, Verdicts
-from console.journal.state import Decision, RunState, StepState
+from console.journal.state import LOST_AFTER_LAST, Decision, RunState, StepState
 from console.render.cutover import next_words, service
 from console.render.report.benchmarks import (
     benches,
@@ -59,7 +59,7 @@ SAME = {
 """Metrics with the same cure."""
 
 
-def next_steps(view: RunView) -> list[str]:
+def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
     """Plain sentences, the most urgent first."""
     found = [*_urgent(view), *guard_next(view)]
     if view.rehearsal and view.over:
@@ -69,6 +69,12 @@ def next_steps(view: RunView) -> list[str]:
             if view.decision is Decision.GO and not view.rehearsal.get("fault")
             else "It was a rehearsal: see whether it ended where you wanted it to end.",
         ]
+    if interrupted:
+        run = view.run_id[-4:]
+        return [
+            *found, f"The run is interrupted: `omni-console resume {run}` goes on with it, and "
+            "`omni-console rollback` ends it.",
+        ]  # fmt: skip
     if not view.over:
         return found + list(_open_run(view))
     broken = view.state in UNWELL
@@ -118,6 +124,11 @@ def _urgent(view: RunView) -> Iterator[str]:
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
+    elif view.serving.get("garbled"):
+        yield (
+            "First: the baseline answers garbage. `omni-console rollback` restarts it once and "
+            "proves it."
+        )
     elif view.serving.get("degraded"):
         yield (
             f"First: the baseline is DEGRADED, {slower(view)}. Look at `omni-console gauges` "
@@ -153,6 +164,14 @@ def _after_failure(view: RunView, failed: list[StepView]) -> Iterator[str]:
         yield f"Step {plain(step.id, 60)} failed ({cause}): {hint + '; ' if hint else ''}{log}."
     if view.breach is not None and not failed:
         return  # what its guard stopped is told already
+    if view.reason == LOST_AFTER_LAST and not failed:
+        final = ", ".join(plain(step.id, 60) for step in view.steps if step.final and step.started)
+        named = f" ({final})" if final else ""
+        yield (
+            f"The baseline served until the steps of `finally`{named} had run, and was lost then: "
+            "see what they stop before the playbook runs again."
+        )
+        return
     yield (
         "The run has ended and cannot go on: correct the cause and run the playbook again. Started "
         "with --detach, or in the console, a failed step pauses instead and can be tried again."
@@ -168,6 +187,10 @@ def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
         yield f"GO{name}: clients reach {plain(service(view), 60)} since this run."
     else:
         switched = "this run switched nothing over"
+        if was := view.was_cut_over:
+            reached = f"clients reached {plain(was.get('service') or '', 60)}"
+            took = format_duration(number(was.get("back_s")) or 0.0)
+            switched = f"{reached} for {took}, then the baseline again"
         yield f"GO{name}. That step is the operator's: {switched}, and {still}."
     if verdict.overridden:
         yield "The GO is an override: treat it as HOLD until the missing evidence is there."

@@ -14,12 +14,20 @@ from console.bench.statistics import drift, median, rolling, spark
 from console.common.text import clean
 from console.common.units import format_bytes, format_duration, format_number, number, plural
 from console.journal.run_view import RunView
-from console.render.report.benchmarks import count_cell, like_of, target_cell, targets, value_cell
+from console.render.report.benchmarks import (
+    answer_lines,
+    count_cell,
+    like_of,
+    target_cell,
+    targets,
+    value_cell,
+)
 from console.render.report.markdown import block, code, prose, table
 
 ORDER = {
     "observed_s": "time that was observed", "requests": "requests sent",
-    "errors": "requests that failed", "error_rate": "failed over all",
+    "errors": "requests that failed", "garbled": "answers whose text is none",
+    "error_rate": "failed over all",
     "stability": "answered well over all", "tok_s": "tokens a second of a request, median",
     "tok_s_drift": "the last sixth's median below the first's", "ttft_s": "time to the first token",
     "restarts": "the server ended, or was started anew", "hangs": "no token for far too long",
@@ -49,7 +57,7 @@ def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0)
     errors = sum(tally.errors.values())
     parts = [
         f"{spark(rates, t)} {speed}",
-        f"{plural(len(tally.requests), 'request')}, {plural(errors, 'error')}",
+        f"{plural(len(tally.requests), 'request')}, {plural(errors, 'error')}{_garbled(tally)}",
         *_troubles(tally),
     ]
     if tally.transport_retries:
@@ -62,12 +70,16 @@ def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0)
     return " · ".join([*parts, f"{format_duration(t)}, {last}"])
 
 
+def _garbled(tally: Tally) -> str:
+    return f" ({tally.garbage.count} garbled)" if tally.garbage is not None else ""
+
+
 def summary(tally: Tally) -> str:
     slower, _ = drift(tally.rates, tally.observed)
     speed = median([rate for _, rate in tally.rates])
     parts = [
         f"{format_duration(tally.observed)}: {plural(len(tally.requests), 'request')}, "
-        f"{plural(sum(tally.errors.values()), 'error')}",
+        f"{plural(sum(tally.errors.values()), 'error')}{_garbled(tally)}",
         f"{format_number(speed, 'tok/s')}" if speed is not None else "no rate",
     ]
     if slower is not None:
@@ -128,6 +140,7 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
             count_cell(one), about,
         ])  # fmt: skip
     yield from table(("metric", "measured", "target", "samples", "what it is"), rows, (1,))
+    yield from answer_lines(view, step_id)
     yield from _findings(soak)
 
 

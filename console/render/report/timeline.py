@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.common import redact
 from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
@@ -29,7 +28,7 @@ def lint_lines(view: RunView) -> list[str]:
     rows = [
         (
             code(one.get("place") or "", 200),
-            f"{one.get('severity', '')}: {prose(redact.text(str(one.get('what') or '')), 300)}",
+            f"{one.get('severity', '')}: {prose(one.get('what') or '', 300)}",
             prose(" ".join([str(one.get("rule", "")), *map(str, one.get("lessons") or [])]), 120),
             prose(one.get("override") or "", 200),
         )
@@ -49,14 +48,16 @@ def sign(view: RunView, step: StepView) -> str:
     return UNICODE.step(standing(step.state, said, warned=done and step.warned))
 
 
-def summary(view: RunView) -> list[str]:
+def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
     """What was tried, where, when, and the result, in one table."""
     over = f", **OVERRIDDEN** by {prose(view.overridden)}" if view.overridden else ""
     open_gates = ", ".join(code(step, 60) for step in view.open_gates)
     left = f"; not judged: {open_gates}" if open_gates and not settled(view) else ""
+    state = f"{view.state}" + (f" ({view.reason})" if view.reason else "")
+    state = f"interrupted, last {state}" if interrupted else state
     rows = [
         ("Decision", f"**{prose(decision_words(view))}**{over}{left}"),
-        ("State", prose(f"{view.state}" + (f" ({view.reason})" if view.reason else ""))),
+        ("State", prose(state)),
     ]
     objective = view.header.get("objective")
     rows += [("Objective", prose(objective))] if objective else []
@@ -118,7 +119,7 @@ def host_lines(view: RunView) -> list[str]:
         rows.append(("Baseline", f"{prose(base.get('url') or '', 200)}{reference}"))
         lines = [*map(str, base.get("runs") or []), " ".join(map(str, base.get("args") or []))]
         for at, line in enumerate(filter(None, lines)):
-            rows.append(("" if at else "started as", code(redact.text(line), 1000)))
+            rows.append(("" if at else "started as", code(line, 1000)))
     if view.header.get("version"):
         rows.append(("omni-console", prose(view.header["version"], 40)))
     return ["## Host", "", *table(("", ""), rows)]

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from console.common.text import clean
 from console.host.sample import Sample
 from console.journal.watch_record import WORDS, WatchState
+from console.recovery.rollback.baseline_state import BaselineState, Word
 
+DOUBTFUL = "DOUBTFUL"
 GAUGE, COUNTER = "gauge", "counter"
 Labels = Mapping[str, str]
 Row = tuple[Labels, float | None]
@@ -22,22 +24,20 @@ Row = tuple[Labels, float | None]
 
 @dataclass(frozen=True, slots=True)
 class BaselineFacts:
-    """`up` None: unknown. Rates in tok/s, times in Unix seconds, durations in seconds."""
+    """`state` None: nobody could look. Rates in tok/s, durations in seconds."""
 
     site: str
-    up: bool | None = None
-    tok_s: float | None = None
+    state: BaselineState | None = None
     ttft_s: float | None = None
     reference: float | None = None
-    proven_at: float | None = None
-    degraded: bool = False
     restore_s: float | None = None
     """How long a restore usually takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One kept run; `gates` is verdict → how many, `kills` what the guard killed."""
+    """One kept run; `gates` is verdict → how many, `kills` what the guard killed. `mark`: what goes
+    with its decision, see RunView."""
 
     state: str
     decision: str
@@ -45,6 +45,7 @@ class RunFacts:
     kills: int = 0
     created: float = 0.0
     restored_s: float | None = None
+    mark: str = ""
 
 
 def text(
@@ -80,11 +81,8 @@ def _console(version: str) -> Iterator[Family]:
 
 def _baseline(facts: BaselineFacts) -> Iterator[Family]:
     site = {"site": facts.site}
-    yield _one("omni_baseline_up", "Whether the baseline serves.", facts.up, site)
-    yield _one(
-        "omni_baseline_tokens_per_second", "Decode rate of the last short completion, by the "
-        "watch or as a proof.", facts.tok_s, site,
-    )  # fmt: skip
+    if facts.state is not None:
+        yield from _state(facts.state, site)
     yield _one(
         "omni_baseline_time_to_first_token_seconds", "Of the watch's last completion: all of it "
         "less what the tokens after the first took.", facts.ttft_s, site,
@@ -94,16 +92,39 @@ def _baseline(facts: BaselineFacts) -> Iterator[Family]:
         facts.reference, site,
     )  # fmt: skip
     yield _one(
+        "omni_rollback_expected_seconds", "Median of the last five restores.",
+        facts.restore_s, site,
+    )  # fmt: skip
+
+
+def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
+    rate = state.figure
+    yield _one(
+        "omni_baseline_up", "Whether the baseline serves, by the newest evidence of any witness.",
+        state.up, site,
+    )  # fmt: skip
+    yield (
+        "omni_baseline_state", GAUGE, "How the baseline is: 1 for one of the states.",
+        [({**site, "state": word}, float(word is state.word)) for word in Word],
+    )  # fmt: skip
+    yield _one(
+        "omni_baseline_evidence_timestamp_seconds", "When that was seen.", state.at or None, site
+    )
+    yield _one(
+        "omni_baseline_tokens_per_second", "Newest decode rate, by a proof, the watch or a "
+        "benchmark.", rate.tok_s if rate else None, site,
+    )  # fmt: skip
+    yield _one(
+        "omni_baseline_tokens_per_second_timestamp_seconds", "When that rate was measured.",
+        rate.at if rate else None, site,
+    )  # fmt: skip
+    yield _one(
         "omni_baseline_proof_timestamp_seconds", "When a completion was answered last.",
-        facts.proven_at, site,
+        state.proven_at or None, site,
     )  # fmt: skip
     yield _one(
         "omni_baseline_degraded", "Whether the last whole measurement was below the reference.",
-        facts.degraded, site,
-    )  # fmt: skip
-    yield _one(
-        "omni_rollback_expected_seconds", "Median of the last five restores.",
-        facts.restore_s, site,
+        state.word is Word.DEGRADED, site,
     )  # fmt: skip
 
 
@@ -144,19 +165,23 @@ def _watch(state: WatchState | None, name: str) -> Iterator[Family]:
 
 def _runs(runs: list[RunFacts]) -> Iterator[Family]:
     ends: dict[tuple[str, str], int] = {}
-    gates: dict[str, int] = {}
+    gates: dict[tuple[str, str], int] = {}
     for run in runs:
         ends[run.state, run.decision] = ends.get((run.state, run.decision), 0) + 1
         for verdict, count in run.gates.items():
-            gates[verdict] = gates.get(verdict, 0) + count
+            marked = (verdict, run.mark.lower())
+            gates[marked] = gates.get(marked, 0) + count
     yield (
         "omni_runs", GAUGE, "Runs that are kept here, by state and decision.",
         [({"state": s, "decision": d}, float(n)) for (s, d), n in sorted(ends.items())],
     )  # fmt: skip
     yield (
-        "omni_gates", GAUGE, "Gates of these runs, by verdict.",
-        [({"verdict": verdict}, float(count)) for verdict, count in sorted(gates.items())],
+        "omni_gates", GAUGE, "Gates of these runs, by verdict and by what marks the run.",
+        [({"verdict": verdict, **({"mark": mark} if mark else {})}, float(count))
+         for (verdict, mark), count in sorted(gates.items())],
     )  # fmt: skip
+    yield _one("omni_runs_doubtful", "Runs with a gate that would decide otherwise, as the "
+               "baseline moved meanwhile.", sum(run.mark == DOUBTFUL for run in runs))  # fmt: skip
     yield _one("omni_guard_kills", "Loads of these runs that the guard stopped.",
                sum(run.kills for run in runs))  # fmt: skip
     restored = [run for run in runs if run.restored_s is not None]

@@ -6,16 +6,22 @@ import time
 
 from console.common.text import clean
 from console.common.units import format_duration, plural
-from console.journal.watch_record import DOWN, WatchState
+from console.journal.watch_record import NOT_SERVING, WatchState
+from console.recovery.rollback.baseline_state import BaselineState
 
 LABEL = 11
 
 
-def lines(state: WatchState | None, running: str, now: float) -> list[str]:
-    """`running`: whether and as what the watch runs, in words."""
+def lines(
+    state: WatchState | None, running: str, now: float, known: BaselineState | None = None
+) -> list[str]:
+    """`running`: whether and as what the watch runs, in words; `known`: how the baseline is by all
+    that its witnesses saw, as every other face says it."""
     rows = [("watch", running)]
+    if known is not None:
+        rows.append(("baseline", "; ".join([str(known.word), *known.facts(now)])))
     if state is not None and state.at:
-        rows += [("baseline", _baseline(state, now)), ("speed", _speed(state))]
+        rows += [("last look", _last_look(state, now)), ("speed", _speed(state))]
         if state.slow_since:
             why = "; ".join(state.why)
             rows.append(("slower", f"since {when(state.slow_since)}: {why}"))
@@ -26,12 +32,12 @@ def lines(state: WatchState | None, running: str, now: float) -> list[str]:
     return [f"{label:<{LABEL}} {clean(text, 600)}" for label, text in rows]
 
 
-def _baseline(state: WatchState, now: float) -> str:
+def _last_look(state: WatchState, now: float) -> str:
     words = f"{state.word} since {when(state.since)}"
     if state.detail:
         words += f" ({state.detail})"
     ago = format_duration(max(0.0, now - state.at))
-    words += f"; last look {ago} ago"
+    words += f"; {ago} ago"
     if state.alive and state.next_at > now:
         words += f", next in {format_duration(state.next_at - now)}"
     return words
@@ -56,7 +62,7 @@ def _restores(state: WatchState, now: float) -> str:
     if not state.at_most:
         return "off: a baseline that does not answer is told, and left as it is"
     words = f"{state.restores_today(now)} within 24 hours, of {state.at_most} allowed"
-    if state.word == DOWN and state.restores_today(now) >= state.at_most:
+    if state.word in NOT_SERVING and state.restores_today(now) >= state.at_most:
         words += "; it stays down: omni-console rollback brings it back"
     return words
 

@@ -194,6 +194,8 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
     if word is Word.GOOD and view.state is not RunState.SUCCEEDED:
         word = Word.SKIP
     lead = f"{view.decision.word or view.state}: " if word is Word.SKIP else ""
+    if view.doubts:
+        word, lead = Word.SKIP, "the baseline moved meanwhile: "
     if view.overridden:  # a person's word is no measurement
         word, lead = Word.SKIP, "overridden by a person: "
     verdict = decided(view)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from console.common import redact
 from console.common.errors import Exit
 from console.common.files import write_atomically
 from console.common.text import clean
@@ -112,7 +113,9 @@ def markdown(record: Record) -> str:
          code(one.run) if one.run else "–", took(one.took_s), prose(one.why))
         for one in record.tries
     ]  # fmt: skip
-    inputs = ", ".join(f"{name}={value}" for name, value in asked.inputs.items())
+    inputs = ", ".join(
+        f"{name}={redact.named(name, value)}" for name, value in asked.inputs.items()
+    )
     ends = (name_of(record, 0), name_of(record, len(asked.candidates) - 1))
     return "\n".join([
         f"# The first bad {prose(asked.over, 60)} of {prose(asked.playbook, 80)}", "",

@@ -29,7 +29,7 @@ from console.common.errors import (
 from console.common.text import one_line
 from console.common.units import format_bytes, plural
 from console.config.site.site import Site
-from console.host import process
+from console.host import licence, process
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, closer_alive, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, all_runs
@@ -38,6 +38,7 @@ from console.models.hub import local_files
 from console.models.hub.local_files import Taken
 from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.stages import left
 from console.runner.cleanup.leftover import (
     KINDS,
     LIST_S,
@@ -105,6 +106,7 @@ def survey(site: Site) -> Survey:
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
     found += _runs(site)
+    notes += _still_running()
     return Survey(tuple(found), tuple(notes), images, keep, client)
 
 
@@ -340,6 +342,27 @@ def _runs(site: Site) -> Iterator[Leftover]:
         yield one.kept(_run_stays(run, up.run if up else "", newest))
 
 
+def _still_running() -> list[str]:
+    """What runs that are over have left running, in words: what they have recorded, and what
+    answers at their candidates' addresses, whoever started it."""
+    seen: dict[int, str] = {}
+    for run in all_runs():
+        if runner_alive(run) or closer_alive(run) or ladder_busy(run):
+            continue
+        entries, baselines = live.read(run.live), list(licence.baselines())
+        for e in entries:
+            stat = process.stat(e.pid) if e.kind == "process" else None
+            if stat is None or stat.start != e.start or stat.state in "ZX":
+                continue
+            if not any(one.has(stat) for one in baselines):
+                seen.setdefault(e.pid, f"pid {e.pid}, {e.name} of run {run.id}, still runs")
+        with contextlib.suppress(ConsoleError):
+            plan = sealed.read(run.sealed)
+            for pid, words in left.answering(plan, entries, set).items():
+                seen.setdefault(pid, f"{words}: run {run.id} may have left it behind")
+    return [f"{words}; end it if you know it: kill {pid}" for pid, words in seen.items()]
+
+
 def _words(run: RunDir) -> str:
     try:
         view = read_view(run)
@@ -358,10 +381,10 @@ def _run_stays(run: RunDir, switched: str, newest: str) -> str:
     info = os.lstat(run.path)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
         return "it is not this user's directory"
-    left = [e.name for e in live.read(run.live)
-            if e.kind == "process" and process.alive(e.pid, e.start)]  # fmt: skip
-    if left:
-        return f"its {one_line(left[0], 60)} still runs"
+    names = [e.name for e in live.read(run.live)
+             if e.kind == "process" and process.alive(e.pid, e.start)]  # fmt: skip
+    if names:
+        return f"its {one_line(names[0], 60)} still runs"
     try:
         view = read_view(run)
     except ConsoleError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
+from console.bench.beside.users import Asked, Users
+from console.bench.beside.who import is_here
 from console.bench.client import Waiting
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
@@ -17,12 +19,15 @@ from console.common.progress import Figures
 from console.common.text import clean, decode, one_line
 from console.common.units import format_number, plural
 from console.config.playbook.measuring_steps import BenchmarkStep
+from console.config.playbook.verdict import Verdict
 from console.host.children import Cancelled
 from console.journal.state import Cause
-from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.context import Attempt, Context, Done, StepFailed, baseline_measured
+from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, PlannedStep
 from console.runner.services import refuse_stranger
+from console.runtime import proxy
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
@@ -32,12 +37,30 @@ MOST_WORDS = 400
 def surroundings(context: Context, service: str) -> Surroundings:
     """The benchmarked service, and the other running servers, which should be idle; each as host
     processes."""
-    others = sorted(({"baseline"} | set(context.services.handles)) - {service})
-    return Surroundings(engine(context, service), [engine(context, name) for name in others])
+    others = [engine(context, name) for name in beside(context, service)]
+    return Surroundings(engine(context, service), others)
+
+
+def beside(context: Context, service: str) -> list[str]:
+    """The other servers of the run. While clients of the baseline reach a service, the two and the
+    relay are one: what the one is asked, the other answers."""
+    cut = context.view.cutover.get("service")
+    same = {"baseline", cut} if cut and service in ("baseline", cut) else set()
+    return sorted(({"baseline"} | set(context.services.handles)) - {service, proxy.NAME} - same)
+
+
+def users_of(context: Context, service: str) -> Users:
+    """Who else uses a service of the run, and the others."""
+    asked = (Asked(name, context.services.spec(name).url) for name in beside(context, service))
+    return Users(Asked(service, context.services.spec(service).url), list(asked))
 
 
 def engine(context: Context, name: str) -> Engine:
     """What is known of a service of the run; never raises for what is unknown."""
+    return replace(_engine(context, name), url=context.services.spec(name).url)
+
+
+def _engine(context: Context, name: str) -> Engine:
     try:
         # not `find`: that forgets a service that has died, and with it why
         handle = context.services.handles.get(name) or context.services.driver(name).find()
@@ -64,13 +87,7 @@ def _of_container(context: Context, name: str, handle: Handle) -> Engine:
     if local is not None:
         facts["repo_digests"] = list(local.repo_digests)
     pid = int((found.get("State") or {}).get("Pid") or 0)
-    return Engine(name, pid if _is_here(pid, handle.container) else 0, facts)
-
-
-def _is_here(pid: int, container: str) -> bool:
-    """Whether the pid given by the engine is that container on this host: an engine in a virtual
-    machine or another pid namespace has other pids."""
-    return pid > 0 and container[:12] in _read(Path(f"/proc/{pid}/cgroup"))
+    return Engine(name, pid if is_here(pid, handle.container) else 0, facts)
 
 
 def public(argv: list[str]) -> list[str]:
@@ -86,7 +103,8 @@ def _read(path: Path) -> str:
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Measure the service. Raises StepFailed when not one run is valid."""
+    """Measure the service. A server that answers garbage gets a NO-GO of the step's own, whatever
+    the gates after it ask for. Raises StepFailed when not one run is valid otherwise."""
     bench = planned.asked(BenchmarkStep)
     service = bench.service
     if service != "baseline" and context.services.find(service) is None:
@@ -94,7 +112,12 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     result = _measure(context, service, bench, attempt)
     try:
         refuse_stranger(context, service)
-        return _keep(context, result, attempt, planned.id, planned.id)
+        _keep(context, service, result, attempt, planned.id)
+        if service == "baseline":
+            baseline_measured(context, attempt, result)
+        if result.garbled is not None and result.garbled.mostly:
+            return refused(context, planned, attempt, f"{service}: {result.garbled}")
+        return _concluded(result)
     except StepFailed as failed:
         raise context.services.explain(service) or failed from failed
 
@@ -117,7 +140,9 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
         if key not in done:
             done[key] = _measure(context, "baseline", bench, attempt)
         scope = f"{step.id}.baseline{'-after' if again else ''}"
-        details.append(_keep(context, done[key], attempt, planned.id, scope))
+        _keep(context, "baseline", done[key], attempt, scope)
+        baseline_measured(context, attempt, done[key])
+        details.append(_concluded(done[key]))
     worst = [one for one in details if one.warned] or details
     return worst[-1] if worst else Done()
 
@@ -139,6 +164,7 @@ def _measure(
         endpoint=bench.endpoint,
         prompt_lengths=tuple(bench.prompt_lengths),
         levels=tuple(bench.concurrency),
+        expect=bench.expect or "",
     )
 
     def progress(number: int, planned: int, sample: Sample) -> None:
@@ -160,11 +186,15 @@ def _measure(
         of = PROMPT_ROUNDS * len(bench.prompt_lengths) + len(bench.concurrency)
         attempt.say(f"{service}: {text}", Figures(min(len(parts), of) - 1, of, "part"))
 
+    def held(words: str) -> None:
+        attempt.remaining()
+        attempt.say(f"{service}: {words}")
+
     # a candidate's model name means nothing to the baseline
     model = context.services.model(service, bench.model if service == bench.service else "")
     result = Benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
-        progress=progress, say=say, surroundings=surroundings(context, service),
+        progress=progress, say=say, held=held, surroundings=surroundings(context, service),
         waiting=Waiting(lambda silent: attempt.say(f"{service}: no token for {silent:.0f} s")),
     ).run()  # fmt: skip
     if attempt.cancelled.is_set():
@@ -173,9 +203,20 @@ def _measure(
     return result
 
 
+def refused(context: Context, planned: PlannedStep, attempt: Attempt, words: str) -> Done:
+    """Record the NO-GO of a step whose server answers garbage, as a gate records its verdict."""
+    why = one_line(words, 400)
+    row = {"metric": f"{planned.id}.answers", "verdict": str(Verdict.NO_GO), "why": why}
+    context.record(
+        "verdict", planned.id, attempt.number, verdict=str(Verdict.NO_GO), criteria=[row],
+        outcome=outcome_name(planned.written, Verdict.NO_GO), evidence=evidence_hash(context.view),
+    )  # fmt: skip
+    return Done(why, warned=True)
+
+
 def _keep(
-    context: Context, result: BenchmarkResult, attempt: Attempt, step: str, scope: str
-) -> Done:
+    context: Context, service: str, result: BenchmarkResult, attempt: Attempt, scope: str
+) -> None:
     """Record the figures in the journal, and all samples in a file beside the attempt's log."""
     path = attempt.path.with_name(f"{scope}.{attempt.number}.benchmark.json")
     path.write_text(json.dumps(result.to_json(), indent=1) + "\n")
@@ -189,18 +230,27 @@ def _keep(
         of_runs = name in PER_SAMPLE and not (name == "prompt_tok_s" and result.prompt_rates)
         metrics[name] = {**figures, "void": len(result.voids) if of_runs else 0}
     context.record(
-        "metrics", step, attempt.number, scope=scope, metrics=metrics,
+        "metrics", attempt.step, attempt.number, scope=scope, metrics=metrics,
         benchmark={
+            "service": service,
             "model": result.model, "build": result.build_info, "flags": result.flags,
             "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
-            "url": result.url, "context": result.context,
+            "url": result.url, "context": result.context, "started_at": result.started_at,
             "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
             "cold": asdict(result.cold) if result.cold is not None else None,
             "levels": [asdict(level) for level in result.levels],
             "prompt_rates": [asdict(one) for one in result.prompt_rates],
             "transport_retries": result.transport_retries,
+            "answers": [asdict(answer) for answer in result.answers],
+            "garbled": None if result.garbled is None else str(result.garbled),
         },
     )  # fmt: skip
+
+
+def _concluded(result: BenchmarkResult) -> Done:
+    """How a benchmark went. Raises StepFailed where its figures are none."""
+    if result.garbled is not None and result.garbled.mostly:
+        raise StepFailed(Cause.OUTPUT_INVALID, str(result.garbled))
     tok_s = result.metrics["tok_s"]
     planned = int(result.protocol.get("runs", 0))
     reasons = [str(one.get("reason", "")) for one in result.voids]
@@ -215,8 +265,9 @@ def _keep(
     void = ""
     if result.voids:
         void = f", {len(result.voids)} discarded: {discarded(reasons)}"
-    words = f"{rate}, {plural(tok_s.n, 'valid run')}{twice}{void}"
-    return Done(words, warned=bool(result.voids))
+    spoilt = f"; {result.garbled}" if result.garbled is not None else ""
+    words = f"{rate}, {plural(tok_s.n, 'valid run')}{twice}{void}{spoilt}"
+    return Done(words, warned=bool(result.voids or spoilt))
 
 
 def _digits(value: float, count: int) -> str:

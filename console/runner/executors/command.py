@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from console.common.files import write_atomically
+from console.common.logs.cause import ended_words
 from console.common.redact import Known
 from console.common.text import one_line
 from console.common.units import format_number
@@ -24,6 +25,8 @@ from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host import cgroup
 from console.host.activation import PLAIN, Activation
+from console.host.licence import Licence, Reason, Refused, end_cgroup, stop_group
+from console.host.memory import oom_kills, oom_kills_since
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
@@ -31,7 +34,6 @@ from console.host.process import (
     by_cookie,
     environment,
     start_time,
-    stop_group,
 )
 from console.journal.state import Cause
 from console.render.effects import build_argv
@@ -54,12 +56,16 @@ def run_well(
     context: Context, step: Step, attempt: Attempt, more: Mapping[str, str] | None = None
 ) -> None:
     """Run a step's command, which has to end with 0, and capture its outputs. Raises StepFailed."""
+    kills = oom_kills()
     code = run_step(context, step, attempt, more)
     attempt.close()
     if code != 0:
         cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
-        word = signal.Signals(-code).name if -65 < code < 0 else f"exit code {code}"
-        raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
+        words = (
+            ended_words(code if code < 0 else None, oom_kills_since(kills))
+            or f"ended by exit code {code}"
+        )
+        raise StepFailed(cause, words, exit_code=code, lines=attempt.last_lines())
     capture_outputs(context, step, attempt)
 
 
@@ -149,7 +155,7 @@ def run_host(
 def docker_environment(context: Context) -> list[tuple[str, str]]:
     """Variables with which the docker command reaches the run's engine."""
     given = {"DOCKER_HOST": context.plan.site.model.engine.host}
-    names = ("DOCKER_HOST", "DOCKER_CONFIG")
+    names = ("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT")
     return [(n, v) for n in names if (v := given.get(n) or os.environ.get(n, ""))]
 
 
@@ -178,9 +184,13 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
     """End every process of the command, in its session or in one that it made for itself (found by
     the step's cookie)."""
     _end_session(context, child, start, attempt)
+    why = Licence(Reason.STEP, context.run.id)
     for pid, born in by_cookie(context.run.id, attempt.step):
-        stop_group(pid, born, grace_s=1.0, clock=context.clock)
-    cgroup.end(cgroup.of_process(child.pid, start), child.pid, start)
+        try:
+            stop_group(why, pid, born, grace_s=1.0, clock=context.clock)
+        except Refused as error:
+            context.record("run.note", text=str(error))
+    end_cgroup(why, cgroup.of_process(child.pid, start), child.pid, start)
 
 
 def _end_session(

@@ -1,6 +1,6 @@
 """`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD.
 
-After the restore, each GO is judged once more against the baseline as it is then (`doubt`).
+After the restore, GO and NO-GO are judged once more, by how far the baseline has moved (`doubt`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from console.bench.metrics import discarded
 from console.common.text import clean, one_line
 from console.common.units import format_number
 from console.config.playbook.measuring_steps import FIGURES, GAUGE_METRICS, LEAST
 from console.config.playbook.rules import as_criterion
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, Verdicts
 from console.journal.state import StepState
-from console.render.report.benchmarks import drifts
+from console.render.report.benchmarks import Drift, drift_words, drifts
 from console.runner.context import Attempt, Context, Done
 from console.runner.prepare.plan import BASELINE_MEASURE, PlannedStep
 
@@ -34,31 +35,81 @@ PEAKS = {
 """Metrics of the machine, and their names in the event of console.runner.peaks."""
 
 
-def doubt(context: Context) -> None:
-    """Record a "doubt" for each GO that the restored baseline does not confirm: the baseline may
-    have been slower than usual when it was measured before.
+COUNT_GARBLED = frozenset({"garbled", "errors", "error_rate", "stability", "requests"})
+"""Figures of a soak that say themselves how many answers were garbled."""
 
-    The gate was right on its data. But if the candidate would miss the same relative threshold
-    against the baseline of now, nobody should switch over: the decision becomes HOLD.
+
+def doubt(context: Context) -> None:
+    """Record a "doubt" for each verdict that lies nearer to its threshold than the baseline has
+    moved between its two measurements.
+
+    The gate was right on its data. But the machine was not the same all the time, and whether the
+    candidate was measured on the faster or on the slower one is not known. What would be decided
+    otherwise on either of them is DOUBTFUL: a GO becomes HOLD, so that nobody switches over.
     """
     view = context.view
-    now = _after(view)
-    moved = {drift.scope for drift in drifts(view) if drift.large}
     cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
+    moved = {drift.scope: drift for drift in drifts(view) if drift.large}
     for verdict in view.verdicts:
         step = context.plan.at(verdict.step).step
-        if verdict.verdict != "GO" or verdict.overridden or step is None or not step.gate:
+        judged = verdict.verdict in ("GO", "NO-GO") and not verdict.overridden
+        if not judged or step is None or not step.gate:
             continue
-        against = [
-            one for one in step.gate
-            if against_baseline(one) and one.metric.partition(".")[0] in moved
-        ]  # fmt: skip
-        if not against:
-            continue
-        found, rows = decide(step.model_copy(update={"gate": against}), now, cards)
-        if found is not Verdict.GO:
-            words = "; ".join(row["why"] for row in rows if row["verdict"] != "GO")
-            context.record("doubt", step.id, verdict=str(found), words=words)
+        for drift in moved.values():
+            found, words = _otherwise(view, step, drift, verdict, cards)
+            if words:
+                context.record(
+                    "doubt", step.id, verdict=found, words=words, moved=drift_words(drift)
+                )
+                break
+
+
+def _otherwise(
+    view: RunView, step: Step, drift: Drift, verdict: Verdicts, cards: Sequence[str]
+) -> tuple[str, str]:
+    """What a gate would decide with the baseline as it is now, or with its own figures as much
+    faster or slower as the baseline has become; and why. Two empty texts if a GO stays a GO, and a
+    NO-GO would be none."""
+    mine = [one for one in step.gate or () if one.metric.partition(".")[0] == drift.scope]
+    others = {row["metric"] for row in verdict.criteria if row["verdict"] == "NO-GO"}
+    if not mine or others - {one.metric for one in mine}:
+        return "", ""
+    go = verdict.verdict == "GO"
+    step = step.model_copy(update={"gate": mine})  # what others said meanwhile is not at issue
+    found, rows = decide(step, _after(view), cards)
+    if (found is Verdict.GO) is not go:
+        why = "; ".join(row["why"] for row in rows if row["verdict"] == str(found))
+        return str(found), f"against the baseline as restored, {why}"
+    for factor in (drift.after / drift.before, drift.before / drift.after):
+        found, rows = decide(step, _faster(view, drift.scope, factor), cards)
+        if (found is Verdict.GO) is not go:
+            metric = next(row["metric"] for row in rows if row["verdict"] == str(found))
+            words = f"{metric} may have moved as the baseline did, by {drift_words(drift)}"
+            return str(found), words
+    return "", ""
+
+
+def _faster(view: RunView, scope: str, factor: float) -> RunView:
+    """The run as it would look had a step's rates been so many times what they are."""
+    figures = {name: _times(one, factor) for name, one in view.metrics.get(scope, {}).items()}
+    return replace(view, metrics={**view.metrics, scope: figures})
+
+
+def _times(figure: Any, factor: float) -> Any:
+    """A figure at another speed; one that is no rate and no time stays as it is."""
+    unit = figure.get("unit") if isinstance(figure, dict) else ""
+    if unit not in ("tok/s", "s"):
+        return figure
+    by = factor if unit == "tok/s" else 1 / factor
+
+    def scaled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [scaled(one) for one in value]
+        number = _number(value)
+        return value if number is None else number * by
+
+    kept = ("value", "samples", "low", "high")
+    return {name: scaled(value) if name in kept else value for name, value in figure.items()}
 
 
 def against_baseline(criterion: CriterionModel) -> bool:
@@ -97,6 +148,7 @@ def decide(
     rows: list[dict[str, str]] = []
     verdicts: list[Verdict] = []
     for criterion in step.gate or []:
+        owner = criterion.metric.partition(".")[0]
         wanted = as_criterion(criterion, made_of(view, criterion.metric))
         found = judge(wanted, evidence(view, criterion, cards))
         verdicts.append(found.verdict)
@@ -105,8 +157,32 @@ def decide(
             row["why"] += f": {changed}"
         if found.lacks:
             row["lacks"] = measured_by(criterion.metric, baseline=found.lacks == "baseline")
+            of_baseline = row["lacks"] == BASELINE_MEASURE
+            row["why"] += spoilt(view, owner + BEFORE if of_baseline else owner)
+        compared = [owner, *([owner + BEFORE] if against_baseline(criterion) else [])]
+        row["why"] += _unwatched(view, compared)
         rows.append(row)
     return combine(verdicts), rows
+
+
+def spoilt(view: RunView, scope: str) -> str:
+    """` (others used the server at the same time)`: why runs of a benchmark were discarded."""
+    voids = view.benchmarks.get(scope, {}).get("voids") or []
+    why = discarded(str(one.get("reason", "")) for one in voids)
+    return f" ({why})" if why else ""
+
+
+def _unwatched(view: RunView, scopes: Sequence[str]) -> str:
+    """What has to be known of a figure that was measured on servers that do not tell who uses
+    them; "" where all of them told."""
+    names = dict.fromkeys(
+        one["name"]
+        for scope in scopes
+        for one in (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
+        if one.get("known") is False
+    )
+    used = clean(" or ".join(map(str, names)), 120)
+    return f"; whether others used {used} meanwhile is not known" if used else ""
 
 
 def _changed(view: RunView, metric: str) -> str:
@@ -136,7 +212,8 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
     """The figure of `STEP.NAME` in this run with the baseline's for the same step, the baseline's
     own for `STEP.baseline.NAME`, or a peak of the machine for `gpu.…` and `host.…`.
 
-    Only succeeded steps give figures, because those of a failed one are stale or incomplete.
+    Only succeeded steps give figures, because those of a failed one are stale or incomplete, and
+    only those whose answers were all sane: what is faster because it says nothing is not faster.
     """
     if criterion.metric in GAUGE_METRICS:
         return _peak(view, criterion, cards)
@@ -144,7 +221,9 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
     of_baseline = name.startswith("baseline.")
     scope = f"{owner}.baseline" if of_baseline else owner
     name = name.removeprefix("baseline.")
-    why = _unfit(view, BASELINE_MEASURE if of_baseline else owner)
+    why = _unfit(view, BASELINE_MEASURE if of_baseline else owner) or _garbled(view, scope, name)
+    if not why and against_baseline(criterion):
+        why = _garbled(view, f"{owner}.baseline")
     figures = view.metrics.get(scope, {}).get(name)
     if why or not isinstance(figures, dict):
         return Evidence(None, "", 0, reason_missing=why or f"{scope} has no {name}")
@@ -169,6 +248,16 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
         requests=_requests(view, owner),
         estimated=figures.get("estimated") is True,
     )
+
+
+def _garbled(view: RunView, scope: str, name: str = "") -> str:
+    """That answers were garbled while a scope was measured, in words; "" if none was, and for the
+    figures that count such answers themselves."""
+    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    words = str(record.get("garbled") or "")
+    if scope in view.soaks and name in COUNT_GARBLED:
+        return ""
+    return f"of the baseline, {words}" if words and scope.endswith(BEFORE) else words
 
 
 def _between(figures: dict[str, Any]) -> tuple[float, float] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.bench.metrics import discarded
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
@@ -17,7 +16,7 @@ from console.config.playbook.rules import as_criterion
 from console.config.playbook.verdict import lacking
 from console.journal.state import StepState
 from console.runner.context import Context
-from console.runner.executors.gate import against_baseline, made_of
+from console.runner.executors.gate import against_baseline, made_of, spoilt
 from console.runner.prepare.plan import BASELINE_MEASURE, BASELINE_STOP, PlannedStep
 
 BASELINE_AGAIN = "measure the baseline again"
@@ -41,7 +40,7 @@ def offer(context: Context, gate: PlannedStep) -> Again:
     rows = next((v.criteria for v in context.view.verdicts if v.step == gate.id), [])
     held = [row for row in rows if row.get("verdict") == "HOLD"]
     detail = [f"{gate.kind} {gate.id} is HOLD"]
-    detail += [row["why"] + _spoilt(context, row) for row in held[:1]]
+    detail += [row["why"] for row in held[:1]]
     lacking = dict.fromkeys(row["lacks"] for row in held if row.get("lacks"))
     steps: set[str] = set()
     names: list[str] = []
@@ -73,9 +72,8 @@ def too_few_of_baseline(context: Context) -> str:
                 "baseline ", "run",
             )  # fmt: skip
             if few:
-                row = {"metric": one.metric, "lacks": BASELINE_MEASURE}
-                spoilt = _spoilt(context, row)
-                return one_line(f"gate {gate.id} could only be HOLD: {few}{spoilt}", 400)
+                why = spoilt(context.view, f"{owner}.baseline")
+                return one_line(f"gate {gate.id} could only be HOLD: {few}{why}", 400)
     return ""
 
 
@@ -84,15 +82,6 @@ def begin(context: Context, gate: PlannedStep) -> None:
     measured any more, the gate is judged again by what is there."""
     steps = offer(context, gate).steps or (gate.id,)
     context.record("again", gate.id, steps=list(steps))
-
-
-def _spoilt(context: Context, row: dict[str, str]) -> str:
-    """` (another engine was busy: …)`: why runs were discarded that a criterion lacks."""
-    scope = row["metric"].partition(".")[0]
-    scope += ".baseline" if row.get("lacks") == BASELINE_MEASURE else ""
-    bench = context.view.benchmarks.get(scope, {}) if row.get("lacks") else {}
-    why = discarded(str(one.get("reason", "")) for one in bench.get("voids") or [])
-    return f" ({why})" if why else ""
 
 
 def _measured(context: Context, step_id: str) -> str:

@@ -14,6 +14,7 @@ from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.playbook.steps import CutoverStep, ServiceStep
+from console.host.licence import Refused
 from console.host.ports import held_words, listener
 from console.journal.state import Cause
 from console.runner import cutover
@@ -23,7 +24,7 @@ from console.runner.finish import bring_back
 from console.runner.prepare.plan import PlannedStep
 from console.runner.services import refuse_stranger
 from console.runtime import proxy
-from console.runtime.probe import Completion, Health, complete, health
+from console.runtime.probe import Completion, Health, health, prove
 from console.runtime.spec import ContainerSpec, memory_limit
 
 LOOK_S = 1.0
@@ -31,6 +32,8 @@ SETTLE_S = 0.1
 """A process that ends drops its connections a moment before it is gone."""
 LOOKS = 3
 """Looks in a row without a good answer before it is the candidate and not a moment."""
+MAX_GARBLED = 2
+"""Garbled answers in a row that end a cutover, however many completions may fail."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -77,9 +80,14 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         _answers(context, planned.service)
     elif planned.service:
         context.services.can_start(planned.service)  # no outage for what could be known before
-    outage(context, attempt)
+    outage(context, attempt.step, attempt.number)
     begun = context.clock.monotonic()
-    stopped = context.services.stop("baseline", attempt)
+    try:
+        stopped = context.services.stop("baseline", attempt)
+    except Refused as error:
+        # nothing has been signalled: it serves as before
+        context.record("outage", attempt.step, attempt.number, down=False)
+        raise StepFailed(Cause.PRECONDITION, str(error)) from error
     point("baseline_stopped")
     url = context.plan.site.model.baseline.url
     if (
@@ -121,9 +129,11 @@ def cut_over(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     _record(context, attempt, cut, "switched")
     point("cut_over", planned.id)
     context.services.wait(proxy.NAME, attempt)
+    refuse_stranger(context, proxy.NAME)  # who shares the port would get a part of the clients
     proof = _ask(context, url)  # the way a client asks
     if not proof.ok:
-        raise StepFailed(Cause.NOT_READY, f"no completion by {cut.to} at {url}: {proof.detail}")
+        what = "garbage from" if proof.garbled is not None else "no completion by"
+        raise StepFailed(Cause.NOT_READY, f"{what} {cut.to} at {url}: {proof.why}")
     _record(context, attempt, cut, "proven", tok_s=proof.decode_tok_s)
     attempt.say(f"clients reach {cut.to}: {proof.detail}", always=True)
     point("in_watch", planned.id)
@@ -145,9 +155,8 @@ def _answers(context: Context, name: str) -> None:
     spec = context.services.spec(name)
     done = _ask(context, spec.url)
     if not done.ok:
-        raise StepFailed(
-            Cause.PRECONDITION, f"{name} answers no completion at {spec.url}: {done.detail}"
-        )
+        what = "garbage" if done.garbled is not None else "no completion"
+        raise StepFailed(Cause.PRECONDITION, f"{name} answers {what} at {spec.url}: {done.why}")
 
 
 def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None:
@@ -171,7 +180,9 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
 def _ask(context: Context, url: str) -> Completion:
     """The completion that proves a baseline; the candidate has its own model's name."""
     ask = context.plan.site.model.baseline.completion
-    return complete(url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout)
+    return prove(
+        url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout, expect=ask.expect
+    )
 
 
 def _record(
@@ -198,6 +209,8 @@ class _Watch:
     attempt: Attempt
     asked: int = 0
     errors: int = 0
+    garbled: int = 0
+    """Garbled answers in a row."""
     missed: int = 0
     seen: int = 0
     slowest_s: float = 0.0
@@ -265,15 +278,19 @@ class _Watch:
         self.waiting = False
         self.asked += 1
         self.slowest_s = max(self.slowest_s, done.elapsed_s)
+        self.garbled = self.garbled + 1 if done.garbled is not None else 0
         if done.ok:
             return
         self.errors += 1
-        self.attempt.say(f"a completion failed: {one_line(done.detail)}", always=True)
+        self.attempt.say(f"a completion failed: {one_line(done.why)}", always=True)
         self.attempt.pause(SETTLE_S)
         self._all_live()
         if self.errors > self.cut.max_errors:
             most = f"at most {self.cut.max_errors} may"
-            words = f"{self.errors} of {self.asked} completions failed ({most}): {done.detail}"
+            words = f"{self.errors} of {self.asked} completions failed ({most}): {done.why}"
+            raise StepFailed(Cause.OUTPUT_INVALID, words)
+        if self.garbled >= MAX_GARBLED:
+            words = f"{self.garbled} answers of {self.cut.to} in a row are garbage: {done.why}"
             raise StepFailed(Cause.OUTPUT_INVALID, words)
 
     def words(self) -> str:

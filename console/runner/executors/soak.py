@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+from console.bench.answers import Answers
 from console.bench.benchmark import PROMPTS, model_of
+from console.bench.beside.users import Users
 from console.bench.growth import Growth, context_of
 from console.bench.metrics import SOAK_REQUEST_S
 from console.bench.soak import End, Soak, SoakPlan
 from console.bench.soak_requests import Asker
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
+from console.common.logs.output import Output, of_process
 from console.common.logs.tail import read_last
 from console.common.paths import baseline_log
 from console.common.progress import Figures
@@ -22,6 +26,7 @@ from console.journal.samples import SoakFile
 from console.journal.state import Cause
 from console.render.report.soak import flags, live_words, summary
 from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.benchmark import refused, users_of
 from console.runner.executors.soak_monitor import (
     FASTEST_S,
     SLOWEST_S,
@@ -45,27 +50,34 @@ LOST = "a new runner found that it had ended"
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Soak a service. Figures are recorded however it ends; raises StepFailed with the cause."""
+    """Soak a service. Figures are recorded however it ends; raises StepFailed with the cause. A
+    server that answers garbage gets a NO-GO of the step's own."""
     soak = planned.asked(SoakStep)
     file = SoakFile(context.run, planned.id, attempt.number, context.clock.now())
-    tally = file.tally
-    early = "stopped before its end"
+    tally, users = file.tally, users_of(context, soak.service)
+    early, answers = "stopped before its end", Answers()
     try:
-        _run(context, soak, attempt, file)
-        early = ""
+        end = _run(context, soak, attempt, file, users, answers)
+        early = str(end) if end is End.GARBLED else ""
     except StepFailed as failed:
         early = failed.detail
         raise _too_little(soak, tally, failed) from failed
     finally:
         try:
             if tally.began:
-                _record(context, attempt, file, early)
+                _record(context, soak.service, attempt, file, users, answers, early)
         finally:
             file.close(early or "done")
-    return Done(summary(tally))
+    garbage = tally.garbage
+    if garbage is not None and garbage.mostly:
+        return refused(context, planned, attempt, f"{soak.service}: {garbage}")
+    return Done(summary(tally), warned=garbage is not None)
 
 
-def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> None:
+def _run(
+    context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile, users: Users,
+    answers: Answers,
+) -> End:  # fmt: skip
     """Soak for the full duration. Raises StepFailed for any other end."""
     service, tally = soak.service, file.tally
     handle = context.services.find(service)
@@ -79,13 +91,16 @@ def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> 
             Cause.PRECONDITION, f"{service} has not been started, or died", lines=lines
         )
     with _followed(context, service, handle) as log:
-        end = _soak(context, soak, attempt, file, _watch(context, soak, handle, log, tally))
+        watch = _watch(context, soak, handle, log, tally)
+        end = _soak(context, soak, attempt, file, watch, users, answers)
     _conclude(context, soak, handle, tally, end)
+    return end
 
 
 def _soak(
-    context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile, watch: SoakWatch
-) -> End:
+    context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile, watch: SoakWatch,
+    users: Users, answers: Answers,
+) -> End:  # fmt: skip
     """Run the loop from where the soak's file ends."""
     service, tally = soak.service, file.tally
     url = context.services.spec(service).url
@@ -93,7 +108,7 @@ def _soak(
     live = _Live(attempt, soak, tally)
     asker = Asker(
         url, soak.max_tokens, model or model_of(url), min(SOAK_REQUEST_S, attempt.limit_s),
-        growth=_growth(soak, url, attempt),
+        growth=_growth(soak, url, attempt), users=users, answers=answers,
     )  # fmt: skip
     running = Soak(
         plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
@@ -159,7 +174,8 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
     if service != "baseline":
         yield path
     elif not handle.container:
-        yield baseline_log(context.plan.site.name)
+        output = of_process(handle.pid) if handle.pid else Output()
+        yield output.path or baseline_log(context.plan.site.name)
     else:
         from console.runtime.service_logs import Tailer
 
@@ -188,9 +204,12 @@ def _watch(context: Context, soak: SoakStep, handle: Handle, log: Path, tally: T
 
 
 def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, end: End) -> None:
-    """Raises StepFailed unless the soak ran to its end and something was answered."""
+    """Raises StepFailed unless the soak ran to its end and something was answered, or what was
+    answered is mostly garbage."""
     if end is End.GONE or tally.gone:
         raise _died(context, soak.service, handle, tally)
+    if tally.garbage is not None and tally.garbage.mostly:
+        return
     classes = ", ".join(f"{count} {name}" for name, count in sorted(tally.errors.items()))
     failed = f"{sum(tally.errors.values())} of {len(tally.requests)} requests failed: {classes}"
     last = [f"the last one: {tally.last_error}"] if tally.last_error else []
@@ -219,19 +238,25 @@ def _too_little(soak: SoakStep, tally: Tally, failed: StepFailed) -> StepFailed:
     return StepFailed(Cause.OUTPUT_INVALID, f"{seen}: {failed.detail}")
 
 
-def _record(context: Context, attempt: Attempt, file: SoakFile, early: str) -> None:
+def _record(
+    context: Context, service: str, attempt: Attempt, file: SoakFile, users: Users,
+    answers: Answers, early: str,
+) -> None:  # fmt: skip
     """Record figures and events in the journal. An early end makes every figure void."""
     tally = file.tally
     figures = tally.void_figures(f"it ended early: {early}") if early else tally.figures()
     context.record(
         "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=figures,
         soak={
+            "service": service,
             "file": str(file.path), "gaps": tally.gaps, "restarts": tally.restarts,
             "errors": tally.errors, "hangs": tally.hangs, "critical": tally.critical,
             "early": early, "began": tally.began, "late": tally.late, "missed": tally.missed,
             "last_error": tally.last_error, "anon_growth": tally.anon_growth,
-            "transport_retries": tally.transport_retries, "flags": flags(tally),
-            "gone": tally.gone,
+            "transport_retries": tally.transport_retries, "flags": flags(tally) + users.flags(),
+            "requests": users.close(),
+            "gone": tally.gone, "answers": [asdict(answer) for answer in answers.kept],
+            "garbled": None if tally.garbage is None else str(tally.garbage),
         },
     )  # fmt: skip
 

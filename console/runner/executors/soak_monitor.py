@@ -21,6 +21,7 @@ from console.bench.soak import Look
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
 from console.common.logs.buffer import MATCHED, MOST_LINES
+from console.common.logs.level import names_level, why_harmless
 from console.common.logs.line import LogLine, Splitter
 from console.common.logs.tail import BEHIND_LIMIT, Source, read_last
 from console.common.text import one_line
@@ -54,7 +55,8 @@ _STATES = {
 
 
 class CriticalLog:
-    """The lines added to a log file that match a pattern."""
+    """The lines added to a log file that match a pattern. A line that states a level below error,
+    or is a hint, counts only where the pattern itself names a level."""
 
     def __init__(self, path: Path, pattern: str) -> None:
         """Start at the end of the file; earlier lines do not count."""
@@ -109,9 +111,11 @@ class CriticalLog:
             found = [] if self._too_slow else find(self._pattern, texts)
         except TooSlow:  # whether a line was critical is not known from here on
             self._too_slow, found = True, []
+        any_level = names_level(self._pattern)
         return tuple(
-            line.text for line, spans in zip(lines, found, strict=False) if spans is not None
-        )
+            line.text for line, spans in zip(lines, found, strict=False)
+            if spans is not None and (any_level or not why_harmless(line.text, spans[0]))
+        )  # fmt: skip
 
 
 class ProcessEyes:

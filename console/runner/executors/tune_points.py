@@ -18,17 +18,19 @@ from console.bench.tune.outcome import Fate, Goal, Outcome, Speed, speed
 from console.checks.preflight import of_site
 from console.checks.preflight.architecture.check import command_of
 from console.common.errors import ConsoleError
-from console.common.files import append_line, read_bytes
-from console.common.logs.cause import HARMLESS, ON_CARD, ON_HOST
+from console.common.files import append_line
+from console.common.logs.cause import ON_CARD, ON_HOST, matching
 from console.common.text import one_line
 from console.config.playbook.steps import Step
 from console.config.playbook.tuning_step import TuneStep
 from console.host.children import Cancelled
+from console.host.memory import oom_kills, oom_kills_since
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.models.sizing.assessment import Verdict
 from console.runner.context import Attempt, Context, StepFailed, wait_released
 from console.runner.executors import command
+from console.runner.executors.benchmark import surroundings
 from console.runner.executors.service import refuse_answered
 from console.runner.executors.soak_monitor import ContainerEyes, ProcessEyes
 from console.runner.prepare import tuning
@@ -75,7 +77,7 @@ class ServerRig:
         attempt.searching = True
         self._services = context.services
         self._goal = goal_of(asked)
-        self._changes, self._kills = "", 0
+        self._changes, self._kills = "", oom_kills()
         self._longest_s = 0.0
         self._name = tuning.name_of(asked)
         self._spec = tuning.resolved(
@@ -186,6 +188,10 @@ class ServerRig:
             attempt.remaining()
             memory.look()
 
+        def held(words: str) -> None:
+            attempt.remaining()
+            attempt.say(f"{self._name}: {words}")
+
         left, begun = attempt.remaining(), self._context.clock.monotonic()
         if self._longest_s:
             left = min(left, max(LEAST_S, PATIENCE * self._longest_s))
@@ -193,6 +199,8 @@ class ServerRig:
             spec.url, measuring(asked, spec.url, left),
             model=self._services.model(self._name, asked.model), clock=self._context.clock,
             cancelled=attempt.cancelled, progress=progress, say=say,
+            held=held,
+            surroundings=surroundings(self._context, self._name),
         ).run()  # fmt: skip
         if attempt.cancelled.is_set():
             raise Cancelled(attempt.step)
@@ -206,6 +214,11 @@ class ServerRig:
         reasons = [str(void.get("reason", "")) for void in result.voids]
         reasons += [one.why for one in result.prompt_rates if one.why]
         whole = len(result.runs) - len(result.voids) >= asked.runs
+        if result.garbled is not None:  # now and then is too often for flags that are to serve
+            return replace(
+                found, fate="failed", decode=None, prompt=None,
+                why=one_line(str(result.garbled), 300),
+            )  # fmt: skip
         if self._goal.score(found) is None or not whole:
             why = "; ".join(dict.fromkeys(reasons)) or NO_RATE
             return replace(found, fate="failed", decode=None, prompt=None, why=one_line(why, 300))
@@ -215,7 +228,10 @@ class ServerRig:
     def _failed(self, failed: StepFailed) -> Outcome:
         """What became of a point that did not serve to the end."""
         return ended(
-            failed.cause, failed.detail, self._since(failed.lines), oom=oom_kills() > self._kills
+            failed.cause,
+            failed.detail,
+            self._since(failed.lines),
+            oom=bool(oom_kills_since(self._kills)),
         )
 
     def _since(self, lines: list[str]) -> list[str]:
@@ -259,7 +275,7 @@ class BenchRig:
         if code != 0:
             detail = "ended by SIGKILL" if code in KILLED else f"exit code {code}"
             last = "; ".join(said[-3:])
-            oom = oom_kills() > kills
+            oom = bool(oom_kills_since(kills))
             return ended(Cause.EXIT_CODE, f"{detail}: {last}", said[-LAST_LINES:], oom=oom)
         try:
             found = read_figures("\n".join(said), "llama-bench")
@@ -304,24 +320,16 @@ def ended(cause: Cause, detail: str, said: list[str], *, oom: bool = False) -> O
     """What became of a point by how it ended and by the last lines that it `said`: out of the
     card's memory, of the host's, or broken otherwise. `oom`: the kernel has killed something for
     memory since it began; a SIGKILL alone says nothing, as anybody may send one."""
-    lines = [line for line in said if not HARMLESS.search(line)]
-    card = next((line for line in reversed(lines) if _CARD.search(line)), "")
-    host = next((line for line in reversed(lines) if _HOST.search(line)), "")
+    card, host = ((*[""], *matching(pattern, said))[-1] for pattern in (_CARD, _HOST))
     fate: Fate = "failed"
     if card:
         fate = "card"
     elif host or cause is Cause.OOM_KILL or (oom and "SIGKILL" in detail):
         fate = "host"
-    error = next((line for line in reversed(lines) if "error" in line.lower()), "")
+    error = next((line for line in reversed(said) if "error" in line.lower()), "")
     line = card or host or error
     why = f"{detail}: {line}" if line and line not in detail else detail
     return Outcome(fate, why=one_line(why, 300))
-
-
-def oom_kills() -> int:
-    """How many processes the kernel has killed since boot because memory ran out."""
-    found = re.search(rb"^oom_kill (\d+)$", read_bytes("/proc/vmstat"), re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 def _speeds(result: BenchmarkResult) -> tuple[Speed | None, Speed | None]:

@@ -11,7 +11,8 @@ import subprocess
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.paths import module_argv
-from console.host import process
+from console.host import licence, process
+from console.host.licence import Licence, Reason
 from console.journal.breach import look, ready, tell
 from console.journal.run_dir import RunDir
 from console.recovery.guard import config as guard_config
@@ -59,7 +60,7 @@ class SentinelProcess:
         seen = look(self.run, found)
         late = seen is None or self.clock.monotonic() - seen.at > SILENT_S
         if late or is_stopped(found[0]) or (seen is not None and seen.acted):
-            process.send(*found, signal.SIGKILL)
+            licence.send(_licence(self.run), *found, signal.SIGKILL)
             return False
         self.pid = found
         tell(self.run, {"do": "sheet"})
@@ -95,10 +96,14 @@ class SentinelProcess:
     def end(self) -> None:
         """Send SIGKILL, and wait for the process if it is a child of this one."""
         with contextlib.suppress(OSError):
-            process.send(*self.pid, signal.SIGKILL)
+            licence.send(_licence(self.run), *self.pid, signal.SIGKILL)
         if self._child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(END_S)
+
+
+def _licence(run: RunDir) -> Licence:
+    return Licence(Reason.HELPER, run.id)
 
 
 def is_watched(run: RunDir) -> bool:
@@ -117,7 +122,7 @@ def dismiss(run: RunDir, clock: Clock | None = None) -> None:
         while process.alive(*found) and clock.monotonic() < deadline:
             clock.sleep(0.01)
         with contextlib.suppress(OSError):
-            process.send(*found, signal.SIGKILL)
+            licence.send(_licence(run), *found, signal.SIGKILL)
     _remove_shared_ring(run)
 
 

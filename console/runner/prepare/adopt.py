@@ -6,21 +6,29 @@ this record a run stops it, and a rollback finds it. Nothing is started, stopped
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 
 from console.common import paths, redact
 from console.common.errors import ServiceError, UsageError
+from console.common.logs.output import of_process
 from console.common.text import one_line
-from console.config.site.draft import variables
+from console.config.site.draft import missing_values, variables, where_to_write, without_secrets
 from console.config.site.site import Site
-from console.host import process
-from console.host.ports import listeners
+from console.host import licence, process
+from console.host.ports import answering, held_by_others, listeners
 from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.recovery.rollback import evidence, observe
+from console.recovery.rollback import records as pointers
+from console.recovery.rollback.baseline_state import Witness
+from console.render.effects import service_words
 from console.runner.prepare import baseline, seal
 from console.runtime import proxy
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import unfit_process, user_name
+from console.runtime.discovery.supervisors import parent_of
 from console.runtime.docker.client import connect
 from console.runtime.probe import Completion
 
@@ -43,6 +51,8 @@ def adopt(site: Site, running: Running) -> list[str]:
     why, hint = (why, hint) if why else _of_a_unit(running)
     if not why and (found := difference(runs, running)):
         why, hint = f"it is not what the site file starts: {found}", AGAIN
+        if lacking := _secrets_of(runs, running):
+            why, hint = lacking[0], where_to_write(lacking[1], site.path)
     if why:
         raise CannotAdopt(f"pid {running.pid}: {why}", hint)
     _answers_there(running, url)
@@ -51,20 +61,69 @@ def adopt(site: Site, running: Running) -> list[str]:
     if recorded is not None and recorded != (running.pid, running.start):
         raise CannotAdopt(
             f"pid {recorded[0]} is the baseline already, and runs",
-            f"end one of the two: `kill {recorded[0]}` or `kill {running.pid}`",
+            f"omni-console init --pick {running.pid} --output FILE writes a site of its own for "
+            f"pid {running.pid}",
         )
     if not process.alive(running.pid, running.start):
         raise CannotAdopt(f"pid {running.pid} has just ended", "omni-console init looks again")
+    _of_no_run(running, site)
+    before = process.read_record(records, "baseline")
     try:
         process.write_record(records, "baseline", runs, running.pid, running.start)
+        others = licence.hand_over(running.pid, running.start, site.name)
     except OSError as error:
         where = one_line(str(error.filename or records))
         raise ServiceError("its record cannot be written", f"{where}: {error.strerror}") from error
-    return notes(running, runs)
+    set_log_aside(site.name, running.pid)
+    told = [f"it was the baseline of site {one_line(name, 60)} until now" for name in others]
+    if before is not None and before != (running.pid, running.start):
+        told.append(_left_alone(f"pid {before[0]}"))
+    return [*told, *notes(running, runs)]
+
+
+def _of_no_run(running: Running, site: Site) -> None:
+    """Raise CannotAdopt for another site's baseline while a run of this user may stop it."""
+    owners = {one.site for one in licence.baselines() if one.pid == running.pid} - {site.name}
+    live = pointers.read(os.getuid())
+    if owners and live is not None and process.alive(live.pid, live.start):
+        raise CannotAdopt(
+            f"pid {running.pid} is the baseline of site {', '.join(sorted(owners))}, and run "
+            f"{live.run_id} is on", "adopt it when that run is over",
+        )  # fmt: skip
+
+
+def earlier(before: Site, now: Site) -> str:
+    """What becomes of the baseline of a site file that was replaced, in clean words; "" if it is
+    the same one, or does not run. Of two processes `adopt` says it."""
+    old, new = before.baseline_spec().runs, now.baseline_spec().runs
+    if old == new or (isinstance(old, ProcessSpec) and isinstance(new, ProcessSpec)):
+        return ""
+    if isinstance(old, ProcessSpec):
+        recorded = process.read_record(paths.records_dir(before.name), "baseline")
+        return _left_alone(f"pid {recorded[0]}") if recorded else ""
+    return _left_alone(", ".join(service_words(before.baseline_spec())))
+
+
+def _left_alone(what: str) -> str:
+    return (
+        f"{what}, the baseline until now, is left alone: it goes on serving, and neither a run nor "
+        "a rollback ends it or brings it back"
+    )
+
+
+def set_log_aside(site_name: str, pid: int) -> None:
+    """Give the log of whatever the console started under this name before another one, unless this
+    process writes to it: what an earlier server said is no word of this one."""
+    log = paths.baseline_log(site_name)
+    if of_process(pid).path != log:
+        with contextlib.suppress(OSError):
+            os.replace(log, f"{log}.before")
 
 
 def is_adopted(site: Site, running: Running) -> bool:
-    """Whether the console knows this very process as the site's baseline."""
+    """Whether the console knows this very process as the site's baseline, and as no other's."""
+    if any(one.pid == running.pid and one.site != site.name for one in licence.baselines()):
+        return False
     runs, records = site.baseline_spec().runs, paths.records_dir(site.name)
     if not isinstance(runs, ProcessSpec):
         return False
@@ -119,6 +178,18 @@ def difference(runs: ProcessSpec, running: Running) -> str:
     return ""
 
 
+def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | None:
+    """Why the site file starts something else if its secret values are all that is missing or
+    different, and the flags of these. `init` has left them out, and would again."""
+    (ours, _), (theirs, left) = without_secrets(runs.argv), without_secrets(running.argv)
+    if not left or ours[1:] != theirs[1:]:
+        return None
+    missing = [flag for flag in left if not any(word.startswith(flag) for word in runs.argv)]
+    if missing:
+        return f"{missing_values(missing)} in the site file", missing
+    return f"it was started with another value of {', '.join(left)} than the site file has", left
+
+
 def _has_relative(running: Running) -> bool:
     """Whether a word of its command line is a path in its directory."""
     words = (word.rpartition("=")[2] for word in running.argv[1:])
@@ -147,6 +218,12 @@ def notes(running: Running, runs: ProcessSpec) -> list[str]:
     if running.uid != os.getuid():
         found.append(f"a rollback starts it as {one_line(user_name(os.getuid()), 40)}, and no "
                      f"longer as {one_line(user_name(running.uid), 40)}")  # fmt: skip
+    parent = parent_of(running.pid)
+    if parent is not None:
+        found.append(
+            f"its parent, pid {parent.pid} ({parent.words}), goes on when a run stops it: if that "
+            "starts it again, two engines are loaded"
+        )
     outside = processes.outside(running)
     if outside:
         more = ", ".join(map(str, outside[:5])) + (" …" if len(outside) > 5 else "")
@@ -159,9 +236,18 @@ def notes(running: Running, runs: ProcessSpec) -> list[str]:
 
 def prove(site: Site) -> Completion:
     """One completion of the baseline, kept as its newest proof. Raises BaselineNotReady."""
-    done = baseline.prove(site)
-    baseline.remember(seal.site_plan(site), site, done)
+    done = baseline.prove(site, Witness.ADOPT)
+    baseline.remember(seal.site_plan(site), done, Witness.ADOPT)
     return done
+
+
+def remember_garbage(site: Site, words: str) -> None:
+    """Keep that a measurement of the baseline got garbage, as its newest evidence."""
+    plan = seal.site_plan(site)
+    seen = evidence.of_benchmark(None, words, time.time(), None, 0.0)
+    with contextlib.suppress(OSError):
+        if seen is not None and observe.answers(plan, known=False):
+            evidence.record(plan, seen)
 
 
 def named(site: Site) -> tuple[set[str], str]:
@@ -192,11 +278,20 @@ def _of_a_unit(running: Running) -> tuple[str, str]:
 
 
 def _answers_there(running: Running, url: str) -> None:
-    """Raise CannotAdopt unless the process or one of its own listens at the baseline's address."""
-    holders = {one.pid for one in listeners(url, here=True)}
+    """Raise CannotAdopt unless the process and its own listen at the baseline's address, and nobody
+    else: whoever shares it gets a part of the requests."""
+    sockets = answering(url, here=True)
+    holders = {one.pid for socket in sockets for one in socket.holders}
     own = {one.pid for one in process.members(running.pid, running.start)}
-    if not holders & {*own, *processes.outside(running)}:
+    own |= {running.pid, *processes.outside(running)}
+    if not holders & own:
         raise CannotAdopt(
             f"pid {running.pid} does not listen at {url}",
             "wait until it does, or correct `url` in the site file",
+        )
+    other = next(held_by_others(sockets, own), None)
+    if other is not None:
+        raise CannotAdopt(
+            f"pid {other.pid}, {other.words}, answers at {url}, too",
+            "give one of the two another port",
         )

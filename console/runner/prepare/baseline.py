@@ -6,25 +6,27 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, ServiceError
 from console.common.text import one_line
 from console.config.site.site import Site
-from console.host import children, units
-from console.host.ports import held_words
-from console.host.process import ProcessSpec
+from console.host import children, licence, process, units
+from console.host.licence import Licence, Reason
+from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
-from console.recovery.rollback import observe, proof
-from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, result_of
-from console.recovery.rollback.sealed_plan import ROLLBACK, Baseline, Proof, SealedPlan
+from console.recovery.rollback import evidence, observe, restores, sealed_plan
+from console.recovery.rollback.baseline_state import Kind, Witness
+from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runtime import proxy
 from console.runtime.docker.client import image_info, inspect
-from console.runtime.engine_api import unfit_as_baseline
-from console.runtime.probe import Completion, Health, complete, health
+from console.runtime.engine_api import made_of_others, unfit_as_baseline
+from console.runtime.probe import Completion, Health, health, remedy
+from console.runtime.probe import prove as completion
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 def restore_time(site: str) -> float | None:
     """Seconds that a recent restore took, or None if none was measured."""
-    return proof.expected_restore(paths.restore_file(site), "baseline")
+    return restores.expected_restore(paths.restore_file(site), "baseline")
 
 
 def facts(site: Site, client: Client) -> Baseline:
@@ -48,10 +50,13 @@ def facts(site: Site, client: Client) -> Baseline:
     found = written(site)
     if found.unit is not None:
         _unit_exists(found.unit)
+    _may_be_stopped(found, site)
     if found.kind != "container":
         return found
-    container, name, image = _container(site.baseline_spec(), client())
-    return replace(found, container_id=container, container_name=name, image_id=image)
+    container, name, image = _container(site.baseline_spec(), client(), found.container_id)
+    return replace(
+        found, container_id=container, container_name=name, image_id=image, by_name=False
+    )
 
 
 def written(site: Site) -> Baseline:
@@ -65,7 +70,7 @@ def written(site: Site) -> Baseline:
         url=spec.url,
         ready_path=spec.ready.path,
         ready_timeout_s=spec.ready.timeout_s,
-        completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout),
+        completion=Proof(ask.model, ask.prompt, ask.max_tokens, ask.timeout, ask.expect),
         reference_tok_s=model.reference.tok_s if model.reference else None,
         tolerance=model.reference.tolerance if model.reference else 0.10,
         records_dir=str(paths.records_dir(site.name)),
@@ -89,7 +94,19 @@ def written(site: Site) -> Baseline:
         # no name: the service's own may be that of somebody else's container
         return replace(common, compose_argv=tuple(argv), compose_env=runs.env)
     assert isinstance(spec.runs, ExistingContainer)
-    return replace(common, container_name=spec.runs.name)
+    known = _known_id(site.name, spec.runs.name)
+    return replace(common, container_name=spec.runs.name, container_id=known, by_name=bool(known))
+
+
+def _known_id(site: str, name: str) -> str:
+    """The id that the newest run on a site has sealed for a container of this name, which may have
+    been renamed since; "" if none has."""
+    for path in sealed_plan.copies():
+        with contextlib.suppress(ConsoleError):
+            plan = sealed_plan.read(path)
+            if (plan.site_name, plan.baseline.container_name) == (site, name):
+                return plan.baseline.container_id
+    return ""
 
 
 def program_of(spec: ProcessSpec) -> str:
@@ -119,11 +136,34 @@ def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
     return found
 
 
-def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
-    """(id, name, image id) of the baseline's container, running or not."""
+def _may_be_stopped(found: Baseline, site: Site) -> None:
+    """Raise BaselineNotReady for a process that is recorded as another site's baseline as well."""
+    if found.process is None:
+        return
+    records = Path(found.records_dir)
+    known = process.known(records, found.name, found.process, BASELINE_COOKIE)
+    why = licence.refusal(Licence(Reason.BASELINE, site.name), *known) if known else ""
+    if known and why:
+        raise BaselineNotReady(
+            f"no run starts: pid {known[0]} could not be stopped", why,
+            "omni-console adopt with this site file makes it this site's alone",
+        )  # fmt: skip
+
+
+def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str, str, str]:
+    """(id, name, image id) of the baseline's container, running or not; `known`: the id that it had
+    in an earlier run."""
     ref = container_ref(spec, client)
     found = inspect(client, ref)
     if found is None:
+        renamed = inspect(client, known) if known else None
+        if renamed is not None:
+            now = one_line(str(renamed.get("Name", "")).lstrip("/"))
+            raise BaselineNotReady(
+                f"the baseline's container {one_line(ref)} was renamed",
+                f"it is {now} now, by its id {known[:12]}",
+                f"write that name into the site file, or docker rename {now} {one_line(ref)}",
+            )
         raise BaselineNotReady(
             f"the baseline's container {one_line(ref)} does not exist",
             hint="docker ps -a lists the containers; correct the site file",
@@ -134,6 +174,8 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
             "the baseline's image is gone", f"{image[:19]} of {one_line(ref)}",
             "without it the container cannot be started again; pull or build it first",
         )  # fmt: skip
+    if isinstance(spec.runs, ComposeSpec):
+        _same_files(found, spec.runs, ref)
     why, hint = unfit_as_baseline(found, spec.url)
     if why:
         raise BaselineNotReady(
@@ -141,6 +183,20 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
             f"{one_line(ref)}: {why}", hint,
         )  # fmt: skip
     return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
+
+
+def _same_files(found: Mapping[str, Any], runs: ComposeSpec, ref: str) -> None:
+    """Raise BaselineNotReady if compose made the container of other files than the site file names:
+    it would come back without what these gave it."""
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    if files := made_of_others(labels, runs.files):
+        name = one_line(str(found.get("Name", "")).lstrip("/") or ref, 60)
+        raise BaselineNotReady(
+            "the baseline's container was made of other compose files than the site file names",
+            f"{name}: {files}",
+            f"`container: {name}` in the site file, instead of `compose:`, starts that container "
+            "and never makes it anew; or write these files into one",
+        )
 
 
 def _unit_exists(unit: UnitSpec) -> None:
@@ -166,60 +222,60 @@ def _models_exist(site: Site) -> None:
         raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)
 
 
-def prove(site: Site) -> Completion:
-    """Get one completion from the baseline now. Raises BaselineNotReady."""
+def prove(site: Site, witness: Witness) -> Completion:
+    """Get one completion from the baseline now; what fails is kept as evidence. Raises
+    BaselineNotReady."""
     spec, ask = site.baseline_spec(), site.model.baseline.completion
     other = proxy.at(spec.url)
     if other is not None:
         run = other.run or "another run"
         raise _silent(
-            "does not serve", f"{other.service} answers at {spec.url}, by the cutover of {run}"
+            site,
+            "does not serve",
+            f"{other.service} answers at {spec.url}, by the cutover of {run}",
         )
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:
         # another server in its place, which no rollback ends
-        held = held_words(spec.url) if detail.startswith("HTTP") else ""
-        raise _silent("does not serve", f"{spec.url}: {state}, {detail}".rstrip(", "), held)
+        plan = SealedPlan("", "", written(site), site.name)
+        held = observe.held_beside(plan) if detail.startswith("HTTP") else ""
+        raise _silent(site, "does not serve", f"{spec.url}: {state}, {detail}".rstrip(", "), held)
     try:
-        done = complete(
+        done = completion(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
-            timeout_s=ask.timeout,
+            timeout_s=ask.timeout, expect=ask.expect,
         )  # fmt: skip
     except ConsoleError as error:
-        raise _silent("did not answer", str(error)) from error
+        raise _silent(site, "did not answer", str(error)) from error
     if not done.ok:
-        raise _silent("did not answer", done.detail)
+        remember(SealedPlan("", "", written(site), site.name), done, witness)
+        what = "answers garbage" if done.garbled is not None else "did not answer"
+        raise _silent(site, "refuses" if done.refuses else what, done.why)
     return done
 
 
-def _silent(what: str, why: str, held: str = "") -> BaselineNotReady:
-    hint = "omni-console rollback brings the baseline back and proves it"
-    if failed := _last_rollback_failed():
+def _silent(site: Site, what: str, why: str, held: str = "") -> BaselineNotReady:
+    hint = remedy(why) or "omni-console rollback brings the baseline back and proves it"
+    if failed := _last_rollback_failed(site):
         hint = f"the last rollback failed ({failed}): mend that, then omni-console rollback"
     if held:
-        why, hint = f"{why}; {held}", f"if that is not the baseline, end it first; then {hint}"
+        away = "if that is not the baseline, one of the two needs another port"
+        why, hint = f"{why}; {held}", f"{away}; then {hint}"
     return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
 
 
-def _last_rollback_failed() -> str:
-    """Why the newest rollback without a run failed; "" if it did not, or if there was none."""
-    lines, _ = read_lines(paths.state_dir() / ROLLBACK / PROGRESS_FILE)
-    ends = [line for line in lines if line.get("rung") == "done"]
-    last = result_of(ends[-1]) if ends else None
-    return "" if last is None or last.serving or last.nothing_to_do else one_line(last.detail, 200)
+def _last_rollback_failed(site: Site) -> str:
+    """Why the newest rollback of the baseline failed; "" if it did not, or if there was none."""
+    seen = evidence.read(site.name, site.model.baseline.url)
+    ends = [one for one in seen if one.witness in (Witness.ROLLBACK, Witness.SCRIPT)]
+    last = max(ends, key=lambda one: one.at, default=None)
+    return "" if last is None or last.kind is not Kind.FAILED else one_line(last.detail, 200)
 
 
-def remember(plan: SealedPlan, site: Site, done: Completion) -> None:
-    """Keep the completion as the newest proof, if it is known to be the baseline's: another server
-    at its address proves nothing about it."""
+def remember(plan: SealedPlan, done: Completion, witness: Witness) -> None:
+    """Keep what a completion says of the baseline, if it is known to be the baseline's: another
+    server at its address proves nothing about it, and fails nothing for it."""
     with contextlib.suppress(OSError):  # a badge refuses no run
-        if observe.answers(plan, known=True):
-            _remember(site, done)
-
-
-def _remember(site: Site, done: Completion) -> None:
-    base = site.model.baseline
-    file, model = proof.proof_file(site.name, base.url), base.reference
-    reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
-    slow = proof.still_degraded(file, done.decode_tok_s, *reference)
-    proof.remember(file, time.time(), done.decode_tok_s, slow)
+        if observe.answers(plan, known=done.ok):
+            at, life = time.time(), observe.life(plan) if done.ok else ""
+            evidence.record(plan, evidence.of_completion(done, witness, at, life))

@@ -20,6 +20,7 @@ from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.rules import as_criterion, made_of
 from console.config.playbook.steps import CriterionModel, Step
+from console.config.playbook.tuning_step import TuneStep
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
 from console.journal.history import Usual
@@ -145,7 +146,8 @@ def make_plan(
 def _known(step: PlannedStep, history: Mapping[str, Usual]) -> PlannedStep:
     """The step with its usual duration, unless the playbook or a measured restore says better."""
     found = history.get(step.id)
-    if found is None or step.takes_s is not None or found.seconds > step.limit_s:
+    is_known = step.takes_s is not None and step.takes_from != tuning.AT_MOST
+    if found is None or is_known or found.seconds > step.limit_s:
         return step
     return replace(step, takes_s=found.seconds, takes_from=found.words)
 
@@ -280,6 +282,10 @@ class _Planner:
         spec = self.services.get(tuning.name_of(step.tune) if step.tune else named)
         does = tuple(self._effects(step))
         why = (f"why: {one_line(step.why, 600)}",) if step.why and step.when else ()
+        takes_s, takes_from = _takes_s(step), ""
+        if step.tune is not None and takes_s is None:
+            takes_s, _ = self._search(step.tune)
+            takes_from = tuning.AT_MOST if takes_s is not None else ""
         return PlannedStep(
             id=step.id,
             phase=phase,
@@ -287,7 +293,8 @@ class _Planner:
             title=step.title or _default_title(step),
             effects=(*does, *why),
             limit_s=_limit_s(step, spec if step.service else None),
-            takes_s=_takes_s(step),
+            takes_s=takes_s,
+            takes_from=takes_from,
             step=step,
             final=final,
             baseline_down=bool(self.down_for),
@@ -295,12 +302,17 @@ class _Planner:
             lessons=tuple(one.words for one in bearing(step.kind, does)) if step.when else (),
         )
 
+    def _search(self, asked: TuneStep) -> tuple[float | None, str]:
+        return tuning.longest(asked, self.services, self.site, self.restore_s)
+
     def _effects(self, step: Step) -> Iterator[str]:
         yield from effects(step, self.services)
         if step.cutover is not None and step.when:
             yield from cutover.words(step, self.site, self.services)
         if step.tune is not None and step.when:
             yield from tuning.words(step.tune, self.services)
+            _, cost = self._search(step.tune)
+            yield from (cost,) if cost else ()
         if step.quality is not None and step.when:
             yield from quality.words(step.quality, self.services, self.site, self.playbook.base)
 

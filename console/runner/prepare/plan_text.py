@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.common import redact
 from console.common.text import clean
 from console.common.units import format_bytes, format_duration
 from console.config.lessons.registry import titles
@@ -216,7 +217,7 @@ def _baseline(made: Plan) -> str:
 def _input(made: Plan, name: str, value: object) -> str:
     if name in made.playbook.missing:
         return f"{clean(name)} IS REQUIRED: --input {clean(name)}=… (a stand-in is shown below)"
-    return f"{clean(name)} = {clean(str(value))}"
+    return f"{clean(name)} = {clean(redact.named(name, str(value)))}"
 
 
 def outage_words(made: Plan) -> str:

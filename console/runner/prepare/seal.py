@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from console.common import paths
@@ -19,6 +18,7 @@ from console.common.paths import module_argv
 from console.config.site.notify import variables
 from console.config.site.site import Site
 from console.host import process
+from console.host.licence import BASELINES
 from console.host.process import ProcessSpec
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import sealed_plan as sealed
@@ -30,8 +30,9 @@ from console.runner.guard.limits import lease_of
 from console.runner.prepare.baseline import facts, restore_time, written
 from console.runner.prepare.plan import Plan, targets
 from console.runner.slurm.ticket import told_allocation
+from console.runtime import engine_address as engines
 from console.runtime import proxy
-from console.runtime.docker.client import connect, engine_host, engine_socket
+from console.runtime.docker.client import connect
 from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.spec import GRACE_S, ContainerSpec, ServiceSpec
 
@@ -45,20 +46,15 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
     context.sealed = plan
     sealed.write(plan, context.run.sealed)
-    write_atomically(context.run.script, render(plan), 0o755)
+    write_atomically(context.run.script, render(plan), 0o700)
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
     if not context.rehearsal and context.plan.site.base != paths.demo_dir():
-        path = site_script(plan.site_name)
+        path = sealed.site_script(plan.site_name)
         paths.make(path.parent)
-        write_atomically(path, render(plan), 0o755)
+        write_atomically(path, render(plan), 0o700)
         # for a rollback of this run when its directory is lost
         sealed.write(plan, path.with_suffix(".json"), 0o600)
     return plan
-
-
-def site_script(site: str) -> Path:
-    """Path of the script that the newest run on a site has sealed."""
-    return paths.state_dir() / sealed.ROLLBACK / f"{paths.file_name(site)}.sh"
 
 
 def sealed_plan(
@@ -162,42 +158,52 @@ def _switched(site: Site) -> SealedPlan | None:
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:
     """The engine's address if one is known, even if this site needs none, because leftovers of a
     step or an earlier run are found by labels alone; without one, an absent engine is no error."""
-    address = engine_address(site)
-    named = site.model.engine.host or os.environ.get("DOCKER_HOST")
+    engine = engine_address(site)
+    named = bool(site.model.engine.host or os.environ.get("DOCKER_HOST"))
+    named = named or engine.docker_host != engines.DEFAULT_HOST
     needed = any(not isinstance(spec.runs, ProcessSpec) for spec in specs)
-    if named or needed or baseline.kind == "container" or os.path.exists(address.socket):
-        return address
+    if named or needed or baseline.kind == "container" or os.path.exists(engine.socket):
+        return engine
     return EngineAddress()
 
 
 def engine_address(site: Site) -> EngineAddress:
-    """How a rollback reaches the engine, and the docker command's configuration directory."""
-    host = engine_host(site.model.engine.host or None)
+    """How a rollback reaches the engine, and the docker command's configuration directory. A docker
+    context that cannot be read, or leads to another machine, leaves the usual socket: a rollback
+    looks for what this machine had."""
+    usual = engines.Address(engines.DEFAULT_HOST)
     try:
-        socket = engine_socket(host)
+        meant = engines.address(site.model.engine.host or "")
     except EngineError:
-        socket = ""
-    return EngineAddress(socket, host, os.environ.get("DOCKER_CONFIG", ""))
+        meant = usual
+    try:
+        socket = engines.socket_of(meant)
+    except EngineError:
+        meant = usual if "context" in meant.source else meant
+        socket = engines.DEFAULT_SOCKET if meant is usual else ""
+    return EngineAddress(socket, meant.host, os.environ.get("DOCKER_CONFIG", ""))
 
 
 def _left(site: Site) -> tuple[Candidate, ...]:
-    """Host processes that earlier runs left running; their records are the only source."""
+    """Host processes that earlier runs left running; their records are the only source. A record of
+    a baseline is none, nor one that a later `init` or `adopt` has put aside."""
     records = paths.records_dir(site.name)
-    names = sorted(path.stem for path in records.glob("[a-z0-9]*.json"))
+    kept = {path.stem for path in records.glob(BASELINES)}
+    names = sorted({path.stem for path in records.glob("[a-z0-9]*.json")} - kept)
     return tuple(
         Candidate(name, "process")
         for name in names
-        if name != "baseline" and process.read_record(records, name) is not None
+        if process.read_record(records, name) is not None
     )
 
 
 def _candidate(spec: ServiceSpec) -> Candidate:
     if isinstance(spec.runs, ProcessSpec):
-        return Candidate(spec.name, "process")
+        return Candidate(spec.name, "process", url=spec.url)
     name = ""
     if isinstance(spec.runs, ContainerSpec):
         name = spec.runs.name or f"omni-{spec.name}"
-    return Candidate(spec.name, "container", container=name)
+    return Candidate(spec.name, "container", container=name, url=spec.url)
 
 
 def created(context: Context) -> None:

@@ -20,16 +20,16 @@ from urllib.parse import urlsplit
 from console.common import paths
 from console.common.errors import InvalidFile, Problem, ServiceError
 from console.common.text import one_line
-from console.config.locate import NAMES
+from console.config.locate import CANDIDATES
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
-from console.host.ports import LOCAL, is_local, listener, owners, port_of
+from console.host.ports import LOCAL, is_local, listeners, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
-from console.runner.prepare import contract, quality
-from console.runner.prepare.tuning import free_port_after, on_host
+from console.runner.prepare import contract, dry_start, quality
+from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
 MODEL = ("-m", "--model", "--model-path", "--model_path", "-md", "--model-draft", "-mm", "--mmproj")
@@ -78,15 +78,19 @@ class Look:
     awaited: list[str] = field(default_factory=list)
 
 
-def look(playbook: Playbook, site: Site | None, *, here: bool = True, now: bool = True) -> Look:
+def look(
+    playbook: Playbook, site: Site | None, *, here: bool = True, now: bool = True,
+    tries: bool = False,
+) -> Look:  # fmt: skip
     """Look at every service that the playbook starts, in the order of its steps.
 
     `site`: None if none is known. `here`: whether this is the machine on which it is to run, so
     that its files and programs count. `now`: whether it is to run now, so that its ports have to be
-    free.
+    free. `tries`: whether the programs of engines are started for their version, which takes a
+    moment each.
     """
     mine = _File(parse(playbook.text, str(playbook.path), TITLE), playbook.missing)
-    walk = _Walk(playbook, site, here, now, mine)
+    walk = _Walk(playbook, site, here, now, mine, tries)
     for _, step in playbook.steps():
         if step.when:
             walk.step(step)
@@ -95,7 +99,7 @@ def look(playbook: Playbook, site: Site | None, *, here: bool = True, now: bool 
 
 def refuse(playbook: Playbook, site: Site) -> None:
     """Raise InvalidFile if a service of the playbook cannot start or answer."""
-    if found := look(playbook, site).problems:
+    if found := look(playbook, site, tries=True).problems:
         raise InvalidFile("no run starts: a step could not begin", sorted(found))
 
 
@@ -117,10 +121,11 @@ class _Walk:
     """Goes through the steps and remembers what is up and what may have been made."""
 
     def __init__(
-        self, playbook: Playbook, site: Site | None, here: bool, now: bool, mine: _File
-    ) -> None:
+        self, playbook: Playbook, site: Site | None, here: bool, now: bool, mine: _File,
+        tries: bool = False,
+    ) -> None:  # fmt: skip
         self.playbook, self.site, self.mine = playbook, site, mine
-        self.here, self.now = here, now
+        self.here, self.now, self.tries = here, now, tries
         self.declared = playbook.services()
         self.of_site = site.service_specs() if site is not None else {}
         self.theirs: _File | None = None
@@ -152,6 +157,8 @@ class _Walk:
 
     def _start(self, name: str) -> None:
         spec = self.declared.get(name) or self.of_site.get(name)
+        if spec is None and name == BASELINE and self.site is not None:
+            self._try(self._site_file(), (BASELINE,), self.site.baseline_spec())
         if spec is None:
             return  # the baseline, or one that the strict reader refuses
         file = self.mine if name in self.declared else self._site_file()
@@ -182,8 +189,23 @@ class _Walk:
                     f"{spec.name}: {one_line(str(path))} is not there yet; step {maker.id} has to "
                     "make it"
                 )
+        self._try(file, at, spec)
         if self.now and not self._anything() and not self.stopped:
             self._refuse(*_taken(file, at, spec))
+
+    def _try(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
+        """Start a process's program for its version, unless an earlier step may still make it."""
+        if not (self.tries and self.here and isinstance(spec.runs, ProcessSpec)):
+            return
+        if self._maker(Path(spec.runs.cwd, spec.runs.argv[0])) is not None or self.found.problems:
+            return
+        if why := dry_start.trouble(spec.runs):
+            loc = file.at((*at, "process", "argv"), spec.runs.argv, 0)
+            what = f"service '{spec.name}' does not start: {why}"
+            hint = (
+                "its libraries and `env` have to agree: LD_LIBRARY_PATH, the environment, the build"
+            )
+            self._refuse(file.document.problem(loc, what, "a program that starts", hint))
 
     def _anything(self) -> bool:
         """Whether a step before may free a port: it runs a program, or asks a person."""
@@ -295,7 +317,7 @@ def _files(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> list[Problem]
 def _missing(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[tuple[Problem, Path]]:
     """What the command line names and this machine does not have, and where it would be."""
     # the demo makes its models when it is first started
-    later = {paths.demo_dir() / "models" / f"{name}.gguf" for name in NAMES}
+    later = {paths.demo_dir() / "models" / f"{name}.gguf" for name in ("baseline", *CANDIDATES)}
     if isinstance(spec.runs, ProcessSpec):
         yield from _program(file, at, spec.name, spec.runs)
     for keys, words in _words(spec):
@@ -372,13 +394,13 @@ def _taken(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Prob
         return
     if isinstance(spec.runs, ContainerSpec | ComposeSpec):
         return  # a container of an earlier run is used again; the engine holds its port
-    who = listener(url)
-    if who is not None and _is_of_a_run(who.pid):
+    holders = list(listeners(url))
+    who = next((holder for holder in holders if not _is_of_a_run(holder.pid)), None)
+    if holders and who is None:
         return
     holder = f"process {who.pid} ({who.words})" if who else "another user's program"
     what = f"service '{spec.name}': port {port} is taken by {holder}"
-    hint = f"`{who.how_to_end(port)}` ends it; {_free_near(port)}" if who else _free_near(port)
-    yield file.document.problem((*at, "url"), what, "a port that is free", hint.rstrip("; "))
+    yield file.document.problem((*at, "url"), what, "a port that is free", _free_near(port))
 
 
 def _is_of_a_run(pid: int) -> bool:

@@ -17,7 +17,7 @@ from console.bench.tune.decision import CLOSE, MOST_ROUNDS, ROUNDS
 from console.bench.tune.space import Space, Value, space, value_of
 from console.common.errors import Problem, ServiceError
 from console.common.text import one_line
-from console.common.units import format_bytes
+from console.common.units import format_bytes, format_duration
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.rules import step_locs
 from console.config.playbook.tuning_step import TuneStep
@@ -53,6 +53,8 @@ WRITTEN = (
     "--lookup-cache-dynamic",
 )  # fmt: skip
 """Flags that name what an engine writes: that changes with every start and decides no figure."""
+AT_MOST = "at most"
+"""Where the planned duration of a search is from that no earlier run has shown."""
 BY_HAND = "write the service with its command line in a playbook, and tune that"
 
 
@@ -298,6 +300,33 @@ def words(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
             f"{CLOSE} in turns with today's flags, {ROUNDS} to {MOST_ROUNDS} times"
         )
     yield from _measured(asked)
+
+
+def longest(
+    asked: TuneStep, known: Mapping[str, ServiceSpec], site: Site, restore_s: float | None
+) -> tuple[float | None, str]:
+    """Seconds that the whole search takes at most, and the arithmetic in words; None where the time
+    of a load or the rate of the baseline's answers is not known."""
+    reference = site.model.baseline.reference
+    try:
+        made = space_of(asked, known)
+    except ValueError:
+        return None, ""  # reported as a problem of the file
+    searched = asked.points if made is None else min(asked.points, made.size)
+    starts = searched + (CLOSE + 1) * MOST_ROUNDS
+    if asked.service != BASELINE or restore_s is None or reference is None:
+        return None, (
+            f"at most {starts} starts, each with a load of the model, and how long a load takes "
+            "here is not known yet"
+        )
+    answers_s = (asked.runs + 1) * asked.max_tokens / reference.tok_s
+    total_s = starts * (restore_s + answers_s)
+    return total_s, (
+        f"at most {starts} starts, each about {format_duration(restore_s + answers_s)}: "
+        f"{format_duration(restore_s)} to load, as in earlier restores, and "
+        f"{format_duration(answers_s)} of answers at the reference of {reference.tok_s:g} tok/s; "
+        f"{format_duration(total_s)} in all"
+    )
 
 
 def _measured(asked: TuneStep) -> Iterator[str]:

@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, lambda *_: setattr(holder, "asked_back", True))
         return holder.run()
     except (ConsoleError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{one_line(str(error))}\n")
         return int(Exit.USAGE)
 
 

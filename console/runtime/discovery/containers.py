@@ -19,12 +19,11 @@ from console.runtime.discovery.engines import Engine, engine_of, engine_of_image
 from console.runtime.engine_api import (
     COMPOSE_PROJECT,
     COMPOSE_SERVICE,
+    CONFIG_FILES,
     RawEngine,
     unfit_as_baseline,
 )
 from console.runtime.spec import REHEARSAL_LABEL, role_of
-
-FILES = f"{COMPOSE_PROJECT}.config_files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) ->
 
 def _compose(labels: Mapping[str, str]) -> Compose | None:
     """The one file that compose made it from; None for several files, or one that is gone."""
-    made_from = labels.get(FILES, "").split(",")
+    made_from = labels.get(CONFIG_FILES, "").split(",")
     service, project = labels.get(COMPOSE_SERVICE, ""), labels.get(COMPOSE_PROJECT, "")
     if len(made_from) != 1 or not service or not os.path.isfile(made_from[0]):
         return None

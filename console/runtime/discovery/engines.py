@@ -34,7 +34,7 @@ _IMAGES = {"llama.cpp": LLAMA, "llama-cpp": LLAMA, "ik-llama": LLAMA, "ik_llama"
 
 def engine_of(argv: Sequence[str]) -> Engine | None:
     """The engine that a command line starts; None for a program that serves no model."""
-    program, rest = _program(argv)
+    program, rest = program_of(argv)
     if program.startswith("llama-server") or (program == "llama" and rest[:1] == ["serve"]):
         return LLAMA
     if program == "vllm" or program.startswith("vllm.entrypoints"):
@@ -52,7 +52,7 @@ def engine_of_image(image: str) -> Engine | None:
     return next((engine for word, engine in _IMAGES.items() if word in lower), None)
 
 
-def _program(argv: Sequence[str]) -> tuple[str, list[str]]:
+def program_of(argv: Sequence[str]) -> tuple[str, list[str]]:
     """The name of the program or Python module that a command line starts, and its own words."""
     words = list(argv)
     name = os.path.basename(words[0]) if words else ""

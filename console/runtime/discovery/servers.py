@@ -21,6 +21,7 @@ from console.runtime.discovery import processes
 from console.runtime.discovery.containers import Box, boxes
 from console.runtime.discovery.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.runtime.discovery.processes import Running
+from console.runtime.discovery.supervisors import parent_of
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, ProbeError, fetch, health
 
@@ -135,7 +136,7 @@ def look(server: Server) -> Server:
     engine, model = server.engine, ""
     if state is not Health.REFUSED:
         engine, model = _asked(server)
-    if engine is OTHER and state is Health.UNHEALTHY and model:
+    if engine is OTHER and state in (Health.REFUSING, Health.UNHEALTHY) and model:
         ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
     return replace(server, engine=engine, model=model, ready=ready, state=state, said=said)
 
@@ -208,7 +209,7 @@ def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]
 def unfit_process(running: Running) -> tuple[str, str]:
     """Why a process cannot be the baseline, and what to do; ("", "") if it can."""
     tests: tuple[Callable[[Running], tuple[str, str]], ...] = (
-        _in_a_container, _of_another_user, _of_a_run, _of_the_demo, _not_again,
+        _in_a_container, _of_another_user, _of_a_run, _supervised, _of_the_demo, _not_again,
     )  # fmt: skip
     return next(filter(any, (test(running) for test in tests)), ("", ""))
 
@@ -242,6 +243,16 @@ def _of_a_run(running: Running) -> tuple[str, str]:
     if running.run in ("", BASELINE_COOKIE):
         return "", ""
     return f"run {one_line(running.run, 60)} of this console started it, and ends it", ""
+
+
+def _supervised(running: Running) -> tuple[str, str]:
+    """Whose child it is: a supervisor would start it again beside an exclusive candidate."""
+    parent = parent_of(running.pid)
+    if parent is None or not parent.known:
+        return "", ""
+    what = f"it is a child of {parent.words} (pid {parent.pid}), which starts it again when a run "
+    hint = f"start it without {parent.words}, by itself or as a systemd unit"
+    return f"{what}stops it", hint
 
 
 def _of_the_demo(running: Running) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from console.common.errors import EngineError, ServiceError
 from console.common.text import clean, clean_lines, one_line
 from console.host.children import within
+from console.runtime.engine_address import address, socket_of
 
 if TYPE_CHECKING:
     import docker
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DEFAULT_HOST = "unix:///var/run/docker.sock"
 CONNECT_S = 1.8
 """Seconds in all to find out that the engine is unusable."""
 CALL_S = 10.0
@@ -43,33 +43,26 @@ class NameTaken(EngineError):
 
 
 def engine_host(host: str | None = None) -> str:
-    """The engine's address: as given, else DOCKER_HOST, else the usual socket."""
-    return host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+    """The engine's address: as given, else the one that the docker command means. Raises
+    EngineError for a docker context that cannot be read."""
+    return address(host or "").host
 
 
 def engine_socket(host: str | None = None) -> str:
     """The path of the engine's socket; raises EngineError if it is not a unix address."""
-    address = engine_host(host)
-    path = address.removeprefix("unix://")
-    if path == address or not path.startswith("/"):
-        raise EngineError(
-            "The engine is not on this machine",
-            f"{one_line(address)} is not a unix socket",
-            "set DOCKER_HOST to unix:///path/to/docker.sock",
-        )
-    return path
+    return socket_of(address(host or ""))
 
 
 def connect(host: str | None = None) -> docker.DockerClient:
     """A client with an API version agreed with the engine; raises EngineError within 3 s."""
-    address = engine_host(host)
+    meant = engine_host(host)
     with contextlib.suppress(ImportError):  # `_build` says so
         import docker  # noqa: F401 - on a busy machine it takes seconds, which are not the engine's
     begin = time.monotonic()
-    if address.startswith("unix://"):
-        _knock(engine_socket(address))
+    if meant.startswith("unix://"):
+        _knock(engine_socket(meant))
     left = CONNECT_S - (time.monotonic() - begin)
-    return ask(f"The container engine at {one_line(address)}", lambda: _build(address), left)
+    return ask(f"The container engine at {one_line(meant)}", lambda: _build(meant), left)
 
 
 def ask(what: str, call: Callable[[], T], seconds: float = CALL_S) -> T:
@@ -204,7 +197,7 @@ def _knock(path: str) -> None:
         probe.close()
 
 
-def _build(address: str) -> docker.DockerClient:
+def _build(host: str) -> docker.DockerClient:
     """The client with the newest API version that both sides speak. Raises EngineError if the
     engine lacks what every run needs."""
     try:
@@ -214,7 +207,7 @@ def _build(address: str) -> docker.DockerClient:
         raise EngineError(
             "The docker library cannot be loaded", one_line(str(error)), "reinstall omni-console"
         ) from None
-    options = kwargs_from_env({**os.environ, "DOCKER_HOST": address})
+    options = kwargs_from_env({**os.environ, "DOCKER_HOST": host})
     client = docker.DockerClient(version="auto", timeout=RECEIVE_S, **options)
     from console.runtime.engine_api import podman, too_old
 

@@ -117,7 +117,7 @@ class ComposeDriver(EngineDriver):
             raise ServiceError(
                 f"There is no service {one_line(self.runs.service)} in the compose file",
                 f"it has {known}",
-                "is its profile listed under `profiles:`?",
+                "a service with a profile is there only if `profile:` beside `service:` names it",
             )
         service = with_args(service, self.runs)
         image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")

@@ -12,6 +12,7 @@ from console.common.errors import EngineError, ServiceError
 from console.common.text import clean, clean_lines, decode, one_line
 from console.common.units import format_bytes
 from console.host import memory, process
+from console.host.licence import Licence, require_container
 from console.runtime.docker.client import NameTaken, NotFound, ask, inspect
 from console.runtime.spec import (
     OWNER_LABEL,
@@ -77,7 +78,7 @@ def _ended(found: Mapping[str, Any], code: int, oom: bool) -> str:
 
 
 def stop_container(
-    client: docker.DockerClient, handle: Handle, grace_s: float, clock: Clock
+    client: docker.DockerClient, licence: Licence, handle: Handle, grace_s: float, clock: Clock
 ) -> None:
     """Stop within `grace_s`, then kill; returns when it is gone, removing nothing. The more memory
     it held, the longer that may take.
@@ -85,6 +86,7 @@ def stop_container(
     A container that is stopped already, or gone, is fine. Raises EngineTimeout when the engine is
     frozen and ServiceError when the process outlives SIGKILL.
     """
+    require_container(licence, handle.container)
     container, name = handle.container, handle.name or handle.container[:12]
     seconds = max(0, math.ceil(grace_s))
     # known only while it runs
@@ -145,10 +147,10 @@ class EngineDriver:
         found = inspect(self.client, handle.container)
         return status_of(found) if found else Status(alive=False, detail="the container is gone")
 
-    def stop(self, handle: Handle, grace_s: float) -> None:
+    def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
         """Stop by id, then kill, within `grace_s` and some 30 s. Raises ServiceError if it lives;
         removes nothing."""
-        stop_container(self.client, handle, grace_s, self.clock)
+        stop_container(self.client, licence, handle, grace_s, self.clock)
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         """The last `count` lines the engine kept, clean; or one line why there are none."""
@@ -269,5 +271,5 @@ def _older_runs(name: str) -> ServiceError:
     return ServiceError(
         f"{name} still runs with an older specification",
         "it would compete for memory and ports with the new one",
-        f"docker stop {name}",
+        "omni-console rollback ends candidates of this site, and spares the baseline",
     )

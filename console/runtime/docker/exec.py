@@ -20,6 +20,7 @@ from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.cgroup import die_together, pid_namespace
 from console.host.children import Cancelled
+from console.host.licence import Licence, Reason
 from console.runtime.docker.client import RECEIVE_S, ask, inspect, require_image, send
 from console.runtime.docker.container import (
     START_S,
@@ -143,7 +144,7 @@ class _Command:
         raise ServiceError(
             f"{self.what} {why}, but it could not be stopped",
             f"it still runs as process {pid} of container {self.container[:12]}",
-            f"`sudo kill -9 {pid}`, or stop the container",
+            f"`sudo kill -9 {pid}` ends the command alone",
         )
 
     def _running_pid(self) -> int | None:
@@ -354,7 +355,8 @@ def _end_oneoff(
 ) -> NoReturn:  # fmt: skip
     """Stop it, take its last output, and raise the error that ended it."""
     try:
-        stop_container(client, handle, grace_s, SystemClock())
+        why = Licence(Reason.STEP, handle.service)
+        stop_container(client, why, handle, grace_s, SystemClock())
         reader.join(2.0)
     finally:
         stream.stop()

@@ -52,7 +52,7 @@ def playbook(world: World, builds: Path) -> Path:
 def test_a_planted_slow_version_is_found_though_it_is_killed(world: World, builds: Path) -> None:
     words = (
         "bisect", str(playbook(world, builds)), "--good", VERSIONS[0], "--bad", VERSIONS[-1],
-        "--over", "build", "--list", ",".join(VERSIONS), "--json",
+        "--over", "build", "--list", ",".join(VERSIONS), "--json", "--yes",
     )  # fmt: skip
     first = world.start(*words)
     world.until(lambda: len(world.runs) == 2 and world.pids("runner"), "the second run goes on")

@@ -6,9 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from console.rehearsal.demo import passage
 from tests.runner.e2e.world import World
 
 STATE = "state/omni-console"
+SCOPES = ("bench", "bench.baseline")
 
 
 @pytest.fixture
@@ -75,4 +77,27 @@ def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo:
 def test_a_slow_candidate_is_a_no_go(demo: World) -> None:
     slow = demo.console("demo", "--candidate", "slow", "--json")
     assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
+    stop(demo, baseline_of(demo))
+
+
+@pytest.mark.timeout(900)
+def test_a_garbled_candidate_is_a_no_go_with_both_answers(demo: World) -> None:
+    """It is as fast as the one that wins, and healthy; the run ends where its answers are read."""
+    done = demo.console("demo", "--candidate", "garbled", "--json")
+    assert (done.code, done.json["decision"]) == (3, "no_go"), done
+    [verdict] = demo.view().verdicts
+    assert verdict.step == "bench"
+    assert "answers are garbled: one " in verdict.criteria[0]["why"]
+    found = demo.view().benchmarks
+    prompts = [{row["prompt"]: row for row in found[at]["answers"]} for at in SCOPES]
+    candidate, baseline = prompts
+    assert candidate
+    assert baseline.keys() >= candidate.keys()
+    report = demo.run.report.read_text()
+    assert report.startswith("# Does the candidate beat the baseline?\n\n**NO-GO")
+    for prompt, row in candidate.items():
+        assert row["garbled"]
+        assert not baseline[prompt]["garbled"]
+        assert baseline[prompt]["answer"][:40] in " ".join(2 * passage.SENTENCES)
+        assert baseline[prompt]["answer"][:40] in report
     stop(demo, baseline_of(demo))

@@ -2,7 +2,10 @@
 
 import contextlib
 import json
+import re
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,13 @@ import psutil
 import pytest
 
 from console.common.errors import ConsoleError
+from console.host.ports import listener
 from console.journal.samples import gauge_lines
 from console.runtime.probe import complete
+from tests.children import running
 from tests.runner.e2e.boxes import Boxes
 from tests.runner.e2e.sites import SIDE, UP, book
-from tests.runner.e2e.world import World
+from tests.runner.e2e.world import World, free_port, until
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 
 PEAK, LOW = 90_001 * MIB, 700 * MIB
@@ -60,6 +65,7 @@ def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(bare: World) -> Non
                 complete(world.base_url, max_tokens=100, timeout_s=60.0)
 
     threads = [threading.Thread(target=ask) for _ in range(2)]  # one waits while one is served
+    world.runner_with("from console.bench import benchmark\nbenchmark.WAIT_S = 1.0\n")
     judge = 'id: go, gate: [{metric: bench.tok_s, go: "> 0.001 tok/s"}]'
     step = f"{bench(max_tokens=1500, runs=3, max_runs=3, warmup=0)}, on_failure: continue"
     path = world.write("b.yaml", book(SIDE, step, judge))
@@ -74,8 +80,11 @@ def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(bare: World) -> Non
     assert (done.code, done.json["decision"]) == (4, "hold"), done
     ended = world.at("bench")
     # a run that the others left alone for its few milliseconds counts, and is not enough
-    assert "another engine was busy: baseline" in ended.detail
-    assert all(line.startswith("another engine was busy: baseline (") for line in ended.lines)
+    used = re.compile(
+        r"(not sent: baseline answers \d requests? of others|others used baseline at the same time)"
+    )
+    assert used.search(ended.detail)
+    assert all(used.match(line) for line in ended.lines)
     (row,) = world.view().verdicts[0].criteria
     assert row["verdict"] == "HOLD"
 
@@ -101,6 +110,46 @@ def test_baseline_candidate_baseline_in_containers(box: Boxes) -> None:
             assert run["server_decode_tok_s"] > 0
     assert "/models/tiny.gguf" in cand["context"]["server"]["argv"]
     assert "/models/deepseek2.gguf" in after["context"]["server"]["argv"]
+
+
+@pytest.mark.engine
+def test_a_published_container_and_a_forward_to_it_are_measured(box: Boxes) -> None:
+    """The engine's proxy holds the port, or a firewall's rule leads on; the process that computes
+    is the container's, and is nobody's foreign load. Behind a forward it is not known who answers,
+    and its work is no foreign load either (field B4)."""
+    asked = ("bench", box.world.base_url, "--runs", "2", "--max-tokens", "128", "--json")
+    done = box.world.console(*asked)
+    assert (done.code, done.json["voids"]) == (0, []), done
+    assert done.json["context"]["server_major_faults"] is not None, "its processes are known"
+    [told] = done.json["context"]["requests"]
+    assert (told["known"], told["beside"]) == (True, 0)
+    with forward(box.world.base_port) as url:
+        done = box.world.console("bench", url, *asked[2:])
+    assert (done.code, done.json["voids"]) == (0, []), done
+    assert any("which server answered is not known" in flag for flag in done.json["flags"])
+
+
+@contextlib.contextmanager
+def forward(port: int) -> Iterator[str]:
+    """A program that passes connections on and that nothing is known of."""
+    outer = free_port()
+    script = f"""
+import socket, threading
+def pipe(one, other):
+    while data := one.recv(65536):
+        other.sendall(data)
+    other.shutdown(socket.SHUT_WR)
+door = socket.create_server(("127.0.0.1", {outer}))
+while True:
+    near, _ = door.accept()
+    far = socket.create_connection(("127.0.0.1", {port}))
+    for pair in ((near, far), (far, near)):
+        threading.Thread(target=pipe, args=pair, daemon=True).start()
+"""
+    with running([sys.executable, "-c", script]):
+        url = f"http://127.0.0.1:{outer}"
+        until(lambda: listener(url) is not None, "the forward listens")
+        yield url
 
 
 @pytest.mark.engine

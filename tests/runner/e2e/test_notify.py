@@ -124,7 +124,7 @@ def test_the_end_that_a_dead_runner_could_not_tell(world: World, told: Hook) -> 
     all_told(world, told)
     assert kinds(told) == ["approval", "run-end"]
     end = told.came[-1].json
-    assert "rolled back" in end["title"]
+    assert "ROLLED BACK" in end["title"]
     assert end["data"]["baseline_serves"] is True
     assert {one.headers["Authorization"] for one in told.came} == {TOKEN}
     assert not [path for path in world.root.rglob("*") if TOKEN.encode() in content(path)]

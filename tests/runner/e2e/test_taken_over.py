@@ -31,6 +31,21 @@ def test_a_run_stops_what_was_taken_over_and_brings_it_back(bare: World) -> None
     assert bare.serves()
 
 
+def test_a_stop_that_is_refused_is_no_outage(bare: World) -> None:
+    """Another site has taken the server over since the run began."""
+    pid, start = bare.bring_up()
+    records = next(bare.root.glob("state/**/services/*/baseline.json")).parent
+    plant = f"mkdir {records.parent}/other && cp {records}/baseline.json {records.parent}/other/"
+    steps = f'id: plant, run: [sh, -c, "{plant}"]', "id: up, service: {start: cand}"
+    done = bare.go(bare.write("trial.yaml", book(*steps)))
+    assert done.code != 0, done
+    assert "recorded baseline of site other" in str(done)
+    assert process.alive(pid, start)
+    shown = bare.console("show")
+    assert "left alone" in shown.out
+    assert "DOWN" not in shown.out, shown
+
+
 def test_a_run_stops_a_unit_and_brings_it_back(bare: World) -> None:
     """With a stand-in for systemctl, which every process of this world finds first."""
     place, tools = bare.root / "units", bare.root / "tools"

@@ -1,6 +1,7 @@
 """One test's world of real processes: the installed command, runners, sentinels and engines."""
 
 import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -111,6 +112,6 @@ class World(WorldBase):
                 if pipe is not None:
                     pipe.close()
         for run in self.runs:  # a sentinel that was killed with its runner left its recorder
-            for ring in Path("/dev/shm").glob(f"omni-console.*.{run.id}.ring"):
+            for ring in Path("/dev/shm").glob(f"omni-console.*.{glob.escape(run.id)}.ring"):
                 ring.unlink()
         assert not left, f"processes outlived the test: {left}"

@@ -109,7 +109,7 @@ def bench(tok_s: float, ttft: float, who: str) -> dict[str, Any]:
         "benchmark": {
             "model": who, "build": "b4711-0c5d1f2", "flags": ["busy at the same time: cc1plus"],
             "voids": [{"run": 3, "reason": "short output, 12 of 256 tokens"}], "duration_s": 251.0,
-            "url": "http://127.0.0.1:8001", "transport_retries": 1,
+            "url": "http://127.0.0.1:8001", "transport_retries": 1, "started_at": 1_790_000_000.0,
             "cold": {"tok_s": 0.9, "ttft_s": 31.0},
             "levels": [{"streams": 4, "requests": 12, "valid": 12, "tok_s": 31.2,
                         "decode_tok_s": 8.1, "ttft_s": 2.4, "ttft_max_s": 6.1}],

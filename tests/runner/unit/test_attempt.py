@@ -17,21 +17,23 @@ import pytest
 from console.common.clock import SystemClock
 from console.common.progress import Figures
 from console.config.playbook.steps import Step
-from console.host import cgroup, ports, process
+from console.host import cgroup, ports, privileges, process
 from console.host.process import ProcessSpec
 from console.journal.state import StepState
 from console.journal.store import events
+from console.recovery.rollback import live
 from console.runner import context
 from console.runner.context import Attempt, StepFailed
 from console.runner.executors import command
 from console.runner.executors.benchmark import public
-from console.runner.services import RunServices, refuse_stranger
+from console.runner.services import RunServices, record_daemon, refuse_stranger
 from console.runtime.spec import ContainerSpec, Mount, changed_weights
+from tests.children import running
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.runner.unit.conftest import Bench
 from tests.runtime.test_enclosure import ESCAPE
-from tests.waiting import until
+from tests.waiting import some, until
 
 
 @pytest.mark.parametrize(("length", "count", "kept"), [(10, 30_000, 20_000), (100_000, 200, 83)])
@@ -112,10 +114,12 @@ def test_secrets_are_left_out() -> None:
 SERVER = f"{sys.executable} -S {STANDIN}"
 ASIDE = "setsid {} >/dev/null & sleep 600"
 """A start script whose server has a session of its own."""
+SHARED = "exec {} --shared"
 
 
 @pytest.mark.parametrize(
-    ("script", "is_stranger"), [("exec {}", False), (ASIDE, False), ("sleep 600", True)]
+    ("script", "is_stranger"),
+    [("exec {}", False), (ASIDE, False), ("sleep 600", True), (SHARED, True)],
 )
 def test_who_answers_is_the_service_or_named(bench: Bench, script: str, is_stranger: bool) -> None:
     bench.context.clock = SystemClock()
@@ -127,9 +131,11 @@ def test_who_answers_is_the_service_or_named(bench: Bench, script: str, is_stran
         spec = replace(services.specs["cand"], runs=runs, url=f"http://127.0.0.1:{port}")
         services.use(spec)
         services.start("cand", Attempt(bench.context, "up", 1, 60.0))
-        child = subprocess.Popen([*SERVER.split(), str(port)]) if is_stranger else None
+        beside = [*SERVER.split(), str(port), *(["--shared"] if script is SHARED else [])]
+        child = subprocess.Popen(beside) if is_stranger else None
+        count = 2 if script is SHARED else 1
         try:
-            until(lambda: ports.listener(spec.url), "somebody listens")
+            until(lambda: len(ports.answering(spec.url)) == count, "whoever answers listens")
             if child is None:
                 refuse_stranger(bench.context, "cand")
             else:
@@ -140,6 +146,43 @@ def test_who_answers_is_the_service_or_named(bench: Bench, script: str, is_stran
             if child is not None:
                 child.kill()
                 child.wait()
+
+
+DAEMON = "import os, sys\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+DAEMON += "os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {})"
+
+
+def test_a_service_that_daemonises_is_recorded_and_a_stranger_is_not(bench: Bench) -> None:
+    """A double fork, a session of its own and an empty environment: a rollback finds it by its
+    record alone. The kernel has made it a child of the runner, which a stranger never is."""
+    bench.context.clock = SystemClock()
+    (bench.context.run.path / "logs").mkdir()
+    port = free_port()
+    assert privileges.take_orphans()
+    try:
+        with closing(RunServices(bench.context)) as services:
+            bench.context.services = services
+            runs = ProcessSpec((sys.executable, "-c", DAEMON, "-S", str(STANDIN), str(port)))
+            spec = replace(services.specs["cand"], runs=runs, url=f"http://127.0.0.1:{port}")
+            services.use(spec)
+            services.start("cand", Attempt(bench.context, "up", 1, 60.0))
+            until(lambda: ports.listener(spec.url), "it listens")
+            pid = some(ports.listener(spec.url)).pid
+            until(lambda: some(process.stat(pid)).parent == os.getpid(), "it is an orphan")
+            record_daemon(bench.context, "cand")
+            entries = {one.pid: one.kind for one in live.read(bench.context.run.live)}
+            assert entries[pid] == "process"
+            process.send(pid, some(process.start_time(pid)), 9)
+            os.waitpid(pid, 0)
+            privileges.take_orphans(False)
+            with running(["setsid", "--fork", *SERVER.split(), str(port)], env={}):
+                until(lambda: ports.listener(spec.url), "somebody else listens")
+                other = some(ports.listener(spec.url)).pid
+                record_daemon(bench.context, "cand")
+                assert other not in {one.pid for one in live.read(bench.context.run.live)}
+                process.send(other, some(process.start_time(other)), 9)
+    finally:
+        privileges.take_orphans(False)
 
 
 @pytest.mark.parametrize(("shift", "name", "changed"), [

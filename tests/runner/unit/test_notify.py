@@ -42,6 +42,7 @@ def test_what_is_recorded_is_posted_with_the_place_of_its_event(
     context.enter(RunState.RUNNING)
     context.record("guard", kind="breach", words="RAM is full", killed=[])
     context.enter(RunState.FAILED)
+    context.record("run.finished")
     assert [one.kind for one in posted] == ["waiting", "guard-kill", "run-end"]
     assert posted[-1].key == f"r1:{context.view.seq}"
     assert posted[-1].at == bench.clock.time
@@ -66,10 +67,12 @@ def test_another_user_who_closes_the_run_repeats_nothing(
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
     bench.context.tell_missed()
     bench.context.enter(RunState.FAILED)
+    bench.context.record("run.finished")
     assert [one.kind for one in posted] == ["waiting", "run-end"]
 
 
 def test_a_site_that_tells_nobody_has_no_outbox(bench: Bench) -> None:
     bench.context.enter(RunState.FAILED)
+    bench.context.record("run.finished")
     bench.context.tell_missed()
     assert not outbox.paths.notify_dir().exists()

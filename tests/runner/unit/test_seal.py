@@ -16,7 +16,7 @@ from console.runner.prepare.admission import blocker_findings, blockers
 from console.runner.prepare.plan import Plan
 from console.runner.prepare.plan_text import as_json, lines
 from console.runner.prepare.seal import sealed_plan
-from console.runtime.docker import client
+from console.runtime import engine_address
 from console.runtime.engine_api import NoSuchContainer
 from tests.runner.unit.conftest import BASE, META, Bench, MakePlan
 
@@ -51,7 +51,7 @@ def test_the_newest_script_of_a_site_has_a_path_that_can_be_typed(
     assert path.exists() is not rehearsed
     if not rehearsed:
         assert path.read_text() == bench.context.run.script.read_text()
-        assert path.stat().st_mode & 0o777 == 0o755
+        assert path.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_grace_is_the_longest_of_the_services(plan: MakePlan) -> None:
@@ -68,7 +68,9 @@ def test_an_engine_that_is_known_is_sealed(
 ) -> None:
     """Baseline and candidates are processes: a step, or an earlier run, may leave a container."""
     path = tmp_path / "engine.sock"
-    monkeypatch.setattr(client, "DEFAULT_HOST", f"unix://{path}")
+    monkeypatch.setattr(engine_address, "DEFAULT_HOST", f"unix://{path}")
+    monkeypatch.setattr(engine_address, "DEFAULT_SOCKET", str(path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     made = replace(plan("{id: imp, imports: {image: img, modules: [json]}}"), services={})
     if known_by == "socket":

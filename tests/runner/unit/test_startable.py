@@ -232,3 +232,42 @@ def test_a_service_of_the_site_has_its_place_there(
     assert words in capsys.readouterr().out
     assert main(["lint", str(site.path), *given]) == Exit.LINT
     assert words in capsys.readouterr().out
+
+
+def engine(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_engine_that_does_not_start_is_refused_while_the_baseline_serves(
+    refused: Refused, tmp_path: Path
+) -> None:
+    words = "llama-server: error while loading shared libraries: libggml-cuda.so"
+    broken = engine(tmp_path / "llama-server", f"echo {words} >&2", "exit 127")
+    assert refused(process(broken)) == [], "a plan starts nothing"
+    (found,) = refused(process(broken), tries=True)
+    assert "libggml-cuda.so" in found
+    killed = engine(tmp_path / "llama-server-b1", "kill -ILL $$")
+    (found,) = refused(process(killed), tries=True)
+    assert "signal 4" in found
+
+
+@pytest.mark.parametrize("lines", [("exit 0",), ("exit 1",), ("echo no such option >&2", "exit 2")])
+def test_an_engine_that_starts_is_not(
+    refused: Refused, tmp_path: Path, lines: tuple[str, ...]
+) -> None:
+    assert refused(process(engine(tmp_path / "llama-server", *lines)), tries=True) == []
+
+
+def test_a_program_that_nobody_knows_is_not_asked_for_its_version(
+    refused: Refused, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    assert refused(process(engine(tmp_path / "serve", f"touch {started}")), tries=True) == []
+    assert not started.exists()
+
+
+def test_an_engine_that_a_step_makes_is_not_tried_before(refused: Refused, tmp_path: Path) -> None:
+    broken = engine(tmp_path / "llama-server", "exit 127")
+    assert refused(process(broken), "{id: b, run: [make]}", START, tries=True) == []

@@ -24,7 +24,7 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
 from console.runner import services
-from tests.runner.whole.server import ScriptedServer
+from tests.runner.whole.server import Garbage, ScriptedServer
 
 FIRST_PID = 10_000_000
 """Above the largest number that a Linux kernel gives."""
@@ -62,6 +62,7 @@ class Machine:
         self.table: dict[int, Scripted] = {}
         self.answers: dict[int, int] = {}
         """Port → how many completions the engines that are started there answer well."""
+        self.garbage: Garbage = {}
         self.passed = 0.0
         """Seconds by which a test has put the clocks of all scripted processes forward."""
         self.programs: dict[str, Callable[[Scripted, Sequence[str]], None]] = {}
@@ -81,8 +82,9 @@ class Machine:
             patch.setattr(process, name, function)
         patch.setattr(os, "getpid", self.getpid)
         # a scripted engine listens in this process
-        for place in (observe, services):
-            patch.setattr(place, "listeners", lambda url, **_: iter(()))
+        patch.setattr(observe, "answering", lambda url, **_: [])
+        patch.setattr(services, "listeners", lambda url, **_: iter(()))
+        patch.setattr(services, "answering", lambda url, **_: [])
 
     # -- who runs here -------------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ class Machine:
         try:
             if layers > MOST_LAYERS:
                 raise MemoryError
-            made.server = ScriptedServer(port, self.answers.get(port, 1_000_000))
+            made.server = ScriptedServer(port, self.answers.get(port, 1_000_000), self.garbage)
         except OSError as error:
             said = f"cannot listen on port {port}: {error.strerror}"
         except MemoryError:

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -15,6 +16,10 @@ from tests.runtime.serving import Quiet
 TOKEN_S = 0.001
 """Seconds between two streamed tokens."""
 POLL_S = 0.005
+Garbage = dict[int, Callable[[int], str]]
+"""Port → number of a completion → its every token, "" for a sane one."""
+UNSEEN = "unseen"
+"""Such a token is of reasoning that the engine shows nobody."""
 KNOWN: dict[str, Any] = {
     "/health": {"status": "ok"}, "/v1/models": {"data": [{"id": "scripted"}]},
     "/props": {"build_info": "scripted", "model_path": "scripted.gguf"}, "/slots": [],
@@ -35,14 +40,15 @@ class Handler(Quiet):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked.get("max_tokens", 8))
         self.server.answers -= 1
+        self.server.asked += 1
         if self.server.answers < 0:
-            self._json(500, {"error": {"message": "out of memory"}})
+            self._json(500, {"error": {"message": "EngineDeadError: out of memory"}})
             return
         with contextlib.suppress(OSError):  # whoever asked has gone, or this engine has
             if asked.get("stream"):
                 self._stream(count)
             else:
-                message = {"role": "assistant", "content": "x" * count}
+                message = {"role": "assistant", "content": "".join(map(self._piece, range(count)))}
                 self._json(200, {"choices": [{"message": message}], **self._end(count)})
 
     def _stream(self, count: int) -> None:
@@ -50,13 +56,19 @@ class Handler(Quiet):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         self._event({"choices": [{"delta": {"role": "assistant", "content": None}}]})
-        for _ in range(count):
+        for number in range(count):
             time.sleep(TOKEN_S)
             self.server.stopped.wait()
-            self._event({"choices": [{"delta": {"content": "x"}, "finish_reason": None}]})
+            text = self._piece(number)
+            self._event({"choices": [{"delta": {"content": text}, "finish_reason": None}]})
         finish = {"choices": [{"delta": {}, "finish_reason": "length"}]}
         self._event({**finish, **self._end(count)})
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def _piece(self, number: int) -> str:
+        garbage = self.server.garbage.get(self.server.server_port)
+        piece = (garbage and garbage(self.server.asked)) or f"{number} "
+        return "" if piece == UNSEEN else piece
 
     def _end(self, count: int) -> dict[str, Any]:
         timings = {
@@ -80,10 +92,10 @@ class ScriptedServer(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, port: int, answers: int) -> None:
+    def __init__(self, port: int, answers: int, garbage: Garbage) -> None:
         """`answers`: so many completions, then HTTP 500 to each."""
         super().__init__(("127.0.0.1", port), Handler)
-        self.answers = answers
+        self.answers, self.asked, self.garbage = answers, 0, garbage
         self.stopped = threading.Event()
         """Cleared by SIGSTOP: requests are taken and nothing is answered."""
         self.stopped.set()

@@ -32,7 +32,7 @@ def playbook(world: World, cases: str = SLOW, *more: str, gate: str = GATE) -> P
 
 def words(path: Path, *more: str, good: str = "v1", bad: str = "v9") -> tuple[str, ...]:
     ends = ("--good", good, "--bad", bad, "--list", ",".join(VERSIONS))
-    return "bisect", str(path), *ends, "--over", "v", "--json", *more
+    return "bisect", str(path), *ends, "--over", "v", "--json", "--yes", *more
 
 
 def tried(said: Json) -> dict[str, str]:
@@ -217,7 +217,8 @@ def test_a_playbook_that_could_give_no_verdict_starts_nothing(
     say = SAY.format(text="echo rate: 5").replace("id: say", "id: up")
     given = [say, *steps] if len(steps) > 1 else steps
     path = world.write("b.yaml", book(*given, inputs=INPUT))
-    done: Outcome = world.console(*words(path))
+    asked = [word for word in words(path) if word != "--yes"]
+    done: Outcome = world.console(*asked)
     assert (done.code, world.runs) == (2, []), done
     assert said in done.err
     assert not records.kept()

@@ -118,7 +118,7 @@ def test_cases_that_are_new_are_asked_and_added_to_what_is_sealed(world: World) 
     [path] = sealed(world)
     cases = json.loads(path.read_text())["cases"]
     assert {"own", "haiku"} <= cases.keys()
-    assert cases["own"]["answers"][0]["content"]["text"] == "xxxxx"
+    assert cases["own"]["answers"][0]["content"]["text"] == "0 1 2 3 4 "
 
 
 def test_files_that_cannot_be_used_are_refused_before_step_1(world: World) -> None:

@@ -11,13 +11,17 @@ import threading
 import pytest
 
 from console.host import process
+from console.host.ports import Answering, Listener
+from console.journal.state import RunState
 from console.recovery.rollback import records
+from console.runner import services
 from console.runner.executors import service
 from console.runtime import proxy
 from tests.children import running
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
+from tests.runner.whole.server import UNSEEN
 from tests.runner.world import WorldBase as World
 from tests.runtime.made_engine import IMAGE, Refused, made_engine
 from tests.waiting import host_is_free, some
@@ -81,6 +85,28 @@ def test_clients_stay_until_a_rollback(world: World) -> None:
     assert str(world.view().state) == "succeeded"
 
 
+def test_a_finally_that_ends_the_candidate_leaves_no_clients_there(world: World) -> None:
+    gate = world.root / "go on"
+    wait = f"id: tidy, script: 'while [ ! -e \"{gate}\" ]; do sleep 0.02; done'"
+    world.detach(world.write("b.yaml", book(UP, STAY, final=wait)))
+    world.step("tidy", "running")
+    assert world.view().state == RunState.SUCCEEDED
+    process.stop_group(*world.pids("process")[0], grace_s=0.0)
+    gate.touch()
+    world.until(lambda: world.view().finished, "the run has said its last word")
+    assert world.view().state == RunState.ROLLED_BACK
+    assert not world.view().cutover
+    is_back(world)
+
+
+def test_the_report_is_written_anew_after_a_rollback_of_a_run_that_was_over(world: World) -> None:
+    stay(world)
+    world.until(lambda: world.view().finished, "the run has said its last word")
+    assert "CUT OVER" in world.run.report.read_text()
+    assert roll_back(world)["serving"]
+    world.until(lambda: "CUT OVER" not in world.run.report.read_text(), "the report follows")
+
+
 @pytest.mark.parametrize(("killed", "changed"), [(False, True), (True, False), (True, True)])
 def test_a_dead_relay_or_a_changed_site_file_leaves_nothing_behind(
     world: World, killed: bool, changed: bool
@@ -115,6 +141,66 @@ def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
     died = number == signal.SIGKILL
     assert (str(cut.state), "died" in cut.detail) == ("failed", died), cut
     is_back(world)
+
+
+def test_a_candidate_that_answers_garbage_gets_no_clients(world: World) -> None:
+    world.machine.garbage[world.cand_port] = lambda number: "G"
+    world.go(world.write("b.yaml", book(UP, STAY)))
+    assert str(world.over().state) == "rolled_back", world.words
+    assert "garbled, one character repeated: “GGGGGGGG”" in world.at("cut").detail
+    assert "garbage" in world.at("cut").detail
+    is_back(world)
+
+
+def test_garbage_through_the_relay_brings_the_baseline_back(world: World) -> None:
+    """The proof of the cutover itself, and then the watch, however many answers may fail."""
+    world.machine.garbage[world.cand_port] = lambda number: "G" if number == 2 else ""
+    world.go(world.write("b.yaml", book(UP, LONG)))
+    assert str(world.over().state) == "rolled_back", world.words
+    assert "garbage from cand at" in world.at("cut").detail
+    is_back(world)
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+def test_garbage_in_the_watch_brings_the_baseline_back(world: World, most: int) -> None:
+    world.machine.garbage[world.cand_port] = lambda number: "G" if number > 3 else ""
+    world.go(world.write("b.yaml", book(UP, LONG.replace("then", f"max_errors: {most}, then"))))
+    assert str(world.over().state) == "rolled_back", world.words
+    assert "garbled, one character repeated: “GGGGGGGG”" in world.at("cut").detail
+    is_back(world)
+
+
+def test_a_candidate_that_reasons_is_cut_over_to(world: World) -> None:
+    """It says nothing within the few tokens of a proof, so it is asked for more."""
+    world.machine.garbage[world.cand_port] = lambda number: UNSEEN if number % 2 else ""
+    assert world.go(world.write("b.yaml", book(UP, BACK))).code == 0, world.words
+    is_back(world)
+
+
+def test_who_shares_the_production_port_ends_the_cutover(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would get a part of the clients' requests."""
+    other = Answering(0, (Listener(1, "other-server"),))
+
+    def answering(url: str, **_: bool) -> list[Answering]:
+        return [other] if url == world.base_url and world.view().cutover else []
+
+    monkeypatch.setattr(services, "answering", answering)
+    world.go(world.write("b.yaml", book(UP, BACK)))
+    assert "pid 1, other-server, answers at" in world.at("cut").detail
+    assert str(world.over().state) == "rolled_back", world.words
+
+
+def test_garbage_is_not_promoted(world: World) -> None:
+    stay(world)
+    world.machine.garbage[world.cand_port] = lambda number: "G"
+    done = world.console("promote", "--why", "it is faster", "--yes")
+    assert done.code != 0
+    assert "clients get garbage" in done.err
+    assert "“GGGGGGGG”" in done.err
+    assert world.view().cutover["what"] == "stays"
+    roll_back(world)
 
 
 @pytest.mark.parametrize("verb", ["abort", "rollback"])

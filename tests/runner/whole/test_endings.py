@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from console.common import paths
 from console.common.errors import Exit
 from console.host import process
 from console.journal.run_dir import RunDir
 from console.journal.run_files import left_down, read_view, served_since
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.recovery.rollback import proof, records
+from console.notify.event import missed
+from console.recovery.rollback import evidence, records
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.progress import Result
 from console.runner import finish
 from console.runner.context import Context
@@ -271,8 +274,11 @@ SITE = "local"
 
 def prove_after_outage(world: World) -> None:
     """By the run's own clock, which is ahead of this machine's."""
-    file = proof.proof_file(SITE, world.base_url)
-    proof.remember(file, world.view().down_since + 1, 5.0, False)
+    evidence.keep(SITE, world.base_url, proof_at(world.view().down_since + 1))
+
+
+def proof_at(at: float) -> Evidence:
+    return Evidence(Kind.PROOF, Word.SERVING, at, Witness.VERIFY, "", 5.0)
 
 
 def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
@@ -299,13 +305,12 @@ def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseli
     world: World,
 ) -> None:
     crash_at(world, "after_intent@up")
-    file = proof.proof_file(SITE, world.base_url)
-    before = proof.last(file)
+    before = evidence.last_proof(SITE, world.base_url)
     with running([sys.executable, "-S", str(STANDIN), str(world.base_port)]):
         world.until(world.serves, "the stranger answers")
         again = world.console("run", str(world.write("other.yaml", book(UP, name="other"))))
         assert again.code == 5
-    assert proof.last(file) == before
+    assert evidence.last_proof(SITE, world.base_url) == before
     assert left_down(world.run, unknown=False)
     assert world.console("rollback", "--if-interrupted").code == 0
     assert world.serves()
@@ -313,7 +318,7 @@ def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseli
 
 def test_a_proof_of_before_the_outage_does_not_end_it(world: World) -> None:
     """The clock was an hour ahead when the baseline was proven, and was set right since."""
-    file = proof.proof_file(SITE, world.base_url)
+    file = paths.state_dir() / "proof" / f"{evidence.directory(SITE, world.base_url).name}.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"at": time.time() + 3600, "tok_s": 50.0, "degraded": False}))
     crash_at(world, "after_intent@up")
@@ -342,11 +347,10 @@ def test_which_proof_ends_an_outage(
     before = None if before_s is None else now + before_s
     url = "http://127.0.0.1:8000"
     view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before, down_url=url)
-    other = proof.proof_file(SITE, "http://127.0.0.1:8001")
-    proof.remember(other, now + newest_s, 5.0, False)
+    evidence.keep(SITE, "http://127.0.0.1:8001", proof_at(now + newest_s))
     run = RunDir(tmp_path)
     assert not served_since(run, view, alive=False), "the proof of another site with the same name"
-    proof.remember(proof.proof_file(SITE, url), now + newest_s, 5.0, False)
+    evidence.keep(SITE, url, proof_at(now + newest_s))
     assert bool(served_since(run, view, alive=False)) is counts
 
 
@@ -372,3 +376,59 @@ def test_a_refused_resume_leaves_another_runs_cutover_alone(world: World) -> Non
     assert (world.baseline(), world.listens(world.cand_url)) == (None, True)
     assert world.console("rollback").code == 0
     assert not world.listens(world.cand_url)
+
+
+# -- the end is said of the world as the last step leaves it ---------------------------------------
+
+
+def tidies(world: World, *steps: str) -> Path:
+    """A run whose `finally` waits for this file; it is there when that step runs."""
+    gate = world.root / "go on"
+    wait = f"id: tidy, script: 'while [ ! -e \"{gate}\" ]; do sleep 0.02; done'"
+    world.detach(world.write("b.yaml", book(*steps, final=wait)))
+    world.step("tidy", "running")
+    return gate
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_finally_that_stops_the_baseline_is_no_success(
+    world: World, monkeypatch: pytest.MonkeyPatch, well: bool
+) -> None:
+    gate = tidies(world, "id: one, note: hi")
+    assert world.view().state == RunState.SUCCEEDED
+    baseline = world.baseline()
+    assert baseline is not None
+    process.stop_group(*baseline, grace_s=0.0)
+    if not well:
+        failed = Result(serving=False, detail="ready: it does not start")
+        monkeypatch.setattr(finish, "_bring_back", lambda context, *_: told(context, failed))
+    gate.touch()
+    world.until(lambda: world.view().finished, "the run has said its last word")
+    view = world.view()
+    assert view.state == (RunState.ROLLED_BACK if well else RunState.ROLLBACK_FAILED)
+    assert world.console("show").code == (Exit.ROLLED_BACK if well else Exit.ROLLBACK_FAILED)
+    assert world.serves() is well
+    assert view.outage is not well
+    report = world.run.report.read_text()
+    assert ("NOT SERVING" in report) is not well
+    assert "Nothing failed by itself" not in report
+    assert "until the steps of `finally` (tidy) had run" in report
+    told_of = [one.title for one in missed(world.events(), view.ended)]
+    end = "ROLLED BACK" if well else "ROLLBACK FAILED"
+    assert told_of == [f"trial has ended: {end}"], "once, by what it came to"
+
+
+def told(context: Context, result: Result) -> Result:
+    finish.record_result(context, result)
+    return result
+
+
+def test_the_report_says_when_the_baseline_was_looked_at_last(world: World) -> None:
+    gate = tidies(world, "id: one, note: hi")
+    gate.touch()
+    world.until(lambda: world.view().finished, "the run has said its last word")
+    view = world.view()
+    assert view.state == RunState.SUCCEEDED
+    assert view.serving["by"] == "a run's start"
+    assert view.serving["looked_at"] > view.serving["at"]
+    assert "after the last step" in world.run.report.read_text()

@@ -1,9 +1,12 @@
 """One run for each exit code, state and decision apart in --json; and which figures decide."""
 
 import json
+import time
 
 import pytest
 
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from tests.runner.e2e.sites import REPORT, SIDE, UP, book, gate
 from tests.runner.scenes import restored
 from tests.runner.world import Outcome
@@ -132,11 +135,9 @@ def test_a_silent_baseline_ends_5_with_nothing_started(bare: World) -> None:
 
 
 def test_a_rollback_that_failed_is_not_what_is_recommended_first(bare: World) -> None:
-    place = bare.root / "state/omni-console/rollback"
-    place.mkdir(parents=True)
     why = "ready: pid 7, python3 -m http.server, holds port 8000"
-    end = {"trigger": "command-1", "rung": "done", "state": "failed", "serving": False}
-    (place / "ladder.jsonl").write_text(json.dumps({**end, "detail": why}) + "\n")
+    seen = Evidence(Kind.FAILED, Word.DOWN, time.time(), Witness.ROLLBACK, why)
+    evidence.keep("local", bare.base_url, seen)
     done = bare.go(bare.write("b.yaml", book("id: a, note: x")))
     assert done.code == 5, done
     assert done.json["hint"].startswith(f"the last rollback failed ({why}): mend that, then")

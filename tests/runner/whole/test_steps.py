@@ -21,6 +21,9 @@ from tests.runner.world import WorldBase as World
 
 REPR = "import sys; print(repr(sys.argv[1:]))"
 SECRET = "hf_Zw9-not-to-be-seen"
+CANARIES = ("CANARYplainhf", "Can4ry pass", "CANARYmix", "CanaryShown", "-", "-")
+FACES = ("show", "show --json", "logs", "report", "report --json")
+KEPT_SUFFIXES = {".db", ".log", ".md", ".html", ".jsonl"}
 SLOW, LINE = "(a+)+$", "a" * 60 + "b"
 GRACE = ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2), (signal.SIGKILL, 10.0))
 
@@ -124,6 +127,33 @@ def test_inputs_reach_a_script_through_the_environment_alone(world: World) -> No
     inside = "id: say, script: 'echo $" + "{{ inputs.text }}'"
     path = world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
     assert world.go(path).code == 2
+
+
+def test_a_secret_input_is_in_no_word_of_its_run(world: World) -> None:
+    """Steps print what they were given, in every way that a shell has to put words together."""
+    names = ("hf_token", "password", "token", "plain", "login_secret", "api_key")
+    values = dict(zip(names, CANARIES, strict=True)) | {"login_secret": "true", "api_key": "12345"}
+    echoes = "".join(f" {name}-$OMNI_INPUT_{name.upper()}" for name in names)
+    text = book(
+        f"id: say, script: 'echo said{echoes}; echo $OMNI_INPUT_TOKEN$OMNI_INPUT_HF_TOKEN'",
+        "id: bad, script: 'echo $OMNI_INPUT_PASSWORD; exit 3'",
+        inputs=", ".join(f"{name}: {{type: string, default: x}}" for name in names),
+    )
+    path = world.write("b.yaml", text)
+    given = [word for pair in values.items() for word in ("--input", "{}={}".format(*pair))]
+    done = world.go(path, *given)
+    assert done.code == 5, done
+    said = world.run.attempt_log("say", 1).read_text()
+    assert f"plain-{CANARIES[3]} login_secret-true api_key-12345" in said, "no secrets"
+    faces = [done, world.console("plan", str(path), *given)]
+    faces += [world.console(*f"{words} {world.run.id}".split()) for words in FACES]
+    shown = "".join(f"{face.out}{face.err}" for face in faces)
+    files = [one for one in world.run.path.rglob("*") if one.suffix in KEPT_SUFFIXES]
+    kept = b"".join(one.read_bytes() for one in files)
+    for name in ("hf_token", "password", "token"):
+        assert values[name] not in shown, name
+        assert values[name].encode() not in kept, name
+    assert "hf_token-*****" in said
 
 
 def test_an_environment_reaches_commands_and_questions(world: World) -> None:

@@ -183,3 +183,19 @@ def test_bad_input_starts_nothing(world: World, step: str, words: str) -> None:
     assert done.code == 2
     assert words in done.out + done.err
     assert world.baseline() is not None
+
+
+def test_the_baselines_search_is_shown_and_agreed_to(world: World) -> None:
+    name = str(world.write("b.yaml", book(tune())))
+    asked = ("tune", name, "--service", "cand", "--points", "2")
+    flags = ("--", "-t", "1,2")
+    refused = world.console(*asked, *flags)
+    assert refused.code == 2, refused
+    assert "--yes" in refused.err
+    assert "at most" in refused.out
+    assert world.serves()
+    assert not world.runs
+    done = world.console(*asked, "--yes", *flags)
+    assert done.code == 0, done
+    assert len(world.runs) == 1
+    assert world.serves()

@@ -138,6 +138,22 @@ def test_yes_answers_an_approval_and_is_recorded_as_that(world: World) -> None:
     assert [(v["verb"], v["why"]) for v in done.json["verbs"]] == [("approve", "--yes")]
 
 
+def test_a_secret_input_that_a_retry_changes_is_hidden_like_the_first(world: World) -> None:
+    echo = 'script: "echo $OMNI_INPUT_HF_TOKEN; test $OMNI_INPUT_HF_TOKEN != OldCanary1"'
+    script = f"id: bad, {echo}"
+    path = world.write("b.yaml", book(script, inputs="hf_token: {type: string, default: x}"))
+    world.detach(path, "--input", "hf_token=OldCanary1")
+    world.state("paused:step_failed")
+    ok(world, "retry", "--input", "hf_token=NewCanary2", "--reason", "it was revoked")
+    assert str(world.over().state) == "succeeded"
+    faces = [world.console(*words.split()) for words in ("show", "show --json", "logs", "report")]
+    shown = "".join(f"{face.out}{face.err}" for face in faces)
+    kept = b"".join(one.read_bytes() for one in world.run.path.rglob("*.[dlm]*") if one.is_file())
+    for value in ("OldCanary1", "NewCanary2"):
+        assert value not in shown
+        assert value.encode() not in kept
+
+
 def test_a_retry_may_change_an_input_and_says_so(world: World) -> None:
     bad = 'id: bad, script: "echo try-$OMNI_INPUT_CODE; exit $OMNI_INPUT_CODE"'
     text = book(bad, *note("z"), inputs="code: {type: int, default: 3, max: 9}", final=REPORT)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
+from console.config.locate import CANDIDATES
 from console.frontends.cli.parser import add_command, add_run, path
 
 
@@ -43,6 +45,10 @@ def machine_commands(commands: Any) -> None:
     )
     bench.add_argument("--model", default="", metavar="NAME", help="the model to ask for")
     bench.add_argument(
+        "--expect", default="", metavar="PATTERN",
+        help="a pattern that each answer has to match somewhere, else its run is void",
+    )  # fmt: skip
+    bench.add_argument(
         "--endpoint", choices=["chat", "completions"], default="chat", help="default: chat"
     )
     bench.add_argument(
@@ -67,6 +73,7 @@ def emergency_commands(commands: Any) -> None:
         "--if-interrupted", action="store_true",
         help="only if a run left the baseline down (for the boot unit)",
     )  # fmt: skip
+    rollback.add_argument("--by", choices=("watch", "key"), default="", help=argparse.SUPPRESS)
     promote = add_command(
         commands, "promote", "run:promote",
         "accept the candidate that a cutover left on the production port", site=True,
@@ -79,7 +86,10 @@ def emergency_commands(commands: Any) -> None:
         commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU"
     )
     demo.add_argument(
-        "--candidate", choices=["fast", "slow"], default="fast", help="default: fast (slow: NO-GO)"
+        "--candidate",
+        choices=CANDIDATES,
+        default=CANDIDATES[0],
+        help="default: fast (slow and garbled: NO-GO)",
     )
     demo.add_argument("--plain", action="store_true", help="lines instead of screens")
     demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")

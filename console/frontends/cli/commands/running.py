@@ -84,6 +84,7 @@ def _tune(commands: Any) -> None:
     tune = add_command(
         commands, "tune", "run:tune", "find the flags with which an engine is fastest", site=True
     )
+    tune.rest = "flags"
     tune.add_argument("playbook", nargs="?", default="", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
     tune.add_argument("--baseline", action="store_true", help="the site's baseline, not a playbook")
     tune.add_argument("--service", default="", metavar="SERVICE", help="which one of the playbook")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -12,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
+from console.common import redact
 from console.common.errors import ConsoleError, ControlError, Exit, RollbackFailed, UsageError
 from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
@@ -25,7 +25,7 @@ def fleet(args: Namespace) -> int:
     """A line for each host. Exit 0, or 4 if one did not answer."""
     found = look(load_fleet(args.fleet).hosts, control_dir())
     if args.json:
-        print(json.dumps({"hosts": [as_json(one) for one in found]}))
+        print(redact.dumped({"hosts": [as_json(one) for one in found]}))
     else:
         print("\n".join(lines(found, time.time(), columns(sys.stdout))))
     return int(Exit.HOLD if any(one.trouble for one in found) else Exit.OK)
@@ -70,7 +70,7 @@ def tell(args: Namespace) -> int:
         line.close()
     step = clean(str(part(answer, "status").get("step", "")), 60)
     words = f"{args.verb}: accepted by run {clean(run, 100)} at step {step}"
-    print(json.dumps({"host": host.name, **answer}) if args.json else words)
+    print(redact.dumped({"host": host.name, **answer}) if args.json else words)
     return int(Exit.OK)
 
 
@@ -108,7 +108,7 @@ def rollback(args: Namespace) -> int:
         say("\nthis command ends; a rollback that a host has begun goes on there")
         return int(Exit.INTERRUPTED)
     if args.json:
-        _say(sys.stdout, json.dumps({"hosts": done}))
+        _say(sys.stdout, redact.dumped({"hosts": done}))
     let_go_of_dead_output()
     return max(int(one["exit_code"]) for one in done)
 

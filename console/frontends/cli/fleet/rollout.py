@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, columns, folded, one_line
@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
             code = Exit.INTERRUPTED
     if args.json:
         legs = [{"host": x.host, "run": x.run or None, "exit_code": x.exit} for x in one.legs]
-        print(json.dumps({"hosts": legs, "over": one.over, "exit_code": int(code)}))
+        print(redact.dumped({"hosts": legs, "over": one.over, "exit_code": int(code)}))
     return int(code)
 
 
@@ -170,7 +170,9 @@ def report(args: Namespace) -> int:
     if args.json:
         rows = [one.as_json() for one in found]
         print(
-            json.dumps({"runs": rows, "unasked": unasked, "unknown": missing, "several": several})
+            redact.dumped(
+                {"runs": rows, "unasked": unasked, "unknown": missing, "several": several}
+            )
         )
     else:
         print("\n".join([*head, *markdown(found), *unasked, *lost]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.text import cleaned, one_line
-from console.frontends.tui.watch.baseline import UNKNOWN, BaselineView, BaselineWatch
+from console.frontends.tui.watch.baseline import BaselineWatch, unknown
 from console.host.gpu.inventory import Asked
 from console.host.memory import MemoryReader
 from console.journal.lock import run_on, runner_alive
@@ -133,12 +133,7 @@ class _Baseline:
             self._watch.start()
             self._begun = True
         known = self._seen.wait(LOOK_S) and self._watch.latest
-        seen = known or BaselineView(UNKNOWN, detail="no answer in time")
-        return {
-            "word": seen.word, "name": seen.name, "url": seen.url, "detail": seen.detail,
-            "tok_s": seen.tok_s, "proven_at": seen.proven_at or None,
-            "reference": seen.reference,
-        }  # fmt: skip
+        return (known or unknown("no answer in time")).as_json()
 
 
 def _memory() -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
@@ -18,8 +18,9 @@ from console.config.locate import inputs_of, playbook_of, playbook_path
 from console.config.locate import site as site_of
 from console.config.playbook.playbook import Playbook
 from console.config.site.site import Site
-from console.frontends.cli.follow import Follow, at_terminal
+from console.frontends.cli.follow import Follow
 from console.frontends.cli.run import lease_of
+from console.frontends.cli.search.consent import agreed
 from console.journal.run_dir import RunDir
 from console.runner.bisect import candidates, report
 from console.runner.bisect.drive import Driver
@@ -49,7 +50,7 @@ def bisect(args: Namespace) -> int:
         if args.again:
             record.tries = [one for one in record.tries if one.word is not Word.SKIP]
         say(_begins(record, site, playbook, lease_of(args), verify=args.verify))
-        if not _agreed(args):
+        if not agreed(args):
             say("nothing was started")
             return int(Exit.FAILED)
         driver = Driver(
@@ -78,7 +79,7 @@ def _ended(args: Namespace, record: Record, say: Say) -> int:
         place.write_text(report.markdown(record), "utf-8")
     say(f"report: {clean(str(place), 300)}")
     if args.json:
-        print(json.dumps(report.as_json(record)))
+        print(redact.dumped(report.as_json(record)))
     return int(report.exit_of(record))
 
 
@@ -168,14 +169,6 @@ def _begins(
     return f"{lead}\n{cost}\nlease of each run: {lease}"
 
 
-def _agreed(args: Namespace) -> bool:
-    """Ask at a terminal; Enter alone starts nothing."""
-    if args.yes or not at_terminal():
-        return True
-    print("type yes to begin: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == "yes"
-
-
 def _start(args: Namespace, site: Site, say: Say, version: str) -> RunDir:
     """Start a run with a version. Raises NotStarted, InvalidFile, LintRefused."""
     from console.runner.launch import begin
@@ -203,7 +196,7 @@ def _status(args: Namespace) -> int:
     wanted = playbook_path(args.playbook).stem if args.playbook else ""
     found = [one for one in kept() if wanted in ("", one.asked.playbook)]
     if args.json:
-        print(json.dumps({"bisects": [report.as_json(one) for one in found]}))
+        print(redact.dumped({"bisects": [report.as_json(one) for one in found]}))
         return int(Exit.OK)
     for one in found:
         print(report.line(one))

@@ -27,8 +27,9 @@ def tuning_playbook(args: Namespace, site: Site) -> Playbook:
 
     Raises UsageError, InvalidFile.
     """
-    if args.baseline and args.playbook:  # it is the first flag after --
-        args.playbook, args.flags = "", [args.playbook, *args.flags]
+    if args.baseline and args.playbook:
+        hint = "omni-console tune --baseline -- -t 8,16"
+        raise UsageError("a PLAYBOOK and --baseline exclude each other", "", hint)
     if not args.playbook and not args.baseline:
         hint = "omni-console tune --baseline -- -t 8,16"
         raise UsageError("what is to be tuned?", "a PLAYBOOK, or --baseline", hint)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.common import redact
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.text import clean, one_line
 
@@ -52,7 +52,7 @@ def adopt(args: Namespace) -> int:
     if args.json:
         found = {"site": site.name, "pid": pid or None, "detail": clean(words, 400),
                  "notes": notes, "proof": {"ok": ok, "detail": said}}  # fmt: skip
-        print(json.dumps(found))
+        print(redact.dumped(found))
     return int(Exit.OK if ok else Exit.FAILED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,9 +12,9 @@ import textwrap
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.common import paths
+from console.common import paths, redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.files import write_atomically
 from console.common.text import clean, columns, folded, one_line
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 RUNS, TOKENS = 3, 128
 RATE_FORM = "`measure`, `none`, or tok/s like 10.9"
 CARDS_S = 3.0
+ASKED_TIMES, QUESTION_S = 2, 60.0
 SCHEMA = "site.schema.json"
+GARBLED = (
+    "it answers garbage: correct how it is started (model file, build, settings), start it again, "
+    "then omni-console init --force"
+)
 KNOWN = (
     "Known are llama-server, vLLM, SGLang, ollama, and any program that listens and names a .gguf "
     "or .safetensors file."
@@ -40,6 +46,7 @@ NOTHING = (
 def init(args: Namespace) -> int:
     """0 when the baseline of the new site file has answered a completion, 5 when it has not or
     nothing was found; 2 when nothing could be written."""
+    from console.config.site.draft import missing_values
     from console.runtime.discovery.servers import search
 
     path = _output(args.output or args.site or "")
@@ -57,21 +64,42 @@ def init(args: Namespace) -> int:
         return int(Exit.FAILED)
     server = _picked(found, args)
     reference = _reference(args, path)
-    tok_s, source = _known_rate(reference, server, say)
-    draft = _drafted(server, found, path, tok_s, source)
+    rate = _known_rate(reference, server, say)
+    knows = not rate.garbage and _knows(server, say)
+    draft = _drafted(server, found, path, rate, knows=knows)
+    before = _replaced(path)
     site = _write(draft, path, args.force)
     say.line("wrote", f"{path} (mode 0600), site {site.name}")
-    for name in draft.left_out:
-        say.line("left out", f"{name}: it is secret; write it into the file yourself")
+    if draft.left_out:
+        say.line("left out", f"{missing_values(draft.left_out)} in it: init never writes a secret")
     adopted, notes = _adopt(site, server, draft, say)
-    proof = _prove(site, say)
+    if before is not None and (words := _earlier(before, site)):
+        say.line("note", words)
+        notes = [words, *notes]
+    proof = _prove(site, rate.garbage, say)
     say.next(args, path, proof)
     say.end({
         "servers": [_as_json(one) for one in found.servers], "written": str(path),
-        "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": tok_s,
+        "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": rate.tok_s,
         "adopted": adopted, "notes": notes, "proof": proof,
     })  # fmt: skip
     return int(Exit.OK if proof["ok"] else Exit.FAILED)
+
+
+def _replaced(path: Path) -> Site | None:
+    """The site whose file is about to be replaced; None if there is none that can be read."""
+    from console.config.site.site import load_site
+
+    try:
+        return load_site(path) if path.exists() else None
+    except ConsoleError:
+        return None
+
+
+def _earlier(before: Site, now: Site) -> str:
+    from console.runner.prepare import adopt as adoption
+
+    return adoption.earlier(before, now)
 
 
 class _Voice:
@@ -87,7 +115,7 @@ class _Voice:
 
     def end(self, value: dict[str, Any]) -> None:
         if self.as_json:
-            print(json.dumps(value))
+            print(redact.dumped(value))
 
     def found(self, search: Search) -> None:
         """The numbered list, and what was looked at."""
@@ -244,44 +272,103 @@ def _reference(args: Namespace, path: Path) -> str:
     return answer or "measure"
 
 
-def _known_rate(word: str, server: Server, say: _Voice) -> tuple[float | None, str]:
-    """The reference rate in tok/s, and where it comes from in words."""
+class _Rate(NamedTuple):
+    """The reference rate in tok/s, and where it comes from in words. `garbage`: why most answers of
+    the measurement are none."""
+
+    tok_s: float | None = None
+    source: str = ""
+    garbage: str = ""
+
+
+def _known_rate(word: str, server: Server, say: _Voice) -> _Rate:
     if word != "measure":
-        return _rate(word), "as told"
+        return _Rate(_rate(word), "as told")
     from console.bench.benchmark import Benchmark, Protocol
+    from console.bench.interference import Engine, Surroundings
     from console.runtime.probe import Health
 
     if server.state is not Health.SERVING:
         say.line("measured", "nothing: it does not serve now; the file has no reference")
-        return None, ""
+        return _Rate()
     # as a benchmark measures, which it will be compared with: a streamed answer costs a fast server
     # more than a whole one
     protocol = Protocol(max_tokens=TOKENS, runs=RUNS, max_runs=RUNS)
     model = server.model if server.engine.names_model else ""
-    result = Benchmark(server.url, protocol, model).run()
+    # a reference that was measured beside requests of others would never call a baseline degraded
+    around = Surroundings(Engine("", url=server.url))
+    result = Benchmark(
+        server.url, protocol, model, surroundings=around,
+        held=lambda words: say.line("measured", f"nothing yet, it {words}"),
+    ).run()  # fmt: skip
+    if result.garbled is not None and result.garbled.mostly:
+        say.line("measured", f"nothing: {result.garbled}; the file has no reference")
+        return _Rate(garbage=str(result.garbled))
     figure = result.metrics.get("decode_tok_s")
     if figure is None or figure.median is None:
         why = next((str(one.get("reason") or "") for one in result.voids), "") or "no answer counts"
         say.line("measured", f"nothing: {one_line(why, 300)}; the file has no reference")
-        return None, ""
+        return _Rate()
     found = figure.median
     say.line("measured", f"{found:.4g} tok/s, median of {figure.n} answers of {TOKENS} tokens")
-    day = time.strftime("%Y-%m-%d")
-    return found, f"measured on {day}"
+    flags = [str(result.garbled)] if result.garbled is not None else []
+    for words in (*flags, *around.users.flags()):
+        say.line("measured", words)
+    return _Rate(found, f"measured on {time.strftime('%Y-%m-%d')}")
 
 
-def _drafted(server: Server, search: Search, path: Path, tok_s: float | None, source: str) -> Draft:
-    from console.config.site.draft import Told, draft, site_name
+def _knows(server: Server, say: _Voice) -> bool:
+    """Whether the server answers a question that nearly every model knows, each time that it is
+    asked: then the proof asks that."""
+    from console.config.site.draft import ANSWER, ANSWER_TOKENS, QUESTION
+    from console.runtime.probe import Health, prove
+
+    if server.state is not Health.SERVING:
+        return False
+    model = server.model if server.engine.names_model else ""
+    for _ in range(ASKED_TIMES):
+        done = prove(
+            server.url, model=model, prompt=QUESTION, max_tokens=ANSWER_TOKENS, expect=ANSWER,
+            timeout_s=QUESTION_S,
+        )  # fmt: skip
+        if not done.ok or ANSWER not in done.answer:
+            words = f"“{QUESTION}” is not answered with {ANSWER}: a proof looks at the form alone"
+            say.line("note", f"{words}; `completion.expect` in the file says what to look for")
+            return False
+    say.line("asked", f"“{QUESTION}” and got {ANSWER}: the proof asks that from now on")
+    return True
+
+
+def _drafted(server: Server, search: Search, path: Path, rate: _Rate, *, knows: bool) -> Draft:
+    from console.config.site.draft import Told, draft
     from console.host.gpu import inventory
+    from console.runtime.engine_address import DEFAULT_HOST, address
 
     boxes = [one.box for one in search.servers if one.box is not None and one is not server]
-    host = os.environ.get("DOCKER_HOST", "") if server.box is not None else ""
+    # the file names the engine that was asked: another context may be chosen later
+    host = address().host if server.box is not None else ""
+    host = "" if host == DEFAULT_HOST and not address().source else host
     told = Told(
-        site_name(socket.gethostname()), _schema(path), time.strftime("%Y-%m-%d"), tok_s, source,
-        host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
-        [one.name for one in boxes if not one.of_run],
+        _name(path), _schema(path), time.strftime("%Y-%m-%d"), rate.tok_s,
+        rate.source, host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
+        [one.name for one in boxes if not one.of_run], knows,
     )  # fmt: skip
     return draft(server, told)
+
+
+def _name(path: Path) -> str:
+    """The host's name; with the file's own where the usual file has that name already: two sites of
+    one name would share their records, and with them the licence to end a baseline."""
+    from console.config.site.draft import site_name
+    from console.config.site.site import load_site
+
+    name, usual = site_name(socket.gethostname()), paths.default_site()
+    if path.absolute() == usual.absolute():
+        return name
+    with contextlib.suppress(ConsoleError, OSError):
+        if load_site(usual).name == name:
+            return site_name(f"{name}-{path.stem}")
+    return name
 
 
 def _schema(path: Path) -> str:
@@ -337,12 +424,13 @@ def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> tuple[bool,
     console knows the baseline now, and what the operator has to know about it."""
     if server.kind != "process" or server.running is None:
         return True, []
+    from console.config.site.draft import missing_values, where_to_write
     from console.runner.prepare import adopt as adoption
 
     if draft.left_out:
-        say.line("not taken", f"over: write what was left out into {site.path}, then "
-                 f"omni-console adopt --site {site.path}")  # fmt: skip
-        return False, []
+        why = f"{missing_values(draft.left_out)}; {where_to_write(draft.left_out, site.path)}"
+        say.line("not taken", f"over: {why}")
+        return False, [why]
     try:
         notes = adoption.adopt(site, server.running)
     except ConsoleError as error:
@@ -355,10 +443,15 @@ def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> tuple[bool,
     return True, notes
 
 
-def _prove(site: Site, say: _Voice) -> dict[str, Any]:
-    """One completion of the new baseline: whether it came, and what to do if it did not."""
+def _prove(site: Site, garbage: str, say: _Voice) -> dict[str, Any]:
+    """One completion of the new baseline: whether it came, and what to do if it did not. Where the
+    longer answers of the measurement are garbage, a short one that is not proves nothing."""
     from console.runner.prepare import adopt as adoption
 
+    if garbage:
+        adoption.remember_garbage(site, garbage)
+        say.line("proof", f"FAILED: {garbage}")
+        return {"ok": False, "detail": clean(garbage), "hint": GARBLED}
     try:
         done = adoption.prove(site)
     except ConsoleError as error:
@@ -370,10 +463,12 @@ def _prove(site: Site, say: _Voice) -> dict[str, Any]:
 
 
 def _remedy(detail: str) -> str:
-    if "HTTP 401" in detail or "HTTP 403" in detail:
-        return "it wants a key, and the console sends none: serve it on loopback without one"
-    if "HTTP 4" in detail:
-        return "correct `completion.model` or `ready.http` in the file"
+    from console.runtime.probe import remedy
+
+    if "garbled" in detail:
+        return GARBLED
+    if known := remedy(detail):
+        return known
     if "loading" in detail.lower():
         return "wait until it has loaded"
     return "see what the server's own log says"

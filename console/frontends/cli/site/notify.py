@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import Namespace
 from typing import Any
 
+from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
@@ -63,7 +63,7 @@ def _tested(site: Site, wanted: list[tuple[int, NotifyModel]], *, as_json: bool)
             said = "delivered" if answer.delivered else "FAILED"
             print(f"{number}  {clean(channel.words)}: {said}, {words}")
     if as_json:
-        print(json.dumps({"key": event.key, "tested": rows}))
+        print(redact.dumped({"key": event.key, "tested": rows}))
     return int(Exit.OK if all(row["delivered"] for row in rows) else Exit.INTERNAL)
 
 
@@ -82,7 +82,9 @@ def _listed(site: Site, every: list[tuple[int, NotifyModel]], *, as_json: bool) 
     if items:
         wake()
     if as_json:
-        print(json.dumps({"channels": rows, "queued_for_others": others, "log": str(box.logged)}))
+        print(
+            redact.dumped({"channels": rows, "queued_for_others": others, "log": str(box.logged)})
+        )
         return int(Exit.OK)
     for row in rows:
         print(f"{row['channel']}  {clean(row['to'])}: {_told_of(row['on'])}")

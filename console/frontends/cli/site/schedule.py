@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
 from typing import Any
 
+from console.common import redact
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
 from console.common.units import format_duration
@@ -74,7 +74,7 @@ def _remove(args: Namespace) -> int:
                 f"no run is scheduled as '{one_line(name, 40)}'", f"there are: {there}"
             )
     if args.json:
-        print(json.dumps({"removed": names}))
+        print(redact.dumped({"removed": names}))
     else:
         print(f"removed {', '.join(names)}" if names else "nothing is scheduled")
     return int(Exit.OK)
@@ -102,7 +102,7 @@ def _print(args: Namespace, entries: list[Entry], words: str) -> None:
              "once": one.once, "next": following[one.name]}
             for one in entries
         ]  # fmt: skip
-        print(json.dumps({"scheduled": rows}))
+        print(redact.dumped({"scheduled": rows}))
         return
     for one in entries:
         when = following[one.name] or "not any more"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from console.common import redact
 from console.common.errors import UsageError
 from console.common.text import one_line
 from console.config.locate import inputs_of, playbook_of
@@ -46,7 +46,7 @@ def begun(args: Namespace, lease_s: float | None) -> RunDir | None:
     )  # fmt: skip
     if args.detach:
         if args.json:
-            print(json.dumps({"job": ticket.job, "ticket": ticket.id}))
+            print(redact.dumped({"job": ticket.job, "ticket": ticket.id}))
         return None
     try:
         return _waited(ticket, say)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.common import redact
 from console.common.errors import Exit, InvalidFile
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
@@ -19,7 +19,7 @@ from console.common.units import number, plural
 from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
-from console.journal.watch_record import DOWN, WatchState
+from console.journal.watch_record import NOT_SERVING, WatchState
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.status import lines
 from console.watch import plan as plans
@@ -92,16 +92,23 @@ def uninstall(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     """What the watch knows; 0 when it runs and the baseline is not down, else 5."""
-    state = record.read(sealed_of(args.site).site_name)
+    from console.recovery.rollback.look import Looker
+
+    sealed = sealed_of(args.site)
+    state = record.read(sealed.site_name)
+    known = Looker().state(sealed)
     one = systemd.installed(systemd.WATCH)
     running = state is not None and state.alive
     if args.json:
         unit = str(one.path) if one is not None else ""
         told = None if state is None else asdict(state)
-        print(json.dumps({"running": running, "unit": unit, "state": told}))
+        baseline = {"state": str(known.word), "reasons": known.reasons, "since": known.since}
+        print(redact.dumped(
+            {"running": running, "unit": unit, "baseline": baseline, "state": told}
+        ))  # fmt: skip
     else:
-        print("\n".join(lines(state, _running(state, one), time.time())))
-    fine = running and state is not None and state.word != DOWN
+        print("\n".join(lines(state, _running(state, one), time.time(), known)))
+    fine = running and state is not None and state.word not in NOT_SERVING
     return int(Exit.OK if fine else Exit.FAILED)
 
 
@@ -179,5 +186,5 @@ def _lessons_due(today: date) -> list[str]:
 
 
 def _say(args: Namespace, words: str, unit: str = "") -> int:
-    print(json.dumps({"unit": unit, "detail": words}) if args.json else clean(words))
+    print(redact.dumped({"unit": unit, "detail": words}) if args.json else clean(words))
     return int(Exit.OK)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from console import VERSION
-from console.common import paths
+from console.common import paths, redact
 from console.common.errors import Exit, UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
@@ -23,13 +23,14 @@ from console.frontends.cli.watch.commands import sealed_of
 from console.host.sampler import look_once
 from console.journal import watch_record as record
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.watch_record import DOWN, UP, WatchState
-from console.recovery.rollback import proof
+from console.journal.watch_record import NOT_SERVING, UP, WatchState
+from console.recovery.rollback import evidence, restores
+from console.recovery.rollback.look import Looker
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.metrics import BaselineFacts, RunFacts, text
 
 FILE = "omni_console.prom"
-HEALTH_S, LOOK_S = 1.5, 3.0
+LOOK_S = 3.0
 FRESH = 2.0
 """In intervals: how old the watch's word may be."""
 CACHE = "metrics.json"
@@ -55,31 +56,15 @@ def metrics(args: Namespace) -> int:
 
 def _baseline(plan: SealedPlan, watch: WatchState | None) -> BaselineFacts:
     base = plan.baseline
-    proven = proof.last(proof.proof_file(plan.site_name, base.url))
-    tok_s, at = (proven.tok_s, proven.at) if proven is not None else (None, None)
-    if watch is not None and watch.asked_at > (at or 0.0):
-        tok_s, at = watch.tok_s, watch.asked_at
+    # what the watch has just seen counts: it knows a server that is silent because it computes
+    fresh = watch is not None and watch.alive and time.time() - watch.at < FRESH * watch.interval_s
+    judged = fresh and watch is not None and watch.word in (*UP, *NOT_SERVING)
+    state = evidence.state(plan) if judged else Looker().state(plan)
     return BaselineFacts(
-        site=plan.site_name, up=_is_up(plan, watch), tok_s=tok_s,
+        site=plan.site_name, state=state, reference=base.reference_tok_s,
         ttft_s=watch.ttft_s if watch is not None else None,
-        reference=base.reference_tok_s, proven_at=at,
-        degraded=proven is not None and proven.degraded,
-        restore_s=proof.expected_restore(paths.restore_file(plan.site_name), base.name),
+        restore_s=restores.expected_restore(paths.restore_file(plan.site_name), base.name),
     )  # fmt: skip
-
-
-def _is_up(plan: SealedPlan, watch: WatchState | None) -> bool:
-    """As the watch has just seen it; else one question to the health path."""
-    fresh = watch is not None and watch.alive
-    if watch is not None and fresh and time.time() - watch.at < FRESH * watch.interval_s:
-        if watch.word in UP:
-            return True
-        if watch.word == DOWN:
-            return False
-    from console.runtime.probe import Health, health
-
-    base = plan.baseline
-    return health(base.url, base.ready_path, HEALTH_S)[0] is Health.SERVING
 
 
 def _runs() -> list[RunFacts]:
@@ -95,6 +80,8 @@ def _runs() -> list[RunFacts]:
         row = known.get(run.id) if isinstance(known, dict) else None
         try:
             facts = RunFacts(**row["facts"]) if row and row["stamp"] == now else None
+            if row and "mark" not in row["facts"]:
+                facts = None  # of an earlier release
         except (KeyError, TypeError):
             facts = None
         if facts is None:
@@ -107,7 +94,7 @@ def _runs() -> list[RunFacts]:
     if kept != known:
         try:
             paths.make(path.parent)
-            write_atomically(path, json.dumps(kept), 0o600, durable=False)
+            write_atomically(path, redact.dumped(kept), 0o600, durable=False)
         except OSError:
             pass  # the next time reads them again
     return found
@@ -137,5 +124,7 @@ def _read(run: RunDir) -> tuple[RunFacts, bool]:
         gates[word] = gates.get(word, 0) + 1
     state = str(view.state) if view.over else word_of(run, view, runner_alive(run))
     kills = sum(event.kind == "breach" for event in view.guards)
-    facts = RunFacts(state, str(view.decision), gates, kills, view.created, view.restored_s)
+    facts = RunFacts(
+        state, str(view.decision), gates, kills, view.created, view.restored_s, view.mark
+    )
     return facts, view.over

@@ -65,6 +65,8 @@ class ConsoleDriver(LinuxDriver):
     """The sequence that set the window's title last."""
     _titled = False
     _entering = _continued = False
+    _given_back = False
+    """The backstop has restored the terminal: nothing enters it again."""
 
     # -- life ------------------------------------------------------------------------------
 
@@ -81,6 +83,8 @@ class ConsoleDriver(LinuxDriver):
             self._entering = False
 
     def _enter(self) -> None:
+        if self._given_back:  # back from a visit, after the time to end was over
+            return
         if self._out is not None:  # a SIGCONT without a SIGTSTP before it
             self.suspend_application_mode()
         assert self._file is not None
@@ -150,6 +154,7 @@ class ConsoleDriver(LinuxDriver):
 
     def _give_back(self) -> None:
         """Restore the terminal if the app did not end; called from the backstop."""
+        self._given_back = True
         if self.attrs_before is not None and in_front(self.fileno):
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)

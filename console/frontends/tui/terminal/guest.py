@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO
 
-from console.common.files import in_memory
+from console.common.files import end_of, in_memory
 from console.common.text import one_line
 
 BROWSER = "OMNI_BROWSER"
@@ -130,7 +130,5 @@ def _keyboard_is_the_guests() -> Iterator[None]:
 
 
 def _last_line(errors: IO[bytes]) -> str:
-    size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, size - MOST_WORDS))
-    told = [one_line(one) for one in errors.read().decode("utf-8", "replace").splitlines()]
+    told = [one_line(one) for one in end_of(errors, MOST_WORDS).splitlines()]
     return next((one for one in reversed(told) if one), "")

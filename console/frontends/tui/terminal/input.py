@@ -21,7 +21,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from console.common.text import clean_lines
+from console.common.text import harmless, split_lines
 from console.render.keymap import EMERGENCY
 
 LOOK_S = 0.05
@@ -168,8 +168,8 @@ class KeyTurns:
 
 
 def _clean(text: str) -> Paste:
-    """Clean pasted text: every widget, even Textual's palette, draws it as it comes."""
-    return Paste("\n".join(clean_lines(text)))
+    """Pasted text made harmless: every widget, even Textual's palette, draws it as it comes."""
+    return Paste("\n".join(map(harmless, split_lines(text))))
 
 
 class _Paste:

@@ -10,6 +10,7 @@ from console.common.text import clean, one_line
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.journal.state import ENDS, VERBS, RunState, possible_verbs, refusal
 from console.render.keymap import action
+from console.render.measuring import judged_answers
 from console.runner import control
 
 if TYPE_CHECKING:
@@ -50,17 +51,14 @@ def ask(
 
 
 def asked(snapshot: Snapshot) -> list[str]:
-    """What a person decides about: the question, and what the gate said of each figure. Clean."""
-    current = snapshot.view.current
-    return [
-        clean(snapshot.view.detail),
-        *(
-            f"{one['verdict']}: {clean(one['why'])}"
-            for verdict in snapshot.view.verdicts
-            if current is not None and verdict.step == current.id
-            for one in verdict.criteria
-        ),
-    ]
+    """What a person decides about: the question, what the gate said of each figure, and what
+    candidate and baseline answered. Clean."""
+    view, lines = snapshot.view, [clean(snapshot.view.detail)]
+    for verdict in view.verdicts:
+        if view.current is not None and verdict.step == view.current.id:
+            lines += [f"{one['verdict']}: {clean(one['why'])}" for one in verdict.criteria]
+            lines += judged_answers(view, verdict)
+    return lines
 
 
 def why_not(snapshot: Snapshot, verb: str, *, keys: bool = True) -> str:

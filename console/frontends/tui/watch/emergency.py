@@ -169,6 +169,7 @@ class Emergency:
             # In a thread of its own: a hung disk must not delay the rollback.
             who = f"{requester()}, with the emergency key"
             _in_thread(record_request, progress.directory, who, self._clock.now())
+            _in_thread(progress.identify, progress.directory)
             if self._follow_standby(progress, progress.directory):
                 return
         self._spawn(progress)

@@ -44,6 +44,8 @@ class RunRow:
     problem: str = ""
     mark: str = ""
     """OVERRIDDEN, DOUBTFUL or "": shown beside the decision."""
+    path: Path = Path()
+    """Its directory: the name there is not always the id, which is clean."""
 
 
 _cache: dict[Path, tuple[Stamp, RunRow, str]] = {}
@@ -122,11 +124,12 @@ def _of(run: RunDir, view: RunView) -> RunRow:
         took_s=view.ended - view.created if view.ended else None,
         owner=clean(view.owner, 60),
         problem=one_line(view.trouble[0], 160) if view.trouble else "",
+        path=run.path,
     )
 
 
 def _unreadable(run: RunDir, problem: str) -> RunRow:
-    row = RunRow(run.id, state=UNREADABLE, problem=problem)
+    row = RunRow(run.id, state=UNREADABLE, problem=problem, path=run.path)
     try:
         meta = run.meta()
         return replace(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from console.common.clock import Clock
-from console.common.errors import Exit
-from console.common.text import clean_lines, cleaned, decode, one_line
+from console.common.errors import ConsoleError, Exit
+from console.common.logs.cause import last_words
+from console.common.text import after_cut, clean, clean_lines, cleaned, decode, one_line
+from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import (
     NOTHING,
     Result,
@@ -50,6 +52,8 @@ class RollbackProgress:
         self.trouble = ""
         self.over = False
         self.left = False
+        self.site = self.site_path = self.run_id = ""
+        """Whose baseline it brings back, in clean words, once its sealed plan is read."""
         self.began_at = self._offset = offset
         self._clock = clock
         self.beat = clock.monotonic()
@@ -59,6 +63,14 @@ class RollbackProgress:
     @property
     def seen(self) -> int:
         return len(self.lines)
+
+    def identify(self, directory: Path) -> None:
+        """Read in a rollback directory whose rollback this is. Without a plan there nothing is said
+        of it. Called in a thread that may wait for the disk."""
+        with contextlib.suppress(ConsoleError, OSError):
+            plan = sealed.read(directory / sealed.PLAN)
+            self.site, self.run_id = one_line(plan.site_name, 60), one_line(plan.run_id, 80)
+            self.site_path = clean(plan.site_path, 200)
 
     def search(self) -> None:
         """Follow the first file that grows from now on: which one the command writes is unknown."""
@@ -119,6 +131,7 @@ class RollbackProgress:
         for path, size in self._sizes.items():
             if size_of(path) > size:
                 self.progress_file, self._offset = path, size
+                self.identify(path.parent)
                 return True
         return False
 
@@ -150,8 +163,9 @@ def _last_output(log: Path, begin: int) -> str:
     """The last lines that the command has written since its start, clean."""
     try:
         with log.open("rb") as file:
-            file.seek(max(begin, size_of(log) - TAIL_BYTES))
-            lines = clean_lines(decode(file.read(TAIL_BYTES)))
+            at = file.seek(max(begin, size_of(log) - TAIL_BYTES))
+            text = decode(file.read(TAIL_BYTES))
+            lines = clean_lines(text if at == begin else after_cut(text))
     except OSError:
         return ""
-    return " | ".join([line.strip() for line in lines if line.strip()][-TAIL:])
+    return last_words(lines, TAIL)

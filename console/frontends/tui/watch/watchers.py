@@ -9,6 +9,7 @@ import subprocess
 import termios
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.host import children
 from console.host.sample import Sample
 from console.journal.guard_status import GuardWatch
-from console.journal.run_files import SERVICE, LogFile
+from console.journal.run_files import LogFile
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
@@ -117,7 +118,7 @@ class Watchers:
         self.baseline = BaselineWatch(site=site)
         options = ("--site", site) if site else ()
         self.emergency = Emergency(
-            (*paths.module_argv("console.cli"), "rollback", *options),
+            (*paths.module_argv("console.cli"), "rollback", "--by", "key", *options),
             paths.state_dir() / "emergency.log",
         )
         self.guard = GuardWatch()
@@ -168,8 +169,8 @@ class Watchers:
         self.baseline.follow(snapshot.sealed if lives else None, planned)
         plan = snapshot.sealed or self.baseline.plan
         self.logs = snapshot.logs
-        if plan is not None and plan.baseline.log and not self.logs:
-            self.logs = (LogFile("baseline", Path(plan.baseline.log), SERVICE, filled=True),)
+        if self.baseline.log is not None and not self.logs:
+            self.logs = (replace(self.baseline.log, filled=True),)
         if plan is None or plan.baseline.kind != "container":
             self._forget_log()
         elif self.baseline_log is None or self.baseline_log.plan.baseline != plan.baseline:

@@ -208,7 +208,7 @@ class LimitState:
         """Return the reason in words, with the value and the source of the limit."""
         limit, value = self.limit, self.value
         if limit.log and value is not None:
-            line = f": {one_line(self.of, 120)}" if self.of else ""
+            line = f": {one_line(self.of, 150)}" if self.of else ""
             count = f"{value:.0f} fatal line{'s' if value != 1 else ''}"
             return f"{count} in the log of {limit.log}{line} ({limit.source})"
         if value is None:

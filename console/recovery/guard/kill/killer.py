@@ -32,8 +32,9 @@ from console.recovery.guard.kill.sequence import (
     StrayKill,
     TargetKill,
 )
-from console.recovery.guard.kill.signals import HELPER, helper_is_there, socket_of
+from console.recovery.guard.kill.signals import socket_of
 from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
+from console.runtime.root_helper import HELPER, helper_is_there
 
 GIVE_UP_S = 60.0
 """A kill operation is over after this many seconds; the rollback reports what still lives."""

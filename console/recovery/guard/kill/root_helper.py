@@ -30,6 +30,7 @@ from console.common.text import one_line
 from console.host import cgroup
 from console.host.cgroup import FULL_ID, Hierarchy
 from console.recovery.guard.kill import signals
+from console.runtime.root_helper import HELPER
 
 PROTECTED = "/etc/omni-console/protected"
 UNIT = "omni-guard-helper.service"
@@ -97,8 +98,10 @@ class Helper:
                 link.sendall(json.dumps(answer).encode() + b"\n")
 
     def _answer(self, link: socket.socket) -> dict[str, object]:
+        who = "a caller whom the kernel does not name"
         try:
             peer = peer_of(link)
+            who = f"uid {peer.uid}, pid {peer.pid}"
             # The request is read first: a socket that is closed with unread data discards the
             # answer.
             container = self._read_request(link)
@@ -106,11 +109,13 @@ class Helper:
                 raise Refused("this user may not ask")
             result = self.kill(container)
         except Refused as error:
-            _log(f"refused: {error}")
+            _log(f"refused {who}: {error}")
             return {"ok": False, "error": str(error)}
         except OSError as error:
-            return {"ok": False, "error": os.strerror(error.errno) if error.errno else "failed"}
-        _log(f"killed {container} for uid {peer.uid}, pid {peer.pid}: {result}")
+            words = os.strerror(error.errno) if error.errno else "failed"
+            _log(f"failed for {who}: {words}")
+            return {"ok": False, "error": words}
+        _log(f"killed {container} for {who}: {result}")
         return {"ok": True, "killed": container, "by": result}
 
     def _read_request(self, link: socket.socket) -> str:
@@ -229,7 +234,7 @@ def _log(words: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the service. Returns 2 if it cannot or should not run."""
     parser = argparse.ArgumentParser(prog="omni-guard-helper", description=__doc__)
-    parser.add_argument("--socket", default=signals.HELPER)
+    parser.add_argument("--socket", default=HELPER)
     parser.add_argument("--group", default="docker")
     parser.add_argument("--protected", default=PROTECTED)
     parser.add_argument("--unit", action="store_true", help="print the systemd unit and end")

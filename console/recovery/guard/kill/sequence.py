@@ -18,6 +18,7 @@ from console.recovery.guard.kill import signals
 from console.recovery.guard.kill.mrelease import Reaper
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, status
 from console.recovery.guard.kill.targets import Target, refreshed
+from console.runtime.root_helper import helper_question, helper_refusal
 
 ROUND_S = 0.02
 """Seconds between two rounds of signals; so few that a fork bomb does not outrun them."""
@@ -157,7 +158,7 @@ class ContainerKill(TargetKill):
         elif done.not_permitted:
             self._note("this user may not signal it")
             if self._helper and "helper" not in self.requests:
-                question = signals.helper_question(self.target.container)
+                question = helper_question(self.target.container)
                 self.requests["helper"] = UnixRequest(self._helper, question, now, REQUEST_S)
                 if self.requests["helper"].sent:
                     self._reached("helper")
@@ -187,7 +188,7 @@ class ContainerKill(TargetKill):
 
     def _read_answer(self, name: str, request: UnixRequest) -> None:
         if name == "helper":
-            refused = signals.helper_refusal(request.answer)
+            refused = helper_refusal(request.answer)
             self._note(refused or (request.why and f"helper: {request.why}"))
             return
         code = status(request.answer)

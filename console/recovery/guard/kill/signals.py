@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import signal
 import socket
@@ -29,8 +28,6 @@ from console.recovery.guard.kill import mrelease
 
 ANSWER = 4096
 """How many bytes of an answer are kept."""
-HELPER = "/run/omni-console/guard.sock"
-"""The socket of the root helper; see `root_helper` and docs/how-to/root-helper.md."""
 
 
 class UnixRequest:
@@ -120,28 +117,6 @@ def socket_of(engine: str) -> str:
     if engine.startswith("unix://"):
         return engine.removeprefix("unix://")
     return engine if engine.startswith("/") else ""
-
-
-def helper_question(container: str) -> bytes:
-    """Return the only request that the root helper accepts; `container` is a full id."""
-    return f"kill {container}\n".encode()
-
-
-def helper_refusal(answer: bytes) -> str:
-    """Return why the helper refused, in clean words; empty if it did not, or has not answered."""
-    try:
-        value = json.loads(answer)
-    except (ValueError, RecursionError):
-        return "helper: its answer is not JSON" if answer else ""
-    if isinstance(value, dict) and value.get("ok") is True:
-        return ""
-    words = value.get("error") if isinstance(value, dict) else None
-    return f"helper: {one_line(str(words or 'it refused'), 160)}"
-
-
-def helper_is_there(path: str = HELPER) -> bool:
-    """Return whether a helper's socket exists and this user may write to it."""
-    return os.access(path, os.W_OK)
 
 
 MOST_SIZED = 64

@@ -10,19 +10,25 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from types import FrameType
 from typing import Any
 
+from console.common.logs.level import Level, is_low, names_level, read, why_hint
 from console.common.text import LINE_LIMIT, clean, decode, one_line
-from console.common.units import format_bytes
+from console.common.units import format_bytes, plural
 
 AT_ONCE, BEHIND = 8 << 20, 64 << 20
 """AT_ONCE is how many bytes one call reads. BEHIND is how many bytes the reader may lag behind the
 end of the file; what lies further back is skipped, and that is reported."""
 LONGEST = 1 << 20
 """How many bytes of a line are searched; the rest is skipped, and that is reported."""
+MAX_PLACES = 16
+"""How many matches within a line are judged."""
 BEFORE = 100
 """How many characters of a line are shown before the match."""
+SHOWN = 120
+"""How many characters of a fatal line are named in a breach."""
 OVERLAP = 512
 """A long line is searched in pieces that overlap by this many bytes."""
 BLOCK = 1 << 18
@@ -159,7 +165,8 @@ class Tail:
 
 @dataclass(slots=True)
 class LogLimit:
-    """One log limit. `limit` is its index in the guard config."""
+    """One log limit. `limit` is its index in the guard config. A line that states a level below
+    error, or is a hint, counts only where the pattern itself names a level."""
 
     limit: int
     service: str
@@ -167,7 +174,23 @@ class LogLimit:
     armed: int = -1
     count: int = 0
     line: str = ""
+    level: Level = Level.UNSAID
+    """What the last of these lines states of itself."""
     timeouts: int = 0
+    passed_over: int = 0
+    """Lines that matched but state a level below error, and were not counted."""
+    passed_level: Level = Level.UNSAID
+    """What the last of these states."""
+
+    @property
+    def any_level(self) -> bool:
+        return names_level(self.pattern.pattern)
+
+    @property
+    def words(self) -> str:
+        """The last line, and the level that it states."""
+        stated = "stated as an error" if self.level is Level.ERROR else "it states no level"
+        return f"{one_line(self.line, SHOWN)} ({stated})" if self.line else ""
 
 
 @dataclass(slots=True)
@@ -212,7 +235,7 @@ class Logs:
         for one in self.limits:
             number = armed.get(one.service, -1)
             if number != one.armed:
-                one.armed, one.count, one.line = number, 0, ""
+                one.armed, one.count, one.line, one.passed_over = number, 0, "", 0
                 if one.service in self.tails:
                     self.tails[one.service].skipped = 0
 
@@ -235,7 +258,7 @@ class Logs:
         can be counted."""
         found = [
             {
-                "limit": one.limit, "count": one.count, "line": one.line,
+                "limit": one.limit, "count": one.count, "line": one.words,
                 "why": self.bad.get(one.limit) or self._why_not_counted(one.service),
             }
             for one in self.limits if one.armed >= 0
@@ -251,6 +274,17 @@ class Logs:
         reasons = {name: one.why or one.trouble for name, one in self.tails.items()}
         return {name: why for name, why in reasons.items() if why}
 
+    def uncounted(self) -> dict[str, str]:
+        """Return for each service how many matching lines were not counted for their level."""
+        said = {}
+        for one in self.limits:
+            if one.armed >= 0 and one.passed_over:
+                lines = plural(one.passed_over, "matching line")
+                were = "was" if one.passed_over == 1 else "were"
+                level = "a warning" if one.passed_level is Level.WARNING else "information"
+                said[one.service] = f"{lines} {were} not counted: stated as {level}"
+        return said
+
     def _why_not_counted(self, service: str) -> str:
         tail = self.tails.get(service)
         return tail.trouble if tail is not None else "no log of this service is known"
@@ -261,9 +295,14 @@ class Logs:
 
     def _hit(self, one: LogLimit, texts: list[str]) -> str | None:
         """Return the first text that the pattern matches, from shortly before the match on; None if
-        there is none."""
+        there is none, or if the line is none to act on."""
         for text in texts:
             if (found := self._search(one, text)) is not None:
+                level = read(texts[0]).level
+                if not one.any_level and is_low(texts[0]):
+                    one.passed_over, one.passed_level = one.passed_over + 1, level
+                    return None
+                one.level = level
                 return text[max(0, found.start() - BEFORE) :]
         return None
 
@@ -271,7 +310,10 @@ class Logs:
         # `re` checks for signals while it works, so that the alarm's handler can raise out of it.
         try:
             signal.setitimer(signal.ITIMER_REAL, SEARCH_S)
-            return one.pattern.search(text)
+            for found in islice(one.pattern.finditer(text), MAX_PLACES):
+                if one.any_level or not why_hint(text, found.span()):
+                    return found
+            return None
         except TooSlow:
             one.timeouts += 1
             if one.timeouts >= MOST_TIMEOUTS:

@@ -55,6 +55,8 @@ class SlowIo:
         self.copied_at: float | None = None
         """When the ring buffer was last copied to disk, monotonic."""
         self._troubles: tuple[str, ...] = ()
+        self.uncounted: tuple[str, ...] = ()
+        """Lines of each service that matched a limit and were not counted for their level."""
 
     def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
         """Set what is to be watched. The fatal lines of a service are counted from the moment it
@@ -119,6 +121,7 @@ class SlowIo:
             hits = tuple(_hit(one, now) for one in found["hits"])
             groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
             copy = found["copy"] or {}
+            uncounted = [f"log of {name}: {words}" for name, words in found["uncounted"].items()]
             troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
             troubles += [f"log limit {index}: {why}" for index, why in found["bad"].items()]
             if copy.get("why"):
@@ -126,6 +129,7 @@ class SlowIo:
         except (ValueError, KeyError, TypeError, AttributeError):
             return
         self._heard_at, self.disks, self._hits, self._groups = now, disks, hits, groups
+        self.uncounted = tuple(one_line(words) for words in uncounted)
         self._troubles = tuple(one_line(str(one)) for one in troubles)
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])

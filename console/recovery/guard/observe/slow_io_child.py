@@ -264,6 +264,7 @@ class SlowIoWorker:
             "hits": self._logs.hits(),
             "bad": {str(limit): why for limit, why in self._logs.bad.items()},
             "logs": self._logs.troubles(),
+            "uncounted": self._logs.uncounted(),
             "groups": [{**one, "age": groups.age()} for one in groups.found or []]
             if groups else [],
             "copy": {"age": copy.age(), "why": copy.why} if copy else None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 PROOF = r"""
 PY='import sys,urllib.request as u,urllib.error as e
-o=u.build_opener(u.ProxyHandler({}))
+class Stay(u.HTTPRedirectHandler):
+  def redirect_request(*_): pass
+o=u.build_opener(u.ProxyHandler({}),Stay)
 d=sys.argv[3].encode() if len(sys.argv)>3 else None
 try:
   r=o.open(u.Request(sys.argv[1],d,{"Content-Type":"application/json"}),timeout=float(sys.argv[2]))
-  t=r.read().decode("utf-8","replace"); print(t if d else r.status)
-except e.HTTPError as x: print(x.code)
+  t=r.read().decode("utf-8","replace"); print(t+"\nHTTP %d"%r.status if d else r.status)
+except e.HTTPError as x: print("%s\nHTTP %d"%(x.read(),x.code) if d else x.code)
 except OSError: print("000")'
 
 # A client's own limits may hold for each read only, so `timeout` limits the whole call. No user's
@@ -26,17 +28,54 @@ http_code() {
   esac
 }
 
+# Prints the reply to a question of at most $1 tokens, and a line with its status.
 ask() {
-  body="$BODY_HEAD$$-$(date +%s)$BODY_TAIL"
+  body="$BODY_HEAD$$-$(date +%s)$BODY_MIDDLE$1$BODY_TAIL"
   type='Content-Type: application/json'
   limit=$((ASK_S + 2))
   case "$CLIENT" in
     curl) timeout "$limit" curl -q -s --noproxy '*' --max-time "$ASK_S" -H "$type" \
-      -d "$body" "$ASK" ;;
+      -w '\nHTTP %{http_code}\n' -d "$body" "$ASK" ;;
     python3) timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
-    wget) HOME=/proc WGETRC='' timeout "$limit" wget -q -O - --no-proxy -t 1 -T "$ASK_S" \
-      --header "$type" --post-data "$body" "$ASK" 2>/dev/null ;;
+    wget) HOME=/proc WGETRC='' timeout "$limit" wget -q -S -O - --no-proxy -t 1 -T "$ASK_S" \
+      --header "$type" --post-data "$body" "$ASK" 2>&1 ;;
   esac
+}
+
+# Prints a text of the answer by its key, as JSON has it.
+text_of() { printf %s "$flat" | sed -n 's/.*"'"$1"'" *: *"\(\(\\.\|[^"\\]\)*\)".*/\1/p'; }
+
+# What a text is that says one thing again and again. One that ended by itself may do so: it may be
+# a row of digits or symbols, and only the console itself counts them.
+repetition() {
+  case "$flat" in *'"finish_reason":"stop"'*|*'"finish_reason": "stop"'*) return ;; esac
+  if [ -z "$(printf %s "$bare" | sed -e 's/^\([[:punct:]]\)\1\{3,\}$//' \
+    -e 's/^\([[:alnum:]]\)\1\{5,\}$//')" ]; then
+    echo "one character repeated, $short"
+  elif [ -z "$(printf %s "$bare" | sed 's/^[[:punct:]]\{8,\}$//')" ]; then
+    echo "no letters or digits, $short"
+  elif [ -z "$(printf %s "$text" | sed 's/^ *\([^ ]\{1,\}\)\( \{1,\}\1\)\{5,\} *$//')" ]; then
+    echo "one word repeated, $short"
+  fi
+}
+
+# Why the answer in $flat is none: what a broken engine makes of one. Prints nothing if it is one,
+# or if that cannot be told here: the console itself looks closer.
+garbage() {
+  case "$flat" in *'"content"'*) ;; *) return ;; esac
+  case "$flat" in *'"tool_calls"'*'"function"'*|*'"refusal": "'*) return ;; esac
+  text=$(text_of content)
+  if [ -z "$text" ]; then text=$(text_of reasoning_content); fi
+  if [ -z "$text" ]; then text=$(text_of reasoning); fi
+  bare=$(printf %s "$text" | sed -e 's/\\[nrtfb]//g' -e 's/\\u[fF][fF][fF][dD]//g' \
+    -e 's/\\u00[01][0-9a-fA-F]//g' -e "s/$(printf '\357\277\275')//g" | tr -d ' \t')
+  if [ -z "$bare" ]; then echo "nothing but white space or replacement characters"; return; fi
+  short=$(printf %s "$bare" | tr -dc '\40-\176' | cut -c 1-40)
+  again=$(repetition)
+  if [ -n "$again" ]; then echo "$again"; return; fi
+  [ -n "$EXPECT" ] && [ -n "$(text_of content)" ] || return
+  printf %s "$(text_of content)" | timeout 5 grep -E $EXPECT_CASE -q -e "$EXPECT" ||
+    { [ $? != 1 ] || echo "it does not match expect, $short"; }
 }
 
 # Prints column $1 of the sockets that listen on the baseline's port at address $2 (hexadecimal).
@@ -51,9 +90,13 @@ sockets() {
 # The same for the sockets that answer: the kernel prefers one bound to the very address to one
 # bound to every address.
 answering() {
+  reached=''
   for address in $AT; do
-    found=$(sockets "$1" "$address")
-    if [ -n "$found" ]; then echo "$found"; return; fi
+    # A name may mean several addresses, which a dash parts: a client may come to each of them.
+    if [ "$address" = - ]; then reached=''; fi
+    if [ "$address" = - ] || [ -n "$reached" ]; then continue; fi
+    reached=$(sockets "$1" "$address")
+    if [ -n "$reached" ]; then echo "$reached"; fi
   done
 }
 
@@ -210,29 +253,70 @@ is_foreign() {
   return 1
 }
 
-# The pids that hold the answering sockets, as far as this user may see them.
+# The pids that hold the socket $1, as far as this user may see them.
 holders() {
-  for inode in $(answering 3); do
-    QUOTING_STYLE=literal ls -l /proc/[0-9]*/fd 2>/dev/null |
-      sed -n -e '/^\/proc\/[0-9]*\/fd:$/{h;d}' -e "/-> socket:\[$inode\]\$/{g;p}" | cut -d / -f 3
-  done
+  QUOTING_STYLE=literal ls -l /proc/[0-9]*/fd 2>/dev/null |
+    sed -n -e '/^\/proc\/[0-9]*\/fd:$/{h;d}' -e "/-> socket:\[$1\]\$/{g;p}" | cut -d / -f 3
 }
 
-# Whether one of these pids, or the engine's proxy for them, listens on the baseline's port. If no
-# listening process can be seen, the check of the sockets' users decides, unless a candidate may
-# still run. If no pids are given, only a proxy is known to be wrong.
+# Whether each socket that answers at the baseline's address is held by one of these pids, or by the
+# engine's proxy for them: several may share an address. If no process that holds one can be seen,
+# the check of the sockets' users decides, unless a candidate may still run. If no pids are given,
+# only a proxy is known to be wrong.
 listens() {
-  seen=''
-  for holder in $(holders); do
-    case " $(echo "$1" | tr '\n' ' ')" in *" $holder "*) return 0 ;; esac
+  for inode in $(answering 3); do holds "$inode" "$1" || return 1; done
+}
+
+holds() {
+  seen='' alike='' other=''
+  for holder in $(holders "$1"); do
+    case " $(echo "$2" | tr '\n' ' ')" in *" $holder "*) return 0 ;; esac
     if is_proxy "$holder"; then
-      if has_client "$1"; then return 0; fi
+      if has_client "$2"; then return 0; fi
       seen=yes
-    elif [ -n "$1" ]; then
+    elif [ -n "$2" ]; then
       seen=yes
+    elif resembles "$holder"; then
+      alike=yes
+    else
+      other=yes
     fi
   done
-  [ -z "$seen" ] && [ -z "$LEFT" ]
+  [ -z "$seen" ] && { [ -n "$alike" ] || [ -z "$other" ]; } && [ -z "$LEFT" ]
+}
+
+# Whether a process that no record knows may be the baseline, started by hand: it, or what has
+# started it, has a name of the baseline's program, module or script.
+resembles() {
+  [ -n "$NAMES" ] || return 0
+  above=$1
+  while [ "${above:-0}" -gt 1 ]; do
+    words=$(names_of "$above" "$1")
+    if printf '%s\n' "$words" | grep -qxF -e "$NAMES"; then return 0; fi
+    above=$(parent_of "$above")
+  done
+  return 1
+}
+
+# The names at the head of a command line: of a program, and of a script or module behind the flags
+# of its interpreter. With that of the program file of the process if it is the second one.
+names_of() {
+  {
+    tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | sed 5q
+    if [ "$1" = "$2" ]; then readlink "/proc/$1/exe" 2>/dev/null | sed 's/ (deleted)$//'; fi
+  } | LC_ALL=C tr A-Z a-z | LC_ALL=C sed -n -e 's/^[^=]*=//' -e 's#/*$##' -e 's#.*/##' \
+    -e p -e 's/^\([a-z][a-z0-9_]*\)[:.].*/\1/p'
+}
+
+# Who else than the baseline is seen to hold a socket of its address, in words.
+stranger() {
+  if [ "$KIND" = container ]; then own=$(pids_in_host); else own=$(own_pids); fi
+  for inode in $(answering 3); do
+    holds "$inode" "$own" && continue
+    for pid in $(holders "$inode" | head -n 1); do printf ': pid %s, %s' "$pid" \
+      "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | tr -dc '\40-\176' | cut -d ' ' -f 1)"
+    done
+  done
 }
 
 started() { words=$(timeout 60 docker start "$1" 2>&1); }
@@ -274,6 +358,13 @@ is_up() {
   fi
 }
 
+# Whether the baseline is seen to run.
+runs() {
+  if [ "$KIND" = process ]; then baseline_pid >/dev/null; return; fi
+  if [ "$KIND" = unit ]; then is_up; return; fi
+  case "$(life)" in ''|"false false false "*) return 1 ;; esac
+}
+
 # Whether what answers is the baseline. While a candidate may still run, this has to be certain.
 is_ours() {
   if is_foreign; then return 1; fi
@@ -294,9 +385,25 @@ is_ours() {
   esac
 }
 
+# Starts a process again that ended because its address was in use, once it is free: connections of
+# its clients linger in the kernel for a minute, and then it can listen. Returns 1 for other ends.
+address_lingers() {
+  [ "$KIND" = process ] && [ -n "$FRESH" ] && [ -f "$LOG" ] && [ -z "$(answering 1)" ] || return 1
+  [ -n "$(tail -c "+$LOG_AT" "$LOG" | sed -n '/[Aa]ddress .*in use\|EADDRINUSE/p')" ] || return 1
+  LINGERS=${LINGERS:-$(uptime_s)}
+  say ready "its address is in use, though nobody listens there; it is started again when free"
+  port=$(printf '%04X' "$PORT")
+  while [ $(($(uptime_s) - LINGERS)) -lt "$ADDRESS_S" ]; do
+    sleep 0.5
+    if [ -z "$(sed -n "/^ *[0-9]*: [0-9A-F]*:$port /p" /proc/net/tcp /proc/net/tcp6 2>/dev/null)" ]
+    then start_process; return; fi
+  done
+  return 1
+}
+
 # Returns 2 if a server from before this rollback accepts connections but never answers.
 wait_ready() {
-  now=$(uptime_s); since=$now; end=$((now + READY_S))
+  now=$(uptime_s); since=$now; allowed=$now; end=$((now + READY_S))
   looks=0
   while :; do
     code=$(http_code "$HEALTH")
@@ -311,31 +418,101 @@ wait_ready() {
     if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
     if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
     looks=$((looks + 1))
-    if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
-    if [ "$now" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
+    if [ $((looks % 5)) -eq 0 ] && ! is_up; then
+      if address_lingers; then end=$(($(uptime_s) + READY_S)); continue; fi
+      who=$(stranger)
+      say ready "the baseline ended${who:+; something else answers there$who}"; return 1
+    fi
+    # A router answers 404 until what is behind it has loaded.
+    case "$FRESH$code" in
+      yes401|yes403|yes407|yes3??|[34]??) if [ $((now - allowed)) -ge "$REFUSING_S" ]; then
+        WORD=refusing; ALIVE=yes
+        say ready "the health path refuses (HTTP $code): it is alive and was left as it is"
+        return 1
+      fi ;;
+      *) allowed=$now ;;
+    esac
+    if [ "$now" -ge "$end" ]; then
+      case "$code" in 200) code=", something else answers there$(stranger)" ;; *)
+        code=''
+        if runs; then WORD=loading
+          code=", but it runs, and may still load: it was left as it is"
+        fi ;;
+      esac
+      say ready "not ready after $READY_S s$code"; return 1
+    fi
     sleep 0.2
   done
 }
 
+# Prints something if the answer in $flat, or what came to the server's log behind byte $1, says
+# that its engine is dead: then it answers no later request either.
+engine_dead() {
+  { printf '%s\n' "$flat"; [ ! -f "$LOG" ] || tail -c "+$(($1 + 1))" "$LOG"; } 2>/dev/null |
+    sed -n -E -e "s/$ENGINE_LIVES//Ig" -e "/$ENGINE_DEAD/I{s/.*/dead/p;q}"
+}
+
+# Asks for at most $1 tokens; sets the answer and its status. What is busy, or has a full queue,
+# while its health path is well, is asked again for as long as a completion may take.
+ask_in_time() {
+  since=$(uptime_s)
+  while :; do
+    log_at=0
+    if [ -f "$LOG" ]; then log_at=$(wc -c <"$LOG"); fi
+    flat=$(ask "$1" | tr '\n' ' ')
+    status=$(printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\) .*/\1/p')
+    overloaded=''; dead=''
+    case "$status" in 5??) dead=$(engine_dead "$log_at") ;; esac
+    case "$dead$status" in 502|503|504|529) ;; *) return ;; esac
+    if [ "$(http_code "$HEALTH")" != 200 ]; then return; fi
+    overloaded=yes
+    if [ $(($(uptime_s) - since)) -ge "$ASK_S" ]; then return; fi
+    sleep 1
+  done
+}
+
+# Returns 1 if it is not the baseline that answers, or if it refuses; 2 if no token came; 3 if what
+# came is no answer.
 prove() {
   before=$(life)
-  for attempt in 1 2; do
-    answer=$(ask)
-    tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
-      sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
-    if [ "${tokens:-0}" -gt 0 ]; then
+  if [ -n "$EXPECT_LEFT_OUT" ]; then say completion "expect is not looked for by this script"; fi
+  for tokens_asked in "$TOKENS" "$MORE_TOKENS"; do
+    ask_in_time "$tokens_asked"
+    tokens=$(printf %s "$flat" | sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
+    if [ -n "$flat" ] && ! is_ours; then
+      say completion "something else answers at the baseline's address$(stranger)"
+      return 1
+    fi
+    if [ -n "$overloaded" ]; then
+      WORD=refusing; ALIVE=yes
+      say completion "it is busy or overloaded (HTTP $status): it is alive and was left as it is"
+      return 1
+    fi
+    refuses=''; why=''
+    case "$dead$status $flat" in [34]??\ *|501*|500*emplate*|500*inja*) refuses=yes ;; esac
+    case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refuses" ] || break ;; esac
+    case "$status" in 5??) ;; *) why=$(garbage) ;; esac
+    if [ "${tokens:-0}" -gt 0 ] && [ -z "$why" ]; then
       say completion "$tokens tokens"
-      if ! is_ours; then
-        say completion "something else answers at the baseline's address"
-        return 1
-      fi
       after=$(life)
       [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
       say completion "the baseline was restarted during its proof"
       return 1
     fi
-    say completion "attempt $attempt: no token in the answer"
+    none='no token in the answer'
+    if [ -n "$dead" ]; then none='its engine is dead'; fi
+    say completion "${why:+garbled: }${why:-$none}${status:+ (HTTP $status)}"
   done
+  WORD=down
+  if [ -n "$refuses" ]; then WORD=refusing; ALIVE=yes
+    say completion "it refuses (HTTP $status): it is alive and was left as it is"; return 1
+  fi
+  if [ -n "$why" ]; then WORD=garbled; return 3; fi
+  case "$dead$status" in 5??) case "$(http_code "$HEALTH")" in 200|[34]??)
+    WORD=refusing; ALIVE=yes
+    say completion "it fails this request (HTTP $status): it is alive and was left as it is"
+    return 1 ;;
+  esac ;; esac
   return 2
 }
 

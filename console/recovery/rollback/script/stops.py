@@ -59,9 +59,34 @@ started_by() {
   done
 }
 
+# Prints PID SITE of every process that a site's records name as its baseline, and that still runs.
+baselines() {
+  for file in "$SERVICES"/*/baseline.*json; do
+    [ -f "$file" ] && [ -r "$file" ] || continue
+    text=$(cat "$file")
+    case "$text" in *"$BOOT"*) ;; *) continue ;; esac
+    who=$(echo "$text" | sed -n 's/.*"pid": *\([0-9]*\).*"start": *\([0-9]*\).*/\1 \2/p')
+    if [ -n "$who" ] && alive "${who% *}" "${who#* }"; then
+      site=${file%/*}; echo "${who% *} ${site##*/}"
+    fi
+  done
+}
+
+# Whether pid $1 is the baseline of some site, or in the session or group that one leads. It is
+# nobody's candidate, whatever a record says: it is named ($2: the stage), and left alone.
+is_baseline() {
+  ids=" $1 $(stat_of "$1" 2>/dev/null | cut -d ' ' -f 3,4) "
+  site=$(baselines | while read -r one site; do
+    case "$ids" in *" $one "*) echo "$site"; break ;; esac
+  done)
+  [ -n "$site" ] || return 1
+  say "$2" "pid $1 is left alone: it is the recorded baseline of site $site"
+}
+
 end_group() {
   group_lives "$1" "$2" || return 0
-  say "$4" "ending pid $1"
+  if [ "${5-}" != "the baseline" ] && is_baseline "$1" "$4"; then return 0; fi
+  say "$4" "ending pid $1${5:+: $5}"
   kill -s TERM -- "-$1" 2>/dev/null || kill -s TERM "$1" 2>/dev/null
   left=$(($3 * 10))
   while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
@@ -100,12 +125,14 @@ spared() {
 
 fence() {
   recorded runner | while read -r pid start name; do
-    if alive "$pid" "$start"; then
+    if alive "$pid" "$start" && ! is_baseline "$pid" fence; then
       say fence "killing the runner, pid $pid"
       kill -s KILL "$pid" 2>/dev/null || say fence "not permitted to kill pid $pid"
     fi
   done
-  recorded step | while read -r pid start name; do end_group "$pid" "$start" 3 fence; done
+  recorded step | while read -r pid start name; do
+    end_group "$pid" "$start" 3 fence "a step of this run"
+  done
 }
 
 # Ends every process that has the run's cookie.
@@ -119,7 +146,8 @@ strays() {
     [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     start=$(start_of "$pid")
     [ -n "$start" ] || continue
-    say fence "ending stray pid $pid"
+    is_baseline "$pid" fence && continue
+    say fence "ending stray pid $pid: it carries the run's cookie"
     kill -s TERM "$pid" 2>/dev/null
     left=30
     while alive "$pid" "$start" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
@@ -146,7 +174,9 @@ stop_relays() {
     [ -O "/proc/$pid" ] || continue  # another user's, which could not be ended anyway
     is_at_address "$pid" || continue
     start=$(start_of "$pid")
-    if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
+    if [ -n "$start" ]; then
+      end_group "$pid" "$start" 2 stop "the relay of a cutover at the baseline's address"
+    fi
   done
 }
 
@@ -154,7 +184,8 @@ stop_processes() {
   stop_relays
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
-    [ "$name" = "$NAME" ] || [ "$pid" = "$base" ] || end_group "$pid" "$start" "$GRACE_S" stop
+    [ "$name" = "$NAME" ] || [ "$pid" = "$base" ] ||
+      end_group "$pid" "$start" "$GRACE_S" stop "$name, a candidate of this run"
   done
 }
 
@@ -185,18 +216,116 @@ running_targets() {
   done
 }
 
+# The pids of the processes of a container with this full id, which the kernel tells without the
+# engine. A name, or a part of an id, may stand in the paths of anybody's control groups.
+pids_inside() {
+  case "$1" in *[!0-9a-f]*) return 0 ;; esac
+  [ "${#1}" = 64 ] || return 0
+  sed -s -n "/$1/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
+}
+
+# Kills the processes of a container without its engine, which may hang on a stop and on a kill and
+# answer all else. Succeeds once none is left.
+kill_inside() {
+  left=50
+  inside=$(pids_inside "$1")
+  [ -n "$inside" ] || return 1
+  for pid in $inside; do
+    if kill -s 0 "$pid" 2>/dev/null; then break; fi
+    pid=''
+  done
+  [ -n "$pid" ] || return 1
+  while [ -n "$inside" ]; do
+    kill -s KILL $inside 2>/dev/null
+    left=$((left - 1)); [ "$left" -gt 0 ] || return 1
+    sleep 0.1; inside=$(pids_inside "$1")
+  done
+}
+
+# Stops a container by the engine, and does not wait for one that hangs where its processes are
+# seen: they get a SIGTERM after two seconds, and a SIGKILL when their grace is over.
+stop_container() {
+  timeout $((GRACE_S + 8)) docker stop -t "$GRACE_S" "$1" >/dev/null 2>&1 &
+  asking=$!; asked=$(start_of "$asking"); waited=0
+  if [ -n "$(pids_inside "$1")" ]; then
+    while alive "$asking" "$asked"; do
+      inside=$(pids_inside "$1")
+      if [ -z "$inside" ] || [ "$waited" -gt $((GRACE_S * 5 + 5)) ]; then break; fi
+      if [ "$waited" = 10 ]; then kill -s TERM $inside 2>/dev/null; fi
+      sleep 0.2; waited=$((waited + 1))
+    done
+    waited=0
+    while alive "$asking" "$asked" && [ -z "$inside" ] && [ "$waited" -lt 5 ]; do
+      sleep 0.2; waited=$((waited + 1))
+    done
+    if alive "$asking" "$asked"; then
+      kill "$asking" 2>/dev/null
+      if [ -z "$inside" ]; then return 0; fi
+    fi
+  fi
+  if wait "$asking" 2>/dev/null; then return 0; fi
+  kill_inside "$1" || ask_helper "$1" || timeout 5 docker kill "$1" >/dev/null 2>&1
+}
+
+ASK_HELPER='import socket,sys
+s=socket.socket(socket.AF_UNIX); s.settimeout(3); s.connect(sys.argv[1])
+s.sendall(b"kill %s\n"%sys.argv[2].encode()); sys.exit(b"\"ok\": true" not in s.recv(1024))'
+
+# Has root's helper kill a container whose processes this user may not signal.
+ask_helper() {
+  [ -w "$HELPER" ] && timeout 5 python3 -I -c "$ASK_HELPER" "$HELPER" "$1" 2>/dev/null || return 1
+  sleep 0.5; [ -z "$(pids_inside "$1")" ]
+}
+
+as_root() {
+  [ "$(id -u)" = 0 ] || echo '; root may end it: sudo omni-console rollback, or this script'
+}
+
 stop_containers() {
   [ -n "$ENGINE" ] || return 0
   if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
   running_targets | {
     while read -r id name; do
-      say stop "stopping container $name"
-      { timeout $((GRACE_S + 20)) docker stop -t "$GRACE_S" "$id" >/dev/null 2>&1 ||
-        timeout 20 docker kill "$id" >/dev/null 2>&1 ||
-        say stop "container $name still runs"; } &
+      say stop "stopping container $name: a candidate of this run or site"
+      { stop_container "$id" || say stop "container $name still runs$(as_root)"; } &
     done
     wait
   }
+}
+
+candidate_lives() { group_lives "$1" "$2" && ! is_baseline "$1" stop >/dev/null; }
+
+# Prints who answers at a candidate's address and was started since the run began. It may have left
+# its session, parents and environment before anybody could record it. Nothing shows that this run
+# started it: it is left alone, and named to the end.
+at_candidates() {
+  began=$(recorded runner | cut -d ' ' -f 2 | sort -n | sed 1q)
+  [ -n "$began" ] && [ -n "$ADDRESSES" ] || return 0
+  keep=" $(spared | tr '\n' ' ')"
+  printf '%s\n' "$ADDRESSES" | while read -r name port addresses; do
+    for inode in $(PORT=$port; AT=$addresses; answering 3); do
+      for pid in $(holders "$inode"); do
+        case "$keep" in *" $pid "*) continue ;; esac
+        start=$(start_of "$pid")
+        if [ "${start:-0}" -lt "$began" ] || is_proxy "$pid"; then continue; fi
+        [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
+        is_baseline "$pid" stop >/dev/null || echo "pid $pid at $name's port $port"
+      done
+    done
+  done | sort -u
+}
+
+# Prints each candidate that still runs: two engines are loaded then.
+lives_on() {
+  base=$(baseline_pid)
+  recorded process | while read -r pid start name; do
+    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
+    if candidate_lives "$pid" "$start"; then echo "pid $pid"; fi
+  done
+  live | sed -n 's/^{"container":"\([0-9a-f]*\)",.*/\1/p' | while read -r id; do
+    is_kept "$id" || [ -z "$(pids_inside "$id")" ] || echo "container $id"
+  done
+  at_candidates
 }
 
 # Prints "yes" for each candidate that may still run: an answer may then come from a candidate.
@@ -204,7 +333,7 @@ still_there() {
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
     if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
-    if group_lives "$pid" "$start"; then echo yes; fi
+    if candidate_lives "$pid" "$start"; then echo yes; fi
   done
   [ -n "$ENGINE" ] || return 0
   if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'

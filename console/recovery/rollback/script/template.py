@@ -45,6 +45,7 @@ start_process() {
   mkdir -p "${LOG%/*}" 2>/dev/null
   # `true`, because after `:` or `exec` a file that cannot be opened would end the whole shell.
   if [ -p "$LOG" ] || ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
+  if [ -f "$LOG" ]; then LOG_AT=$(($(wc -c <"$LOG") + 1)); fi
   { trap - TSTP PIPE INT QUIT TERM; callers_locale; spawn_baseline
   } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
@@ -88,11 +89,12 @@ start_again() {
     return
   fi
   if [ "$KIND" = container ]; then
-    timeout $((AGAIN_S + 60)) docker restart -t "$AGAIN_S" "$STARTED" >/dev/null
+    timeout $((AGAIN_S + 60)) docker restart -t "$AGAIN_S" "$STARTED" >/dev/null ||
+      { kill_inside "$STARTED"; started "$STARTED"; }
     return
   fi
   if running=$(baseline_pid); then
-    end_group "$running" "$(start_of "$running")" "$AGAIN_S" start
+    end_group "$running" "$(start_of "$running")" "$AGAIN_S" start "the baseline"
   fi
   start_process
 }
@@ -110,14 +112,24 @@ send_to() {
   return 0
 }
 
+# Writes what was learnt of the baseline to where the console's faces look. It starts no process.
+note_seen() {
+  [ -n "$SEEN" ] && [ -d "$SEEN" ] && [ -O "$SEEN" ] || return 0
+  file="$SEEN/script.$1.json"
+  [ ! -e "$file" ] || [ -f "$file" ] || return 0
+  { printf '{"kind": "%s", "word": "%s", "at": %s, "witness": "script", ' "$1" "$2" "$at"
+    printf '"detail": "%s", "target": %s}\n' "$3" "$TARGET"; } 2>/dev/null >"$file"
+}
+
 # Writes the last line of ladder.jsonl, from which resume and the next rollback know that this one
 # is over. It starts no process, because that may be impossible.
 note_done() {
-  [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
   at=''; up=''
   { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
     read -r up rest </proc/uptime; } 2>/dev/null
   at=$((${at:-0} + ${up%%.*}))
+  case "$1" in ok) note_seen proof serving "$2" ;; *) note_seen failed "$WORD" "$2" ;; esac
+  [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
       "$at" $$ "$1" "$at"
     printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$PROGRESS"
@@ -126,6 +138,7 @@ note_done() {
 give_up() {
   note_done failed "rollback.sh did not bring the baseline back" false
   say done "FAILED: the baseline is not proven to serve. By hand:"
+  if [ -n "$ALIVE" ]; then BY_HAND=$BY_HAND_ALIVE; elif runs; then BY_HAND=$BY_HAND_RUNS; fi
   printf '%s\n' "$BY_HAND"
   exit 7
 }
@@ -163,7 +176,8 @@ on_signal() {
 main() {
   # No lost connection, closed terminal or file size limit may stop it. Some shells lack XFSZ.
   command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
-  WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: out of processes or files?"
+  WORKER=''; ASKED=''; OVER=''; WORD=down
+  WHY="FAILED: the shell ended early: out of processes or files?"
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap on_exit EXIT
   trap 'on_signal Ctrl-C' INT; trap 'on_signal Ctrl-\\' QUIT; trap 'on_signal SIGTERM' TERM
@@ -182,7 +196,8 @@ restore() {
   trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''; ALIVE=''
+  LINGERS=''; LOG_AT=1
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -206,9 +221,16 @@ restore() {
   fi
   if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; give_up; fi
   prove_baseline; result=$?
-  if [ "$result" = 2 ] && [ -z "$FRESH" ] && start_again; then prove_baseline; result=$?; fi
+  # What is garbled may be so since its start; what hangs has just been started in vain.
+  if { [ "$result" = 2 ] && [ -z "$FRESH" ]; } || [ "$result" = 3 ]; then
+    if start_again; then prove_baseline; result=$?; fi
+  fi
   [ "$result" = 0 ] || give_up
-  say serving "$NAME serves"
+  beside=$(lives_on | tr '\n' ' ')
+  if [ -n "$beside" ] && [ -n "$EXCLUSIVE" ]; then
+    say stop "FAILED: ${beside}still runs beside the baseline"; give_up
+  fi
+  say serving "$NAME serves${beside:+; ${beside}still runs beside it}"
   note_done ok "rollback.sh brought the baseline back" true
   send_to "$SENTINEL" '{"do": "quit"}'
   send_to "$LADDER" l

@@ -8,30 +8,43 @@ for the proof. Values are sealed as single-quoted words; the rest is the fixed `
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 from pathlib import Path
 
+from console.common import paths, redact
+from console.common.argv import names_of
 from console.common.files import MOST_END
 from console.host import process, units
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
+from console.recovery.rollback import evidence
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
-from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
-from console.recovery.rollback.stages import start, verify
+from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan, site_script
+from console.recovery.rollback.stages import left, start, verify
 from console.recovery.rollback.stages.stop import ROLES
 from console.recovery.rollback.trigger import FIFO, INBOX
+from console.runtime import probe
 from console.runtime import proxy as relay
-from console.runtime.engine_api import DEFAULT_SOCKET
+from console.runtime.engine_address import DEFAULT_SOCKET
+from console.runtime.root_helper import HELPER
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
 ENGINE_S = 120
 """Seconds for which the script asks again if the engine does not answer at the baseline's start."""
+_CURL, _CURL_REFUSED = "curl -q --noproxy '*' -sS", 7
+"""A question that no user's settings and no proxy change; its exit code where nothing listens."""
+WAIT = "# the baseline runs, and may still load: wait, or see in its log why it does not answer"
+MORE_TOKENS = 128
+"""Tokens that a second question gets: a model that reasons needs more than the first one gives."""
+_PORTABLE = re.compile(r"(?:[A-Za-z0-9 _,:;!%&=<>@#~/'-]|\.[*+]?|\\[.()|]|[()|^$](?![?*+]))+")
+"""Patterns that mean the same to `grep -E` and in JSON, where a quote is written otherwise."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -56,13 +69,17 @@ def render(plan: SealedPlan) -> str:
 
 
 def write(plan: SealedPlan, directory: Path) -> Path:
-    """Write rollback.sh (mode 0755) to the plan's directory; return its path. Raises OSError."""
+    """Write rollback.sh to the plan's directory; return its path. Only its owner reads it, as it
+    may hold secrets. Raises OSError."""
+    if plan.site_name:
+        with contextlib.suppress(OSError):  # the script then keeps no evidence
+            paths.make(evidence.directory(plan.site_name, plan.baseline.url))
     path = directory / SCRIPT
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
     with open(descriptor, "wb") as file:
         file.write(render(plan).encode("utf-8", "surrogateescape"))
         file.flush()
-        os.fchmod(descriptor, 0o755)
+        os.fchmod(descriptor, 0o700)
         os.fsync(descriptor)
     return path
 
@@ -70,7 +87,7 @@ def write(plan: SealedPlan, directory: Path) -> Path:
 def _values(plan: SealedPlan) -> dict[str, str]:
     base = plan.baseline
     url = base.url.rstrip("/").removesuffix("/v1")
-    head, tail = _body(plan)
+    expect, flags = _grep_pattern(base.completion.expect)
     cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
     kept = (base.container_name, base.container_id, *plan.protected)
     return {
@@ -80,6 +97,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "MOST_END": str(MOST_END),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
+        "SEEN": str(evidence.directory(plan.site_name, base.url)) if plan.site_name else "",
+        "TARGET": json.dumps(evidence.target_of(plan)),
         "PROGRESS": str(plan.rollback_dir / PROGRESS_FILE),
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
@@ -89,30 +108,52 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
         "AT": _addresses(plan),
+        "ADDRESSES": "\n".join(_candidates(plan)),
+        "HELPER": HELPER,
         "HOSTS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
-        "BODY_HEAD": head,
-        "BODY_TAIL": tail,
+        **dict(zip(("BODY_HEAD", "BODY_MIDDLE", "BODY_TAIL"), _body(plan), strict=True)),
+        "TOKENS": str(base.completion.max_tokens),
+        "MORE_TOKENS": str(max(MORE_TOKENS, base.completion.max_tokens)),
+        "EXPECT": expect,
+        "EXPECT_CASE": flags,
+        "EXPECT_LEFT_OUT": "yes" if base.completion.expect and not expect else "",
         "READY_S": f"{base.ready_timeout_s:.0f}",
         "HUNG_S": f"{verify.HUNG_S:.0f}",
+        "REFUSING_S": f"{verify.REFUSING_S:.0f}",
+        "ADDRESS_S": f"{start.ADDRESS_S:.0f}",
         "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",
         "ENGINE_S": str(ENGINE_S),
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
+        "SERVICES": str(plan.records_dir.parent),
+        "NAMES": "\n".join(sorted(names_of(base.process.argv))) if base.process else "",
         "MARK": "=".join(_mark(plan)),
         "UNIT": base.unit.name if base.unit else "",
         "UNIT_FLAG": "--user" if base.unit and base.unit.user else "--system",
         "CALL_S": f"{units.CALL_S:.0f}",
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
-        "BY_HAND": "\n".join(f"  {line}" for line in commands(plan)),
+        **_by_hand(plan),
+        **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),
+        "EXCLUSIVE": "yes" if plan.exclusive else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
+
+
+def _by_hand(plan: SealedPlan) -> dict[str, str]:
+    """The commands to type where the rollback fails, by what is known of the baseline then."""
+    lists = {
+        "BY_HAND": commands(plan),
+        "BY_HAND_ALIVE": commands(plan, lives=True),
+        "BY_HAND_RUNS": commands(plan, runs=True),
+    }
+    return {name: "\n".join(f"  {line}" for line in lines) for name, lines in lists.items()}
 
 
 def _addresses(plan: SealedPlan) -> str:
@@ -123,10 +164,22 @@ def _addresses(plan: SealedPlan) -> str:
     """
     base = plan.baseline
     here = base.kind != "container" or is_local(base.url)
-    if not here:
-        return ""
-    rows = ways(base.url, here=here) or [(r".\{8,32\}",)]
-    return " ".join(dict.fromkeys(way for row in rows for way in row))
+    return _patterns(base.url) if here else ""
+
+
+def _patterns(url: str) -> str:
+    rows = ways(url, here=True) or [(r".\{8,32\}",)]
+    return " - ".join(" ".join(row) for row in rows)
+
+
+def _candidates(plan: SealedPlan) -> list[str]:
+    """The name, port and addresses of each candidate that answers on this machine and not where the
+    baseline does."""
+    return [
+        f"{one.service} {relay.port_of(one.url)} {_patterns(one.url)}"
+        for one in plan.candidates
+        if one.url and is_local(one.url) and not left.is_at(one.url, plan.baseline.url)
+    ]
 
 
 def _mark(plan: SealedPlan) -> tuple[str, ...]:
@@ -142,10 +195,19 @@ def _exports(plan: SealedPlan) -> list[str]:
     return [f"export {key}={shlex.quote(value)}" for key, value in pairs if value]
 
 
-def _body(plan: SealedPlan) -> tuple[str, str]:
-    """The completion's JSON before and after the nonce."""
-    head, _, tail = completion_body(plan, "[@NONCE@] ").partition("@NONCE@")
-    return head, tail
+def _body(plan: SealedPlan) -> tuple[str, str, str]:
+    """The completion's JSON before the nonce, between it and the number of tokens, and after it."""
+    head, _, rest = completion_body(plan, "[@NONCE@] ").partition("@NONCE@")
+    key = '"max_tokens": '
+    middle, _, tail = rest.rpartition(f"{key}{plan.baseline.completion.max_tokens}")
+    return head, middle + key, tail
+
+
+def _grep_pattern(expect: str) -> tuple[str, str]:
+    """A pattern for `grep -E`, and its flags; two empty texts for one that means something else
+    there than here."""
+    flags, plain = ("-i", expect[4:]) if expect.startswith("(?i)") else ("", expect)
+    return (plain, flags) if _PORTABLE.fullmatch(plain) else ("", "")
 
 
 def _compose(plan: SealedPlan) -> str:
@@ -190,52 +252,113 @@ def docker_words(plan: SealedPlan) -> str:
     return " ".join([*words, "docker"])
 
 
-def commands(plan: SealedPlan) -> tuple[str, ...]:
-    """Commands that stop candidates, end a hung baseline, start it, show its log and query it."""
-    base, docker = plan.baseline, docker_words(plan)
-    out: list[str] = []
-    if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
-        # These commands stop fewer containers than a rollback does. One without an owner's label
-        # may be anybody's, and a person who pastes them does not inspect each container first.
-        owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
-        out += [
-            f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
-            f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
-            for role in ROLES
-        ]
+def commands(
+    plan: SealedPlan, *, lives: bool = False, runs: bool = False, container: str = ""
+) -> tuple[str, ...]:
+    """Commands that stop candidates, start the baseline where nothing listens at its address, show
+    its log and query it. Nothing that takes a connection or may still load is ended, and nothing is
+    started beside it. `lives`: it is known to live and refuses, or is busy, so only its log and its
+    answer help. `runs`: it is up, and may still load, so that candidates beside it end at most.
+    `container`: the one that it has become, where that is known.
+    """
+    base = plan.baseline
+    out: list[str] = [] if lives else [*_stops(plan), *([WAIT] if runs else _starts(plan))]
     if base.kind == "container":
-        name = shlex.quote(next(iter(base.ways), ""))
-        if name != "''":
-            out.append(f"{docker} restart {name}")
-        if base.compose_argv:
-            extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
-            prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
-            out.append(f"{prefix}{extra}{shlex.join(base.compose_argv)}")
-        if name != "''":
-            out.append(f"{docker} logs --tail 50 {name}")
+        name = container or _container(plan)
+        out += [f"{docker_words(plan)} logs --tail 50 {shlex.quote(name)}"] if name else []
     elif base.process is not None:
-        marked = "=".join(process.mark(plan.records_dir, base.name, base.process))
-        out.append(
-            f"sed -s -z -n '/^{marked}$/F' /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 | "
-            "xargs -r kill -9"
-        )
-        go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
-        pairs = (*base.environment, *base.process.env)
-        env = "".join(f"{key}={shlex.quote(value)} " for key, value in pairs)
-        env = f"env {'-i ' if base.environment else ''}{env}" if env else ""
-        argv = (base.program or base.process.argv[0], *base.process.argv[1:])
-        out.append(f"{go}{env}setsid nohup {shlex.join(argv)} </dev/null &")
         out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
     elif base.unit is not None:
-        out.append(shlex.join(base.unit.command("restart")))
         out.append(shlex.join(base.unit.journal(50)))
-    url = base.url.rstrip("/")
-    out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")
-    out.append(
-        f"curl -sS -H 'Content-Type: application/json' -d {shlex.quote(completion_body(plan))} "
-        f"{shlex.quote(url.removesuffix('/v1') + '/v1/chat/completions')}"
+    health = base.url.rstrip("/") + "/" + base.ready_path.lstrip("/")
+    return (*out, f"{_CURL} -m 5 {shlex.quote(health)}", _ask(plan))
+
+
+def _container(plan: SealedPlan) -> str:
+    """What a person calls the baseline's container: one that compose makes anew keeps its name and
+    not its id."""
+    base = plan.baseline
+    named = base.container_name if base.compose_argv else ""
+    return named or next(iter(base.ways), "")
+
+
+def _ask(plan: SealedPlan) -> str:
+    base = plan.baseline
+    url = base.url.rstrip("/").removesuffix("/v1") + "/v1/chat/completions"
+    return (
+        f"{_CURL} -m {max(1.0, base.completion.timeout_s):.0f} "
+        "-H 'Content-Type: application/json' "
+        f"-d {shlex.quote(completion_body(plan))} {shlex.quote(url)}"
     )
-    return tuple(out)
+
+
+def _if_refused(plan: SealedPlan, line: str) -> str:
+    """The line, done only where curl's exit code says that the connection is refused: a server that
+    is slow, or that curl cannot ask, is neither ended nor doubled."""
+    return f"{_ask(plan)}; [ $? -ne {_CURL_REFUSED} ] || {line}"
+
+
+def _stops(plan: SealedPlan) -> list[str]:
+    """What stops fewer containers than a rollback does: one without an owner's label may be
+    anybody's, and a person who pastes this does not inspect each container first."""
+    if not (plan.engine.socket or plan.engine.docker_host or plan.baseline.kind == "container"):
+        return []
+    docker, owner = docker_words(plan), shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
+    return [
+        f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
+        f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
+        for role in ROLES
+    ]
+
+
+def _starts(plan: SealedPlan) -> list[str]:
+    base, docker = plan.baseline, docker_words(plan)
+    if base.unit is not None:
+        return [_if_refused(plan, shlex.join(base.unit.command("start")))]
+    if base.kind == "container":
+        name = _container(plan)
+        # `start` changes nothing of one that runs, and compose might make that one anew.
+        start = f"{docker} start {shlex.quote(name)}" if name else ""
+        if not base.compose_argv:
+            return [_if_refused(plan, start)] if start else []
+        if _hides((), base.compose_env) or redact.argv(base.compose_argv) != [*base.compose_argv]:
+            return [*([_if_refused(plan, start)] if start else []), _by_script(plan)]
+        extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
+        prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
+        compose = f"{prefix}{extra}{shlex.join(base.compose_argv)}"
+        return [_if_refused(plan, f"{start} || {compose}" if start else compose)]
+    if base.process is None:
+        return []
+    pairs = (*base.environment, *base.process.env)
+    argv = (base.program or base.process.argv[0], *base.process.argv[1:])
+    if _hides(argv, pairs):
+        return [_by_script(plan)]
+    marked = "=".join(process.mark(plan.records_dir, base.name, base.process))
+    left = f"sed -s -z -n '/^{marked}$/F' /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3"
+    # What the record names may load, with or without a mark: then nothing ends and nothing starts.
+    # Without a record nobody knows whether what has the mark is what a dead one has left behind.
+    record = shlex.quote(str(process.record_path(plan.records_dir, base.name)))
+    lives = f'kill -0 "$(sed -n \'s/.*"pid": *\\([0-9]*\\).*/\\1/p\' {record})" 2>/dev/null'
+    end = f"{lives} || ! [ -s {record} ] || {{ {left} | xargs -r kill -9; sleep 5; }}"
+    go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
+    env = "".join(f"{key}={shlex.quote(value)} " for key, value in pairs)
+    env = f"env {'-i ' if base.environment else ''}{env}" if env else ""
+    start = f"{{ {go}{env}setsid nohup {shlex.join(argv)} </dev/null & }}"
+    free = f'{lives} || [ -n "$({left})" ] || {start}'
+    return [_if_refused(plan, end), _if_refused(plan, free)]
+
+
+def _hides(argv: tuple[str, ...], pairs: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a command with these words and variables has a value that is never shown."""
+    return redact.argv(argv) != [*argv] or any(redact.is_secret(*pair) for pair in pairs)
+
+
+def _by_script(plan: SealedPlan) -> str:
+    """What starts the baseline where its command may not be shown: the script has all values."""
+    path = plan.rollback_dir / SCRIPT if plan.run_dir else site_script(plan.site_name)
+    if plan.run_dir or path.exists():
+        return f"sh {shlex.quote(str(path))}"
+    return "# its command has secret values, which are not shown: omni-console rollback starts it"
 
 
 def completion_body(plan: SealedPlan, before: str = "") -> str:

@@ -37,21 +37,21 @@ BREACH_S = 120.0
 """Seconds after which a breach no longer counts as recent."""
 
 
-def memory(context: RollbackContext) -> None:
+def memory(context: RollbackContext, lives: str = "") -> None:
     """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
 
     The wait is also needed after a kill by the sentinel, even if this rollback stopped nothing.
+    `lives` names a candidate that still runs: its memory comes back with its end alone.
     """
     report = context.report
     killed = after_a_kill(context)
     if not (context.stopped or context.groups or context.containers or killed):
-        report.skipped("memory", "nothing was stopped")
+        words = f"nothing was stopped, and {lives} still runs" if lives else "nothing was stopped"
+        report.skipped("memory", words)
         return
     report.begin("memory")
-    left = [group for group in context.groups if context.members(*group)]
-    if left:
-        report.note("memory", f"pid {left[0][0]} is still there")
-    words = wait_for_ram(context, killed) or "everything that was stopped is gone"
+    gone = f"{lives} still runs" if lives else "everything that was stopped is gone"
+    words = wait_for_ram(context, killed) or gone
     if held := not_freed(context):
         report.note("memory", held)
     short = missing_after(context, Path(context.plan.run_dir, *BREACH)) if killed else ""

@@ -7,7 +7,8 @@ import signal
 from collections.abc import Callable
 
 from console.common.errors import ServiceError
-from console.host import cgroup, memory, process
+from console.host import licence, memory, process
+from console.host.licence import Reason, Refused
 from console.host.memory import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, run_all
@@ -29,7 +30,7 @@ def fence(context: RollbackContext) -> None:
     words = [f"runner {'killed' if runners else 'was not running'}"]
     if ended:
         words.append(f"{ended} step process{'es' if ended > 1 else ''} ended")
-    if any(text.startswith("fence:") for text in context.failures):
+    if any(stage == "fence" for stage, _ in context.failures):
         report.note("fence", ", ".join(words))
     else:
         report.ok("fence", ", ".join(words))
@@ -40,10 +41,13 @@ def _kill_runners(context: RollbackContext) -> int:
     killed = 0
     for pid, start in _recorded(context):
         try:
-            if not process.send(pid, start, signal.SIGKILL):
+            if not licence.send(context.licence(Reason.RUNNER), pid, start, signal.SIGKILL):
                 continue
         except PermissionError:
             context.fail("fence", f"not permitted to kill the runner, pid {pid}")
+            continue
+        except Refused as error:
+            context.fail("fence", str(error))
             continue
         killed += 1
         if not _await_gone(context, pid, start, RUNNER_S):
@@ -85,7 +89,7 @@ def stray_steps(context: RollbackContext) -> int:
     run_all([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
-            cgroup.end(e.group, e.pid, e.start, spared)
+            licence.end_cgroup(context.licence(Reason.STEP), e.group, e.pid, e.start, spared)
     # Candidate processes have the cookie too, but the stop stage ends them with a grace period.
     candidates = {
         s.pid
@@ -108,7 +112,7 @@ def end_contained(context: RollbackContext) -> int:
 def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            context.stop_group(*step, TERM_S)
+            context.stop_group(context.licence(Reason.STEP), *step, TERM_S)
         except ServiceError as error:
             context.fail("fence", str(error))
 
@@ -146,6 +150,7 @@ def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -
     """Signal what `find` returns until it returns nothing. Return whether `limit_s` ended first."""
     deadline = context.clock.monotonic() + limit_s
     signalled: set[tuple[int, int]] = set()
+    why = context.licence(Reason.COOKIE)
     denied: set[tuple[int, int]] = set()
     while left := [one for one in find() if one not in denied]:
         for stray in left:
@@ -153,9 +158,12 @@ def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -
                 continue
             signalled.add(stray)
             try:
-                process.send(*stray, number)
+                licence.send(why, *stray, number)
             except PermissionError:
                 context.fail("fence", f"not permitted to end pid {stray[0]}")
+                denied.add(stray)
+            except Refused as error:
+                context.report.note("fence", str(error))
                 denied.add(stray)
         if context.clock.monotonic() >= deadline:
             if number == signal.SIGKILL:

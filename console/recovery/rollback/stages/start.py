@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.logs.cause import PORT, cause_of
 from console.common.logs.tail import read_last, size_of
+from console.common.text import one_line
 from console.host import process, units
+from console.host.licence import Reason, stop_group
+from console.host.ports import owners
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed
 from console.recovery.rollback.stages import stop
-from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
+from console.runtime.engine_api import OVERRIDES, EngineRefused, NoSuchContainer, RawEngine
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -27,6 +32,9 @@ one runs."""
 RESTART_GRACE_S = 10.0
 """Seconds that a baseline gets to end before its restart. (A candidate's grace may be zero.)"""
 REFUSED_TRIES = 3
+ADDRESS_S = 180.0
+"""Seconds for which a baseline is started again that found its address in use, though nobody
+listens there: connections of its clients linger in the kernel for a minute."""
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 
@@ -38,6 +46,16 @@ def _is_full(directory: Path) -> bool:
     except OSError:
         return False
     return space.f_bavail * space.f_frsize < LEAST_FREE_BYTES
+
+
+def _unread(argv: Sequence[str]) -> list[str]:
+    """Override files beside the files of a compose command, which compose does not read because it
+    is told what to read."""
+    files = [after for word, after in pairwise(argv) if word in ("-f", "--file")]
+    places = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
+    beside = (os.path.join(place, name) for place in places for name in OVERRIDES)
+    read = {os.path.realpath(file) for file in files}
+    return [path for path in beside if os.path.isfile(path) and path not in read]
 
 
 class Baseline(Observed):
@@ -66,23 +84,31 @@ class Baseline(Observed):
 
     def restart(self) -> str:
         """Stop what is left of it and start it again. Raises EngineError or ServiceError."""
+        own = self.context.licence(Reason.BASELINE)
         if self.plan.kind == "process":
             if self.process is not None:
-                process.stop_group(
-                    *self.process, grace_s=RESTART_GRACE_S, clock=self.context.clock,
+                stop_group(
+                    own, *self.process, grace_s=RESTART_GRACE_S, clock=self.context.clock,
                     cookie=BASELINE_COOKIE, step=self.context.mark,
                 )  # fmt: skip
             self.process = None
         elif self.plan.unit is not None:
-            units.stop(self.plan.unit, RESTART_GRACE_S, self.context.clock)
-        elif self.container:
+            units.stop(own, self.plan.unit, RESTART_GRACE_S, self.context.clock)
+        elif self.plan.kind == "container" and (found := self._container_to_stop()):
             with contextlib.suppress(EngineError):
                 if self.context.engine is not None:
-                    self.context.engine.stop(self.container, RESTART_GRACE_S)
+                    self.context.engine.stop(own, found, RESTART_GRACE_S)
                 else:
-                    argv = ["docker", "stop", "-t", f"{RESTART_GRACE_S:.0f}", self.container]
-                    self.context.command(argv, RESTART_GRACE_S + 30)
+                    stop.stop_by_command(self.context, {found: own}, RESTART_GRACE_S)
         return self.start()
+
+    def address_lingers(self, lines: Sequence[str]) -> bool:
+        """Whether its address is in use, as these lines say, though nobody listens there."""
+        return cause_of(lines)[0] == PORT and not owners(self.plan.url, here=True)
+
+    def _container_to_stop(self) -> str:
+        """The container that hangs: the one that was started, or the first that the plan names."""
+        return self.container or next(iter(self.ways()), "")
 
     def last_lines(self, count: int = 5) -> list[str]:
         """The last lines of the baseline's log, clean; empty when they are unknown."""
@@ -162,7 +188,7 @@ class Baseline(Observed):
         context = self.context
         if self._give_up_at is None:
             self._give_up_at = context.clock.monotonic() + START_WAIT_S
-        refused = 0
+        refused, address_until = 0, context.clock.monotonic() + ADDRESS_S
         while True:
             try:
                 return self._start_by_engine()
@@ -170,7 +196,10 @@ class Baseline(Observed):
                 return self._start_by_compose()
             except EngineRefused as error:
                 refused += 1
-                if refused >= REFUSED_TRIES:
+                lingers = context.clock.monotonic() < address_until and self.address_lingers(
+                    [str(error)]
+                )
+                if refused >= REFUSED_TRIES and not lingers:
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
@@ -197,7 +226,7 @@ class Baseline(Observed):
             return self._start_by_command()
         if self.context.engine_away:
             stop.end_left_over(self.context, engine)
-        ways = list(self.plan.ways)
+        ways = self.ways()
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
         return self._start_first(ways, lambda name: self._start_or_unpause(engine, name))
@@ -256,6 +285,9 @@ class Baseline(Observed):
                 f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
         self.context.report.note("start", "the baseline has no container; compose is to make one")
+        for override in _unread(self.plan.compose_argv):
+            words = f"{one_line(override, 200)} is not read: the site file names other files"
+            self.context.report.note("start", words)
         self.context.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
         # The compose file may name it differently by now, and the sealed id is the lost one's.

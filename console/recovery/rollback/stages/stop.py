@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
-from console.host import cgroup, process
+from console.host import licence, process
+from console.host.licence import Licence, Reason, Refused
 from console.host.memory import kill_wait_s, pids_of_container, resident
 from console.recovery.rollback.context import (
     MISSING,
@@ -24,9 +25,10 @@ from console.recovery.rollback.context import (
 )
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
-from console.recovery.rollback.stages import drain, fence
+from console.recovery.rollback.stages import drain, fence, left
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
+from console.runtime.root_helper import helper_is_there, kill_by_helper
 from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
 
 ROLES = ("candidate", "oneoff")
@@ -36,6 +38,13 @@ AWAY_CALL_S = 0.3
 LEEWAY_S = 5.0
 """Seconds beyond the grace and the wait after a kill, for what those leave behind."""
 GONE_S = 20.0
+COMMAND_EXTRA_S = 10.0
+"""Seconds beyond the grace for the docker command to stop containers."""
+TERM_AFTER_S = 2.0
+"""Seconds that an engine has to send SIGTERM to a container before it gets one from here."""
+GRACE_EXTRA_S = 1.0
+"""Seconds beyond the grace for the engine to stop a container itself, and to notice its end."""
+STEP_S = 0.05
 HUNG_KILL_S = 2.0
 """Seconds to kill a container that hangs inside the engine, besides those that its memory takes."""
 
@@ -50,6 +59,8 @@ def stop(context: RollbackContext) -> None:
     context.available = drain.available()
     groups = _process_groups(context)
     context.groups += groups
+    for group, why in groups.items():
+        context.report.note("stop", f"ending pid {group[0]}{_called(context, group)}: {why.reason}")
     holding = resident(one.pid for group in groups for one in context.members(*group))
     context.count_held(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + LEEWAY_S
@@ -76,7 +87,9 @@ def sweep(context: RollbackContext, when: str) -> None:
     if context.engine_away:
         engine = RawEngine(engine.path, AWAY_CALL_S)
     try:
-        found = [c for c in _by_label(context, engine) if c not in context.containers]
+        found = {
+            c: why for c, why in _by_label(context, engine).items() if c not in context.containers
+        }
     except EngineError:
         return  # the stages before and after this ask the engine too, and report its error
     if found:
@@ -91,36 +104,57 @@ def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Liv
     ]  # fmt: skip
 
 
-def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start time) of the live host processes to stop."""
+def _process_groups(context: RollbackContext) -> dict[tuple[int, int], Licence]:
+    """(pid, start time) of the live host processes to stop, each with the licence to do so. One
+    that is on record, but has no licence, is named and left alone."""
     spared = context.spared()
-    groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
-    groups += [(e.pid, e.start) for e in _candidate_processes(context, spared)]
+    relays = relay.all_at(context.plan.baseline.url)
+    groups = {(found.pid, found.start): context.licence(Reason.RELAY) for found in relays}
+    for e in _candidate_processes(context, spared):
+        groups.setdefault((e.pid, e.start), context.licence(Reason.CANDIDATE))
     for candidate in context.plan.candidates:
         if candidate.kind == "process" and not context.may_stay(candidate.service):
             # A process that an earlier run left behind is not in this run's live.jsonl.
             recorded = process.read_record(context.plan.records_dir, candidate.service)
-            groups += [recorded] if recorded else []
-    return [g for g in dict.fromkeys(groups) if g[0] not in spared and context.members(*g)]
+            if recorded:
+                groups.setdefault(recorded, context.licence(Reason.EARLIER))
+    covered = {}
+    for group, why in groups.items():
+        if group[0] in spared or not context.members(*group):
+            continue
+        if refused := licence.refusal(why, *group):
+            context.report.note("stop", f"pid {group[0]} is left alone: {refused}")
+        else:
+            covered[group] = why
+    return covered
+
+
+def _called(context: RollbackContext, group: tuple[int, int]) -> str:
+    """The name of a recorded process, with a comma before it."""
+    name = next((e.name for e in context.live if (e.pid, e.start) == group), "")
+    return f", {name}" if name else ""
 
 
 def _stop_processes(
-    context: RollbackContext, groups: list[tuple[int, int]], limit_s: float
+    context: RollbackContext, groups: dict[tuple[int, int], Licence], limit_s: float
 ) -> None:
-    run_all([_process_task(context, group) for group in groups], limit_s)
+    run_all([_process_task(context, *one) for one in groups.items()], limit_s)
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
     for e in _candidate_processes(context, spared):
-        left = cgroup.end(e.group, e.pid, e.start, spared)
+        why = context.licence(Reason.CANDIDATE)
+        left = licence.end_cgroup(why, e.group, e.pid, e.start, spared)
         if left:
             context.count_ended(left)
             context.report.note("stop", f"ended {left} process(es) that pid {e.pid} left behind")
 
 
-def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[[], None]:
+def _process_task(
+    context: RollbackContext, group: tuple[int, int], why: Licence
+) -> Callable[[], None]:
     def task() -> None:
         try:
-            if context.stop_group(*group, context.grace_s):
+            if context.stop_group(why, *group, context.grace_s):
                 context.count_ended()
         except ServiceError as error:
             context.fail("stop", str(error))
@@ -183,6 +217,19 @@ def _containers_run(context: RollbackContext) -> bool:
     return any(pids_of_container(one) for one in recorded)
 
 
+def lives_on(context: RollbackContext) -> str:
+    """The first candidate that was to stop and still runs, in words; "" if there is none. The
+    kernel knows this without the engine."""
+    for group in context.groups:
+        if members := context.members(*group):
+            return f"candidate pid {members[0].pid}"
+    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
+    for one in dict.fromkeys([*context.containers, *recorded]):
+        if _lives(one) and not _untouchable(context, one, ""):
+            return f"candidate container {one[:12]}"
+    return next(iter(left.at_candidates(context)), "")
+
+
 def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
     """End the candidates that an absent engine could not, before the baseline starts.
 
@@ -193,7 +240,7 @@ def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
     if targets:
         context.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
         _stop_containers(context, engine, targets)
-        drain.memory(context)
+        drain.memory(context, lives_on(context))
 
 
 def _knows_no_container(context: RollbackContext) -> bool:
@@ -202,14 +249,15 @@ def _knows_no_container(context: RollbackContext) -> bool:
     return context.plan.baseline.kind != "container" and not containers and not recorded
 
 
-def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
-    """Full ids of the running containers to stop, by label and by the ids that this run recorded.
+def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
+    """Full ids of the running containers to stop, by label and by the ids that this run recorded,
+    each with the licence to do so.
 
     A name alone is not enough: a container with a candidate's name may be somebody else's. Raises
     EngineError when the engine is away, but not for a single container that it cannot inspect: one
     that hangs inside the engine is killed here without it.
     """
-    found = dict.fromkeys(_by_label(context, engine))
+    found, why = _by_label(context, engine), context.licence(Reason.CANDIDATE)
     recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
     for word in dict.fromkeys(recorded):
         if word in found:
@@ -223,7 +271,7 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
             runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
             said = "ending it" if runs else "nothing of it runs"
             context.report.note("stop", f"container {word[:12]}: {error}; {said}")
-            found |= {word: None} if runs else {}
+            found |= {word: why} if runs else {}
             continue
         except EngineTimeout as error:
             engine.ping()  # raises if the whole engine does not answer
@@ -232,8 +280,8 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
             continue
         identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
         if is_up(container) and not _untouchable(context, identity, name):
-            found[identity] = None
-    return list(found)
+            found[identity] = why
+    return found
 
 
 def _end_hung(
@@ -244,84 +292,169 @@ def _end_hung(
     This is tried only briefly, because the baseline waits. If the container's start is what hangs,
     it may still succeed later.
     """
-    short, holding = identity[:12], resident(pids_of_container(identity))
-    context.count_held(holding)
-    deadline = context.clock.monotonic() + HUNG_KILL_S + kill_wait_s(holding)
-    left = _kill_inside(identity)
-    if left:
-        with contextlib.suppress(EngineError):
-            engine.kill(identity)  # the engine may signal it where this user may not
-        while left and context.clock.monotonic() < deadline:
-            context.clock.sleep(0.05)
-            left = _kill_inside(identity)
-        if not left:
-            context.count_ended()
+    short, why = identity[:12], context.licence(Reason.CANDIDATE)
+    context.count_held(resident(pids_of_container(identity)))
+    ran = _lives(identity)
+    left = _kill_directly(context, engine, identity, why)
+    if ran and not left:
+        context.count_ended()
     words = "it still runs" if left else "it does not run now, but may still start"
     context.fail("stop", f"container {short}: {error}; {words}")
 
 
-def _kill_inside(identity: str) -> bool:
-    """Send SIGKILL to the processes of a container, if permitted. Return whether any was alive."""
+def _kill_directly(
+    context: RollbackContext, engine: RawEngine | None, identity: str, why: Licence
+) -> bool:
+    """Kill the processes of a container without its engine; the engine is asked for what this user
+    may not signal. Return whether any of them is left."""
+    holding = resident(pids_of_container(identity))
+    deadline = context.clock.monotonic() + HUNG_KILL_S + kill_wait_s(holding)
+    left = _kill_inside(identity, why)
+    if left and _all_denied(identity, why):
+        refused = kill_by_helper(why, identity) if helper_is_there() else "no helper is installed"
+        if refused and engine is not None:
+            context.report.note("stop", f"{identity[:12]}: {refused}; asking the engine to kill it")
+            with contextlib.suppress(EngineError):
+                engine.kill(why, identity)
+    while left and context.clock.monotonic() < deadline:
+        context.clock.sleep(0.05)
+        left = _kill_inside(identity, why)
+    return left
+
+
+def _lives(identity: str) -> bool:
+    """Whether a container has a live process, as the kernel tells."""
+    stats = (process.stat(pid) for pid in pids_of_container(identity))
+    return any(one is not None and one.state not in "ZX" for one in stats)
+
+
+def _kill_inside(identity: str, why: Licence) -> bool:
+    """Send SIGKILL to the processes of a container, if permitted. Return whether any is alive."""
+    _signal_inside(identity, why, signal.SIGKILL)
+    return _lives(identity)
+
+
+def _signal_inside(identity: str, why: Licence, number: int) -> None:
     found = [one for pid in pids_of_container(identity) if (one := process.stat(pid)) is not None]
     for one in found:
-        with contextlib.suppress(OSError):
-            process.send(one.pid, one.start, signal.SIGKILL)
-    return any(one.state not in "ZX" for one in found)
+        with contextlib.suppress(OSError, Refused):
+            licence.send(why, one.pid, one.start, number)
 
 
-def _by_label(context: RollbackContext, engine: RawEngine) -> list[str]:
+def _all_denied(identity: str, why: Licence) -> bool:
+    """Whether this user may not signal the processes of a container."""
+    for pid in pids_of_container(identity):
+        with contextlib.suppress(OSError, Refused):
+            if licence.send(why, pid, process.start_time(pid) or 0, 0):
+                return False
+    return True
+
+
+def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
     rows = engine.list_containers({role_label(): ""})
-    return [
-        row.id
+    return {
+        row.id: context.licence(Reason.LABEL)
         for row in rows
         if row.labels.get(role_label()) in ROLES
         and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.site_name)
         and not context.may_stay(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(context, row.id, row.name)
-    ]
+    }
 
 
 def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
     base = context.plan.baseline.container_id
     kept = context.is_kept(name) or context.is_kept(identity)
+    if site := context.others().get(identity, ""):
+        context.report.note(
+            "stop", f"container {identity[:12]} is left alone: it is the baseline of site {site}"
+        )
+        return True
     return not identity or (bool(base) and identity.startswith(base)) or kept
 
 
-def _stop_containers(context: RollbackContext, engine: RawEngine, targets: list[str]) -> None:
+def _stop_containers(
+    context: RollbackContext, engine: RawEngine, targets: dict[str, Licence]
+) -> None:
     context.containers += targets
+    for identity, why in targets.items():
+        name = next((e.name for e in context.live if e.container == identity), "")
+        called = f", {name}" if name else ""
+        context.report.note("stop", f"stopping container {identity[:12]}{called}: {why.reason}")
     holding = {one: resident(pids_of_container(one)) for one in targets}
     for one in holding.values():
         context.count_held(one)
     most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
     limit_s = context.grace_s + most_s + 15
-    tasks = [_container_task(context, engine, one, most_s) for one in targets]
+    tasks = [_container_task(context, engine, *one, most_s) for one in targets.items()]
     if not run_all(tasks, limit_s):
         context.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
 
 def _container_task(
-    context: RollbackContext, engine: RawEngine, identity: str, gone_s: float
+    context: RollbackContext, engine: RawEngine, identity: str, why: Licence, gone_s: float
 ) -> Callable[[], None]:
     short = identity[:12]
 
     def task() -> None:
-        try:
-            engine.stop(identity, context.grace_s)
-        except EngineError as error:
-            context.report.note("stop", f"{short}: {error}; killing it")
-            try:
-                engine.kill(identity)
-            except EngineError as worse:
-                context.report.note("stop", f"{short}: {worse}")
-        if _await_gone(context, engine, identity, gone_s):
+        seen = _lives(identity)
+        if words := _ask_to_stop(context, engine, identity, why, seen):
+            # An engine that hangs on a stop may hang on a kill as well, and answer all else.
+            context.report.note("stop", f"{short}: {words}; killing its processes directly")
+            if _kill_directly(context, engine, identity, why) or not seen:
+                try:
+                    engine.kill(why, identity)
+                except EngineError as worse:
+                    context.report.note("stop", f"{short}: {worse}")
+        if _await_gone(context, engine, identity, gone_s, seen):
             context.count_ended()
-        else:
-            context.fail("stop", f"container {short} still runs")
+            return
+        denied = seen and _all_denied(identity, why)
+        hint = "; this user may not signal it: `sudo omni-console rollback` may" if denied else ""
+        context.fail("stop", f"container {short} still runs{hint}")
 
     return task
 
 
-def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limit_s: float) -> bool:
+def _ask_to_stop(
+    context: RollbackContext, engine: RawEngine, identity: str, why: Licence, seen: bool
+) -> str:
+    """Have the engine stop a container; return what went wrong, "" if nothing did.
+
+    One whose processes are `seen` need not wait for an engine that hangs: they get a SIGTERM from
+    here when the engine has had time to send its own, and their grace ends when it would have.
+    """
+    errors: list[str] = []
+
+    def ask() -> None:
+        try:
+            engine.stop(why, identity, context.grace_s)
+        except EngineError as error:
+            errors.append(str(error))
+
+    asking, waited = in_thread(ask), 0.0
+    if asking is None or not seen:
+        join_all([asking] if asking else [], context.grace_s + ENGINE_WAIT_S)
+        return "".join(errors[:1])
+    grace_s, told = context.grace_s + GRACE_EXTRA_S, False
+    while not join_all([asking], STEP_S):
+        waited += STEP_S
+        if not _lives(identity):
+            join_all([asking], GRACE_EXTRA_S)  # the engine notices now, unless it hangs
+            return ""
+        if waited >= min(TERM_AFTER_S, grace_s) and not told:
+            told = True
+            _signal_inside(identity, why, signal.SIGTERM)
+        if waited >= grace_s:
+            return "the engine has not stopped it within its grace"
+    return "".join(errors[:1])
+
+
+def _await_gone(
+    context: RollbackContext, engine: RawEngine, identity: str, limit_s: float, seen: bool
+) -> bool:
+    """Wait until a container is down, as its engine says; or, if its processes were `seen` on this
+    machine, until none is left: an engine that hangs may not notice."""
     deadline = context.clock.monotonic() + limit_s
     pause = 0.01
     while True:
@@ -332,6 +465,8 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
             return True
         except EngineError:
             pass
+        if seen and not _lives(identity):
+            return True
         if context.clock.monotonic() >= deadline:
             return False
         context.clock.sleep(pause)
@@ -345,16 +480,31 @@ def _stop_by_command(context: RollbackContext) -> None:
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
-        targets = []
+        targets: dict[str, Licence] = {}
         for line in context.command(argv).splitlines():
             identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
             marked = role in ROLES and not context.may_stay(service)
             marked = marked and not is_of_another(owner, context.plan.site_name)
             if (marked or identity in ours) and not _untouchable(context, identity, name):
-                targets.append(identity)
+                reason = Reason.LABEL if marked else Reason.CANDIDATE
+                targets[identity] = context.licence(reason)
+                why = targets[identity].reason
+                context.report.note("stop", f"stopping container {identity[:12]}: {why}")
         if targets:
-            grace = context.grace_s
-            context.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
+            stop_by_command(context, targets, context.grace_s)
             context.count_ended(len(targets))
     except EngineError as error:
         context.fail("stop", f"candidate containers: {error}")
+
+
+def stop_by_command(context: RollbackContext, targets: dict[str, Licence], grace: float) -> None:
+    """Stop containers with the docker command, and kill what it does not end. Raises EngineError
+    if one lives on."""
+    try:
+        argv = ["docker", "stop", "-t", f"{grace:.0f}", *targets]
+        context.command(argv, grace + COMMAND_EXTRA_S)
+    except EngineError:
+        seen = [one for one in targets if _lives(one)]
+        left = [one for one in seen if _kill_directly(context, None, one, targets[one])]
+        if left or not seen:
+            raise

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
+from dataclasses import dataclass
 
 from console.common.errors import ConsoleError
-from console.common.logs.cause import PORT, cause_of
-from console.common.progress import Figures
+from console.common.logs.cause import PORT, cause_of, last_words
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import held_words
-from console.host.process import BASELINE_COOKIE
+from console.host.ports import held_words, is_free, port_of
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
-from console.recovery.rollback.stages.start import Baseline
+from console.recovery.rollback.sealed_plan import Baseline as SealedBaseline
+from console.recovery.rollback.stages.load import Load
+from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
 from console.recovery.rollback.stages.stop import sweep
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
-from console.runtime.loading import Loading, of_service
-from console.runtime.probe import Health, busy, complete, health
-from console.runtime.spec import ExistingContainer, Handle
+from console.runtime.probe import (
+    DEAD,
+    OVERLOADED,
+    Completion,
+    Health,
+    busy,
+    complete,
+    engine_dead,
+    health,
+    prove,
+)
 
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
@@ -37,11 +44,20 @@ FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
 BETWEEN_S = 5.0
 """Seconds for which a start script may run no client of its engine, between two of them."""
-NOTE_S = 2.0
-"""Seconds between two reports of how far a load is."""
 COMPLETION_TRIES = 2
+ALIVE = (Health.SERVING, Health.REFUSING)
+LEFT = "it is alive and was left as it is"
+PASSING = frozenset({408, 425, 429}) | OVERLOADED
+"""HTTP statuses that pass by themselves: it is busy, or what is behind it still starts. They are
+asked again for as long as a completion may take."""
+REFUSING_S = 30.0
+"""Seconds for which the health path may refuse (HTTP 3xx or 4xx) before waiting for it is in vain.
+A router answers 404 until what is behind it has loaded, so one that was just started gets the time
+of its load."""
+FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407")
+"""Refusals that no load changes."""
 READ_BACK, LAST_LINES = 200, 5
-"""Lines of the baseline's log in which its end is explained, and that are shown if none does."""
+"""Lines of the baseline's log in which its end is explained, and that are shown besides."""
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
@@ -58,14 +74,22 @@ class Readiness:
         """It was proven since its last start, so that silence does not mean loading any more."""
         self.elsewhere_since: float | None = None
         """Since when the baseline answers at another port; None while it does not."""
-        self.looked_at = 0.0
-        """When it was last looked at whether it runs, and where."""
+        self.begun = self.looked_at = 0.0
+        """When the wait for it began, and when it was last looked at whether it runs, and where."""
         self.misplaced = False
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
-        self._far: Figures | None = None
-        self._far_at = 0.0
-        self._loads: tuple[str, Loading] | None = None
+        self.refuses = False
+        """The baseline is alive, and refuses or fails what it is asked: nothing ends it for that.
+        """
+        self.loads = False
+        """It was not ready in time, and its processes still worked at its load: the same."""
+        self.tok_s: float | None = None
+        """Rate of the completion that proved it last."""
+        self._refusing_since: float | None = None
+        self._address_since: float | None = None
+        """Since when it has found its address in use though nobody listens there."""
+        self._load = Load(baseline)
 
     def prove(self) -> bool:
         """Run the stages ready and completion, again after a restart; return whether it serves."""
@@ -73,33 +97,41 @@ class Readiness:
             self.context.report.skipped("ready", "there is no container to wait for")
             return False
         while True:
-            self.misplaced = False
+            self.misplaced = self.refuses = self.loads = False
             trouble = self._ready()
             life = self.baseline.life()
             trouble = trouble or self._completion() or self._not_the_baseline(life)
             if not trouble:
                 self.served = True
                 return True
-            stage, detail = trouble
-            if self.restarted or self.misplaced:
-                self.context.fail(stage, detail)
+            if not self.restart(*trouble):
                 return False
-            self.restarted, self.served = True, False
-            self.context.report.note(stage, f"{detail}; restarting it once")
-            try:
-                self.context.report.note("start", self.baseline.restart())
-            except ConsoleError as error:
-                self.context.fail(stage, f"{error}; before the restart: {detail}")
-                return False
+
+    def restart(self, stage: StageName, detail: str) -> bool:
+        """Start the baseline anew because of this trouble, once in a rollback; else report the
+        trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
+        loads, is left alone."""
+        if self.restarted or self.misplaced or self.refuses or self.loads:
+            self.context.fail(stage, detail)
+            return False
+        self.restarted, self.served = True, False
+        self.context.report.note(stage, f"{detail}; restarting it once")
+        try:
+            self.context.report.note("start", self.baseline.restart())
+        except ConsoleError as error:
+            self.context.fail(stage, f"{error}; before the restart: {detail}")
+            return False
+        return True
 
     def _ready(self) -> tuple[StageName, str] | None:
         """Poll the health path. Return None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
-        begun = self.looked_at = clock.monotonic()
-        hung_since, pause, said = begun, FIRST_PAUSE_S, ""
-        self.elsewhere_since = None
+        begun = self.looked_at = self.begun = clock.monotonic()
+        hung_since, pause = begun, FIRST_PAUSE_S
+        self.elsewhere_since = self._refusing_since = None
+        self._load = Load(self.baseline)
         while True:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
@@ -114,18 +146,17 @@ class Readiness:
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
                 return None
-            said = self._tell(said, state, detail)
+            self._load.look(state, detail)
             loads = (self.baseline.started or self.restarted) and not self.served
             if state is not Health.UNHEALTHY or loads:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            if in_vain := self._in_vain(state, now):
+            if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
                 return "ready", in_vain
-            if now - begun >= limit_s:
-                waited = format_duration(limit_s)
-                return "ready", f"not ready after {waited}: {state}, {detail}"
-            clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
+            if now - self.begun >= limit_s:
+                return "ready", self._late(state, detail, limit_s)
+            clock.sleep(min(pause, max(0.001, self.begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
 
     def _in_vain(self, state: Health, now: float) -> str:
@@ -135,43 +166,59 @@ class Readiness:
             return ""
         self.looked_at = now if due else self.looked_at
         if self.baseline.running() is False:
-            return self._ended_words()
+            return "" if self._starts_again(now) else self._ended_words()
         elsewhere = self._where_published()
         if not elsewhere and due and state is Health.REFUSED:
             elsewhere = self._where_it_answers(now)
         return elsewhere
 
-    def _tell(self, said: str, state: Health, detail: str) -> Health:
-        """Report a state that has changed, and every NOTE_S how far the load is. A fault here must
-        not end the wait."""
-        now = self.context.clock.monotonic()
-        if state != said:
-            self._far_at = now
-            self.context.report.note("ready", f"{state}: {detail}")
-        elif now - self._far_at >= NOTE_S:
-            self._far_at = now
-            with contextlib.suppress(Exception):
-                far = self._load().look()
-                if far is not None and far != self._far:
-                    self._far = far
-                    fields = {"done": far.done, "total": far.total, "unit": far.unit}
-                    self.context.report.say("ready", "note", f"{state}: {detail}", fields)
-        return state
+    def _late(self, state: Health, detail: str, limit_s: float) -> str:
+        """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
+        words = f"not ready after {format_duration(limit_s)}: {state}, {detail}"
+        self.refuses = state is Health.REFUSING
+        self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))
+        if self.loads:
+            return f"{words}; it still loads and was left as it is"
+        return f"{words}; {LEFT}" if self.refuses else words
 
-    def _load(self) -> Loading:
-        """The load of what was started last, as far as that is known: nothing is asked for it."""
-        known = self.baseline.inspected or {}
-        life = f"{self.baseline.process} {(known.get('State') or {}).get('StartedAt')}"
-        if self._loads is None or self._loads[0] != life:
-            pid, start = self.baseline.process or (0, 0)
-            handle = Handle("baseline", self.plan.kind, str(known.get("Id") or ""), "", pid, start)
-            load = of_service(
-                handle, self.plan.process or ExistingContainer(""),
-                Path(self.plan.log) if self.plan.log else None, self.context.clock,
-                cookie=BASELINE_COOKIE, inspected=lambda: known,
-            )  # fmt: skip
-            self._loads = (life, load)
-        return self._loads[1]
+    def _refused(self, state: Health, detail: str, now: float, loads: bool) -> str:
+        """Why waiting is in vain for a server whose health path refuses; "" if it may be ready
+        soon."""
+        if state is not Health.REFUSING:
+            self._refusing_since = None
+            return ""
+        since = self._refusing_since = now if self._refusing_since is None else self._refusing_since
+        if now - since < REFUSING_S or (loads and not detail.startswith(FORBIDS)):
+            return ""
+        self.refuses = True
+        return f"its health path {self.plan.ready_path} refuses: {detail}; {LEFT}"
+
+    def _starts_again(self, now: float) -> bool:
+        """Start a baseline again that has ended because its address was in use, once it is free.
+
+        An engine that does not set SO_REUSEADDR cannot listen while connections of its clients
+        linger. That passes with time, not with tries: this counts for no restart.
+        """
+        base, clock, report = self.baseline, self.context.clock, self.context.report
+        if not base.started or not base.address_lingers(base.last_lines(READ_BACK)):
+            return False
+        since = self._address_since = now if self._address_since is None else self._address_since
+        until = since + ADDRESS_S
+        if now >= until:
+            return False
+        words = "its address is in use, though nobody listens there; it is started again when free"
+        report.note("ready", words)
+        port = port_of(self.plan.url)
+        while clock.monotonic() < until and not is_free(port, "0.0.0.0"):
+            clock.sleep(LAST_PAUSE_S)
+        clock.sleep(LAST_PAUSE_S)
+        self.begun = clock.monotonic()
+        try:
+            report.note("start", base.start())
+        except ConsoleError as error:
+            report.note("start", str(error))
+            return False
+        return True
 
     def _limit_s(self) -> float:
         """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
@@ -226,48 +273,92 @@ class Readiness:
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
-        held = held_words(self.plan.url)
+        held = held_words(self.plan.url, self.baseline.pids())
         name = f": {held}" if held else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
     def _ended_words(self) -> str:
-        """Why it ended: who has its port, or the line of its log that explains, before the rest."""
+        """Why it ended: who has its port, or the line of its log that explains; and what it wrote
+        last, as far as that says more."""
         lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
-        kind, cause = cause_of(lines)
-        held = held_words(self.plan.url) if kind == PORT else ""
+        kills = self.baseline.oom_kills() if self.baseline.started else None
+        kind, cause = cause_of(lines, self.baseline.exit_code(), kills)
+        held = held_words(self.plan.url, self.baseline.pids()) if kind == PORT else ""
         # nothing of its own listens any more: whoever does keeps a restart from serving, too
         self.misplaced = bool(held)
         words = "; ".join(filter(None, (cause, held, "the baseline ended")))
-        last = " | ".join(lines[-LAST_LINES:])
-        return words + (f"; its last lines: {one_line(last, 300)}" if last and not cause else "")
+        last = last_words(lines, LAST_LINES, cause)
+        return words + (f"; its last lines: {one_line(last, 300)}" if last else "")
 
     def _completion(self) -> tuple[StageName, str] | None:
         """Ask for a completion. Return None if one came, or if a busy slot makes token progress;
         else stage and reason."""
-        report, proof = self.context.report, self.plan.completion
+        report, clock = self.context.report, self.context.clock
         report.begin("completion")
-        detail = ""
-        for attempt in range(COMPLETION_TRIES):
-            answer = complete(
-                self.plan.url,
-                model=proof.model,
-                prompt=proof.prompt,
-                max_tokens=proof.max_tokens,
-                timeout_s=_try_timeout_s(proof.timeout_s, attempt),
-            )
+        begun, tries = clock.monotonic(), 0
+        written: list[str] = []
+        while True:
+            answer = self._ask(tries)
+            self.context.answer = answer
+            tries += 1
             if answer.ok:
+                self.tok_s = answer.decode_tok_s
                 report.ok("completion", answer.detail)
                 return None
-            if busy(self.plan.url, clock=self.context.clock):
+            waits = answer.status in PASSING and not answer.dead
+            passes = waits and clock.monotonic() - begun < self._patience_s
+            self.refuses = answer.refuses and not passes
+            if self.refuses:
+                return "completion", f"{answer.why}; {LEFT}"
+            if answer.garbled is not None and not self.baseline.is_ours(OWNER_S):
+                return "completion", self._explain_stranger()
+            if answer.garbled is None and busy(self.plan.url, clock=clock):
                 report.ok("completion", f"{answer.detail}; a busy slot makes token progress")
                 return None
-            detail = answer.detail
-            if health(self.plan.url, self.plan.ready_path)[0] is Health.UNHEALTHY:
-                break
-            if attempt + 1 < COMPLETION_TRIES:
-                report.note("completion", f"{detail}; asking again")
-                self.context.clock.sleep(LAST_PAUSE_S)
-        return "completion", detail
+            state = health(self.plan.url, self.plan.ready_path)[0]
+            if state is Health.UNHEALTHY:
+                return "completion", answer.why if answer.dead else answer.detail
+            if tries >= COMPLETION_TRIES and not passes:
+                return "completion", self._failed(answer, state, written)
+            if answer.fails:
+                written = self.baseline.last_lines(READ_BACK)
+            report.note("completion", f"{answer.detail}; asking again")
+            clock.sleep(LAST_PAUSE_S)
+
+    def _failed(self, answer: Completion, state: Health, written: list[str]) -> str:
+        """Why no completion came. A server that answers with an error of its own is alive if its
+        health path is well, unless it wrote into its log since `written` that its engine is dead.
+        """
+        if not answer.fails or state not in ALIVE:
+            return answer.why if answer.dead else answer.detail
+        lines = added(written, self.baseline.last_lines(READ_BACK))
+        if dead := next(filter(None, map(engine_dead, lines)), ""):
+            return f"{DEAD}, its log says “{dead}” ({answer.detail})"
+        self.refuses = True
+        return f"{answer.why}; {LEFT}"
+
+    @property
+    def _patience_s(self) -> float:
+        return self.plan.completion.timeout_s
+
+    def _ask(self, tries: int) -> Completion:
+        proof = self.plan.completion
+        return prove(
+            self.plan.url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
+            timeout_s=_try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
+        )  # fmt: skip
+
+
+def added(before: list[str], now: list[str]) -> list[str]:
+    """The last lines of a log that are newer than its last lines of before; none if those are not
+    known."""
+    if not before:
+        return []
+    for count in range(len(now)):
+        kept = now[: len(now) - count]
+        if before[-len(kept) :] == kept:
+            return now[len(kept) :]
+    return now
 
 
 def _try_timeout_s(timeout_s: float, attempt: int) -> float:
@@ -275,38 +366,84 @@ def _try_timeout_s(timeout_s: float, attempt: int) -> float:
     return timeout_s if attempt else min(HUNG_S, timeout_s)
 
 
-def measure(context: RollbackContext) -> tuple[float | None, bool]:
-    """Return the median decode rate (tokens a second) of two completions of 64 tokens, None if no
-    rate was measured; and whether it is degraded: below the reference by more than the tolerance.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The speed of a baseline that serves: `tok_s` in tokens a second, None if it is not known.
 
-    A baseline that has hung since its proof is waited for only once."""
+    `bound`: it did not finish in time, and its rate is below this. `garbled`: why its longer answer
+    is none; "" if it is one.
+    """
+
+    tok_s: float | None = None
+    degraded: bool = False
+    bound: float | None = None
+    garbled: str = ""
+
+
+def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Measured:
+    """Return the median decode rate of two completions of 64 tokens, and whether it is degraded:
+    below the reference by more than the tolerance.
+
+    If both take longer than they may, that bounds the rate, and `proven_tok_s`, the rate of the few
+    tokens of its proof, counts. A baseline that has hung since its proof is waited for only once.
+    """
     plan, report = context.plan.baseline, context.report
     report.begin("measure")
     rates: list[float] = []
+    bounds: list[float] = []
+    garbled: list[str] = []
     for number in range(MEASURED_RUNS):
+        limit_s = _try_timeout_s(plan.completion.timeout_s, number)
         answer = complete(
-            plan.url,
-            model=plan.completion.model,
-            prompt=plan.completion.prompt,
-            max_tokens=MEASURED_TOKENS,
-            timeout_s=_try_timeout_s(plan.completion.timeout_s, number),
-        )
-        if answer.ok and answer.decode_tok_s is not None:
+            plan.url, model=plan.completion.model, prompt=plan.completion.prompt,
+            max_tokens=MEASURED_TOKENS, timeout_s=limit_s,
+        )  # fmt: skip
+        if answer.garbled is not None:
+            context.answer = answer
+            garbled.append(answer.garbled.words)
+        elif answer.status == 200 and answer.decode_tok_s is not None:
             rates.append(answer.decode_tok_s)
             continue
         report.note("measure", answer.detail)
+        if answer.status == 0 and answer.elapsed_s >= limit_s:
+            bounds.append(MEASURED_TOKENS / limit_s)
         if health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY:
             break
-    if not rates:
+    if garbled and not rates:
+        report.failed("measure", f"garbled, {garbled[0]}")
+        return Measured(garbled=garbled[0])
+    if not rates and not bounds:
         report.failed("measure", "no rate was measured; the baseline serves, its speed is unknown")
-        return None, False
-    rates.sort()
-    rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
-    reference = plan.reference_tok_s
-    if reference is None:
-        report.ok("measure", f"{rate:.2f} tok/s; no reference to compare with")
-        return rate, False
-    degraded = rate < reference * (1 - plan.tolerance)
-    words = f"{rate:.2f} tok/s, reference {reference:.2f}"
-    report.ok("measure", f"DEGRADED: {words}" if degraded else words)
-    return rate, degraded
+        return Measured()
+    measured = _judged(plan, sorted(rates), min(bounds, default=None), proven_tok_s)
+    words = _rate_words(measured, plan.reference_tok_s)
+    report.ok("measure", f"DEGRADED: {words}" if measured.degraded else words)
+    return measured
+
+
+def _judged(
+    plan: SealedBaseline, rates: list[float], bound: float | None, proven_tok_s: float | None
+) -> Measured:
+    rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2 if rates else None
+    if rate is not None:
+        bound = None
+    elif proven_tok_s is not None and (bound is None or proven_tok_s <= bound):
+        rate = proven_tok_s
+    known = [value for value in (rate, bound) if value is not None]
+    return Measured(rate, plan.is_below(min(known)), bound)
+
+
+def _rate_words(measured: Measured, reference: float | None) -> str:
+    told = []
+    if measured.tok_s is not None:
+        told.append(f"{measured.tok_s:.2f} tok/s")
+    if measured.bound is not None:
+        of_proof = " in its proof" if told else ""
+        told = [f"{word}{of_proof}" for word in told]
+        told.append(
+            f"below {measured.bound:.2f} tok/s, as {MEASURED_TOKENS} tokens took longer than they "
+            "may"
+        )
+    told.append("no reference to compare with" if reference is None else "")
+    words = "; ".join(filter(None, told))
+    return f"{words}, reference {reference:.2f}" if reference is not None else words

@@ -1,0 +1,1 @@
+"""Who else uses a server that is measured, and the machine that it runs on."""

@@ -1,0 +1,224 @@
+"""Requests of others at a measured server, and at the servers that share its machine.
+
+A figure taken while a server answers somebody else describes both requests. A server that answers
+others beside a measured one takes its cards, cores and memory. The servers are asked themselves
+(`console.runtime.occupancy`): before each request of ours, now and then meanwhile, and after it.
+What is not ours shows as
+
+- a request that is under way when none of ours is, or more of them than ours;
+- more new numbers of requests in the slots of llama.cpp than we sent;
+- more tokens in the server's counters than those of our own answer and prompt.
+
+The first alone misses a short request between two looks. A server that tells nothing of this
+(most need a flag: `--metrics`, `--enable-metrics`; or a key) is measured all the same, and every
+reader is told that it is not known. One that has told before and does not tell now makes a sample
+void: what is not known is no quiet.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from console.bench.metrics import Sample
+from console.common.text import one_line
+from console.common.units import format_duration, plural
+from console.runtime import occupancy
+from console.runtime.occupancy import Occupancy
+
+POLL_S = 0.5
+STALE_S = 35.0
+"""How long a gauge may go on showing a request that has ended: SGLang writes it anew every half
+minute while it is idle."""
+SLACK_TOKENS, SLACK = 8.0, 0.1
+"""What a counter may be beyond our own tokens: engines count a template, a first or a last token
+differently, and some count late."""
+ask = partial(occupancy.look, counters=True)
+LookAt = Callable[[str], Occupancy]
+Seen = dict[str, Occupancy]
+"""What each server said at one moment, by its URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A server that is looked at, and its name for readers."""
+
+    name: str
+    url: str
+
+
+@dataclass(slots=True)
+class _Told:
+    """What is known of one server over a whole benchmark."""
+
+    known: bool = False
+    why: str = ""
+    beside: int = 0
+    looked: bool = False
+
+
+@dataclass(slots=True)
+class Users:
+    """Looks for others' requests at the measured server, `server`, and at `others`. Nothing raises.
+    `waited_s`: how long our requests waited for those of others; `spoilt`: how many of a soak's
+    were answered beside them."""
+
+    server: Asked
+    others: Sequence[Asked] = ()
+    look_at: LookAt = ask
+    monotonic: Callable[[], float] = time.monotonic
+    poll_s: float = POLL_S
+    waited_s: float = 0.0
+    spoilt: int = 0
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _polled: list[Seen] = field(default_factory=list)
+    _asked_at: float | None = None
+    _streams: int = 1
+
+    def look(self) -> Seen:
+        """What every server says now; one at which nobody listens is left out."""
+        seen = {}
+        for asked in self._all():
+            found = self.look_at(asked.url)
+            if found.refused and asked.url != self.server.url:
+                continue
+            told = self._told.setdefault(asked.url, _Told())
+            told.looked, told.known = True, told.known or found.known
+            told.why = told.why if found.known else found.why
+            seen[asked.url] = found
+        return seen
+
+    def busy(self, seen: Seen) -> str:
+        """Who is answered now, while no request of ours is out; "" for nobody that is known of."""
+        for asked in self._all():
+            found = seen.get(asked.url)
+            if found is None or found.refused:
+                continue  # nobody listens: what is asked fails at once, and says that it has ended
+            if found.processing is None:
+                if self._told[asked.url].known:
+                    return f"{self._name(asked)} does not say whether it answers others"
+            elif found.processing > self._late(asked, found):
+                count = plural(found.processing, "request")
+                return f"{self._name(asked)} answers {count} of others"
+        return ""
+
+    @contextmanager
+    def following(self, streams: int = 1) -> Iterator[None]:
+        """Looks now and then while requests of ours are out."""
+        over, self._streams = threading.Event(), streams
+        self._polled = []
+
+        def poll() -> None:
+            while not over.wait(self.poll_s):
+                self._polled.append({one.url: self.look_at(one.url) for one in self._all()})
+
+        thread = threading.Thread(target=poll, name="who else asks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._asked_at = self.monotonic()
+
+    def judge(self, samples: Sequence[Sample], before: Seen, after: Seen) -> str:
+        """Why requests of ours, sent after a look at which nobody was busy, do not count: others
+        used a server meanwhile. "" if nobody did, or if no server ever told."""
+        reasons = []
+        for asked in self._all():
+            then, now = before.get(asked.url), after.get(asked.url)
+            if then is None or now is None:
+                continue
+            told, ours = self._told[asked.url], asked.url == self.server.url
+            if not (then.known and now.known):
+                why = then.why or now.why
+                words = f"whether others used {self._name(asked)} at the same time is not known"
+                if told.known:
+                    reasons.append(f"{words} ({why})")
+                continue
+            polled = [one[asked.url] for one in self._polled if asked.url in one]
+            count = self._beside(samples if ours else (), asked, then, now, polled)
+            if count:
+                reasons.append(f"others used {self._name(asked)} at the same time ({count})")
+                told.beside += 1
+        return "; ".join(reasons)
+
+    def close(self) -> list[dict[str, Any]]:
+        """What is known of each server, as plain values for a record."""
+        return [
+            {
+                "name": one_line(asked.name, 80), "measured": asked.url == self.server.url,
+                "known": told.known, "why": "" if told.known else one_line(told.why, 200),
+                "beside": told.beside,
+            }
+            for asked in self._all() if (told := self._told.get(asked.url)) and told.looked
+        ]  # fmt: skip
+
+    def flags(self) -> list[str]:
+        """What a reader of the figures should know, a line each."""
+        found = []
+        for asked in self._all():
+            told = self._told.get(asked.url)
+            if told is not None and told.looked and not told.known:
+                found.append(f"whether others used {self._name(asked)} is not known: {told.why}")
+        if self.waited_s >= 1.0:
+            waited = format_duration(self.waited_s)
+            found.append(f"waited {waited} in all while others were answered")
+        if self.spoilt:
+            count = plural(self.spoilt, "answer")
+            found.append(
+                f"others were answered at the same time as {count}, whose rate is not used"
+            )
+        return found
+
+    def _all(self) -> Iterator[Asked]:
+        """The measured server first; one that has the same address as another is not counted
+        twice."""
+        urls = set()
+        for asked in (self.server, *self.others):
+            if asked.url and asked.url not in urls:
+                urls.add(asked.url)
+                yield asked
+
+    def _name(self, asked: Asked) -> str:
+        return "the server" if asked.url == self.server.url else one_line(asked.name, 60)
+
+    def _late(self, asked: Asked, found: Occupancy) -> int:
+        """Requests of ours that a gauge may still show."""
+        if found.live or asked.url != self.server.url or self._asked_at is None:
+            return 0
+        return self._streams if self.monotonic() - self._asked_at < STALE_S else 0
+
+    def _beside(
+        self, samples: Sequence[Sample], asked: Asked, then: Occupancy, now: Occupancy,
+        polled: Sequence[Occupancy],
+    ) -> str:  # fmt: skip
+        """How much of it was not ours, in words; "" for nothing."""
+        streams = self._streams if samples else 0
+        most = max((one.processing or 0 for one in polled), default=0) - streams
+        most = max(most, (now.processing or 0) - self._late(asked, now))
+        tasks = frozenset().union(*(one.tasks for one in (*polled, now))) - then.tasks
+        most = max(most, len(tasks) - len(samples))
+        if most > 0:
+            return plural(most, "request")
+        for kind, before, after, ours in (
+            ("generated", then.generated, now.generated, _sum(samples, "completion_tokens")),
+            ("read", then.prompted, now.prompted, _sum(samples, "prompt_tokens")),
+        ):
+            if before is None or after is None or ours is None:
+                continue
+            more = after - before - ours
+            if more > SLACK_TOKENS + SLACK * ours:
+                return f"{plural(round(more), 'token')} more {kind} than ours"
+        return ""
+
+
+def _sum(samples: Sequence[Sample], name: str) -> float | None:
+    """Tokens of our requests; None if one of them is not counted."""
+    counts = [getattr(sample, name) for sample in samples]
+    return None if None in counts else float(sum(counts))

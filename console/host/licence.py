@@ -1,0 +1,169 @@
+"""The licence to end a process: why it may be ended, checked against this machine when it happens.
+
+Whoever ends, restarts or pauses a process, a container or a unit passes a `Licence`, which names a
+reason and whose it is. Processes are signalled here and nowhere else, apart from the sentinel's
+kill, which has the same rules in `recovery.guard.kill.targets`. A test looks at each call in the
+program that could end something.
+
+What is recorded as the baseline of any site of this user ends by that site's own licence alone:
+records of an earlier `init` or `adopt`, of a renamed site, or of a run that has been promoted never
+make it somebody's candidate. Standard library only; the emergency side uses this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from console.common import paths
+from console.common.clock import Clock
+from console.common.errors import ServiceError
+from console.common.text import one_line
+from console.host import cgroup, process
+from console.host.cgroup import FULL_ID
+from console.host.process import BASELINE_COOKIE, Stat
+
+BASELINES = "baseline.*json"
+"""The records of a site's baseline: `baseline.json`, the newest, and `baseline.SHA.json`, which a
+later one was put beside. A service named `baseline-tuned` is another one."""
+
+
+class Reason(StrEnum):
+    """Why something may be ended. There is no reason for what merely is in the way."""
+
+    BASELINE = "the baseline of this site"
+    CANDIDATE = "a candidate of this run"
+    EARLIER = "a candidate that an earlier run of this site started"
+    LABEL = "the labels say that it is a candidate of this site"
+    STEP = "a step of this run"
+    COOKIE = "it carries the run's cookie"
+    RUNNER = "the runner of this run"
+    RELAY = "the relay of a cutover at the baseline's address"
+    HELPER = "a helper process of the console"
+    TRIAL = "started by this console, and for nothing else"
+
+
+OF_SITE = frozenset({Reason.BASELINE, Reason.EARLIER, Reason.LABEL, Reason.RELAY})
+"""The reasons whose subject is a site."""
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """Why something may be ended. `subject` is the site of a baseline, else the run, or what else
+    the reason speaks of. `records`: a directory of a site's records outside of this user's own
+    state, as root has it that rolls back for somebody else."""
+
+    reason: Reason
+    subject: str = ""
+    records: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A process that a site's records name as its baseline, and that still runs."""
+
+    pid: int
+    start: int
+    site: str
+
+    def has(self, found: Stat) -> bool:
+        """Whether a process is this one, or of the session or group that it leads."""
+        return self.pid in (found.pid, found.session, found.group) and found.start >= self.start
+
+
+class Refused(ServiceError):
+    """Something has no licence to be ended: it is left alone, and named."""
+
+
+def baselines(records: Path | None = None) -> Iterator[Recorded]:
+    """Every process that is recorded as the baseline of a site of this user and still runs, those
+    of an earlier `init` or `adopt` included. `records`: one more directory to look into."""
+    files = {*paths.state_dir().glob(f"services/*/{BASELINES}")}
+    files |= {*records.parent.glob(f"*/{BASELINES}")} if records is not None else set()
+    for file in sorted(files):
+        recorded = process.read_record(file.parent, file.stem)
+        if recorded is not None:
+            yield Recorded(*recorded, file.parent.name)
+
+
+def hand_over(pid: int, start: int, site: str) -> list[str]:
+    """Take the record of this process from the other sites of this user, since it is a site's
+    baseline from now on; their names. Raises OSError."""
+    others = [one for one in baselines() if (one.pid, one.start) == (pid, start)]
+    names = {one.site for one in others if one.site != site}
+    for name in names:
+        directory = paths.records_dir(name)
+        for file in directory.glob(BASELINES):
+            if process.read_record(directory, file.stem) == (pid, start):
+                file.unlink(missing_ok=True)
+    return sorted(names)
+
+
+def not_covered(licence: Licence) -> list[Recorded]:
+    """The baselines that a licence does not cover: all but its own site's."""
+    own = licence.subject if licence.reason is Reason.BASELINE else None
+    return [one for one in baselines(licence.records) if one.site != own]
+
+
+def refusal(licence: Licence, pid: int, start: int) -> str:
+    """Why a process may not be ended with this licence, in clean words; "" if it may."""
+    found = process.stat(pid)
+    if found is None or found.start != start:
+        return ""  # it is gone: nothing reaches whatever has its number by now
+    for one in not_covered(licence):
+        if one.has(found):
+            return f"it is the recorded baseline of site {one_line(one.site, 60)}"
+    if licence.reason is Reason.BASELINE:
+        own = any(one.has(found) for one in baselines(licence.records))
+        why = "nothing records it as the baseline of this site"
+        return "" if own or process.carries(pid, BASELINE_COOKIE) else why
+    if process.carries(pid, BASELINE_COOKIE):
+        return "the console started it as a baseline"
+    return ""
+
+
+def require(licence: Licence, pid: int, start: int) -> None:
+    """Raise Refused if the licence does not cover a process."""
+    if why := refusal(licence, pid, start):
+        raise Refused(f"pid {pid} is left alone", why)
+
+
+def send(licence: Licence, pid: int, start: int, number: int) -> bool:
+    """Signal that same process; False if it is gone. Raises Refused, and PermissionError as
+    `process.send` does."""
+    require(licence, pid, start)
+    return process.send(pid, start, number)
+
+
+def stop_group(
+    licence: Licence, pid: int, start: int, *, grace_s: float, clock: Clock | None = None,
+    cookie: str = "", step: str = "",
+) -> bool:  # fmt: skip
+    """End a session and group as `process.stop_group` does, without the baselines in it that the
+    licence does not cover. Raises Refused if its leader is one."""
+    require(licence, pid, start)
+    kept = not_covered(licence)
+    return process.stop_group(
+        pid, start, grace_s=grace_s, clock=clock, cookie=cookie, step=step,
+        spared=lambda found: any(one.has(found) for one in kept),
+    )  # fmt: skip
+
+
+def require_container(licence: Licence, container: str) -> None:
+    """Raise Refused unless a container is named by its full id, which none ever has again: a name
+    may be somebody else's container by now. A baseline is started by name, too."""
+    if licence.reason is not Reason.BASELINE and not FULL_ID.fullmatch(container):
+        raise Refused(
+            f"container {one_line(container, 60)} is left alone", "only its full id identifies it"
+        )
+
+
+def end_cgroup(
+    licence: Licence, path: str, pid: int, start: int, also: Collection[int] = ()
+) -> int:
+    """End what an ended process left in its control group, as `cgroup.end` does. The group is left
+    alone if a baseline that the licence does not cover, or a process of `also`, is in it."""
+    kept = {one.pid for one in not_covered(licence)}
+    return cgroup.end(path, pid, start, kept | set(also))

@@ -1,0 +1,342 @@
+"""The state of the baseline: one word with its time and its witness, out of timed evidence. Pure.
+
+A witness is whoever learns something of the baseline: a run's start, a rollback, the watch, a
+person's `v`, a benchmark, the health path. `state_of` weighs what they saw, and every face of the
+console shows what it says.
+
+The newest evidence counts, and the more careful of two witnesses. A health path that answers says
+only that something answers: after a failed proof nothing but a proof makes the baseline serve
+again. A proof says nothing of a server that was started since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Word(StrEnum):
+    """How the baseline is."""
+
+    SERVING = "serving"
+    LOADING = "loading"
+    REFUSING = "refusing"
+    """It answers and does not do what it is asked for: it wants a key, or knows no such model."""
+    DEGRADED = "degraded"
+    """It serves, slower than its reference."""
+    GARBLED = "garbled"
+    DOWN = "down"
+    CUT_OVER = "cut over"
+    """A candidate answers in its place."""
+    UNKNOWN = "unknown"
+
+
+SLACK_S = 60.0
+"""How far ahead a time may be before it counts as one of the future."""
+BY_KEY = "; F12 brings the baseline back"
+"""How the detail of a cutover ends, where that key is at hand."""
+UP = frozenset({Word.SERVING, Word.DEGRADED})
+"""The words of a baseline that serves, as far as anybody knows."""
+
+
+class Witness(StrEnum):
+    """Who saw it; a name of a file, and `BY` has the words."""
+
+    RUN_START = "run-start"
+    ROLLBACK = "rollback"
+    SCRIPT = "script"
+    VERIFY = "verify"
+    ADOPT = "adopt"
+    WATCH = "watch"
+    BENCHMARK = "benchmark"
+    HEALTH = "health"
+    EARLIER = "earlier"
+    """A proof that a version before this one kept: it does not say whose."""
+
+
+BY = {
+    Witness.RUN_START: "a run's start", Witness.ROLLBACK: "a rollback",
+    Witness.SCRIPT: "rollback.sh", Witness.VERIFY: "v", Witness.ADOPT: "adopt",
+    Witness.WATCH: "the watch", Witness.BENCHMARK: "a benchmark", Witness.HEALTH: "its health path",
+    Witness.EARLIER: "a proof",
+}  # fmt: skip
+
+
+ATTEMPT = {
+    **BY, Witness.RUN_START: "the proof of a run's start", Witness.VERIFY: "the proof by v",
+    Witness.ADOPT: "the proof by adopt", Witness.WATCH: "the watch's question",
+}  # fmt: skip
+"""The same, where it is what has failed."""
+
+
+class Kind(StrEnum):
+    """What was seen. Of each kind a witness keeps its newest evidence."""
+
+    PROOF = "proof"
+    """A completion was answered, and sanely."""
+    MEASURED = "measured"
+    """The same, long enough to tell how fast the baseline is."""
+    FAILED = "failed"
+    """A proof failed."""
+    ANSWERS = "answers"
+    """The health path says 200, or requests of others are under way."""
+    AWAY = "away"
+    """The health path says anything else, or nothing does."""
+
+
+GOOD = (Kind.PROOF, Kind.MEASURED)
+LOOKS = (Kind.ANSWERS, Kind.AWAY)
+SPOKE = (Word.REFUSING, Word.GARBLED, Word.LOADING)
+"""How a server is that answered something when it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a witness saw at `at`, in Unix seconds; `since`: since when it has seen the same, 0.0 if
+    only then. `detail` is clean, `tok_s` is None where no rate is known.
+
+    `target` tells one baseline of a site from another, `life` two starts of the same baseline; both
+    are "" where that is not known.
+    """
+
+    kind: Kind
+    word: Word
+    at: float
+    witness: Witness
+    detail: str = ""
+    tok_s: float | None = None
+    degraded: bool = False
+    since: float = 0.0
+    target: str = ""
+    life: str = ""
+
+    @property
+    def by(self) -> str:
+        return BY[self.witness]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A rate in tokens a second, when it was measured (Unix seconds), and by what."""
+
+    tok_s: float
+    at: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineState:
+    """How the baseline is, and by which evidence; times in Unix seconds, 0.0 for never; clean text.
+
+    `at` and `by` are of the evidence that decided. `proven_at` is the newest answered completion of
+    all, even where it says nothing of today's server. `doubt`: since when, by what and why it is
+    not proven any more.
+    """
+
+    word: Word = Word.UNKNOWN
+    detail: str = ""
+    at: float = 0.0
+    since: float = 0.0
+    by: str = ""
+    figure: Figure | None = None
+    proven_at: float = 0.0
+    proven_by: str = ""
+    doubt: str = ""
+
+    @property
+    def up(self) -> bool:
+        return self.word in UP
+
+    @property
+    def proven(self) -> bool:
+        """Whether a completion has proven the server that is there now."""
+        return bool(self.proven_at) and self.up and not self.doubt
+
+    def speed_words(self, now: float) -> str:
+        """`28.1 tok/s`, and `at 14:03:05 by a benchmark` where that is not its newest proof; "" for
+        one that does not serve, or where no rate is known."""
+        rate = self.figure
+        if rate is None or not self.up:
+            return ""
+        words = f"{rate.tok_s:.4g} tok/s"
+        if rate.at == self.proven_at and self.proven:
+            return words
+        return f"{words} at {time_words(rate.at, now)} by {rate.by}"
+
+    def proof_words(self, now: float) -> str:
+        """`proven 14:03:05 by a rollback`, or `last proven …` where that says nothing of now; ""
+        where nothing has ever proven it."""
+        if not self.proven_at:
+            return ""
+        last = "" if self.proven else "last "
+        return f"{last}proven {time_words(self.proven_at, now)} by {self.proven_by}"
+
+    def facts(self, now: float) -> list[str]:
+        """What is to be said beside the word, the most important first."""
+        known = [*self.reasons]
+        if self.word is not Word.CUT_OVER:
+            known += [self.speed_words(now), self.proof_words(now)]
+        return [one for one in known if one]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the word is what it is; for a server that answers, first why it is not proven."""
+        both = [self.detail, self.doubt]
+        return [one for one in (both[::-1] if self.word is Word.UNKNOWN else both) if one]
+
+
+def state_of(
+    evidence: Iterable[Evidence], now: float, *, target: str = "",
+    reference: float | None = None, tolerance: float = 0.10,
+) -> BaselineState:  # fmt: skip
+    """Weigh all that is known at the Unix time `now`. What is known to be of another baseline than
+    `target` does not count. What has a time in the future is the oldest of all: the clock has been
+    set back since."""
+
+    fitting = [e for e in evidence if not target or e.target in ("", target)]
+    known = sorted(fitting, key=lambda e: _place(e, now))
+    if not known:
+        return BaselineState(detail="nothing is known of it yet")
+    proof, failed, look = _newest(known, *GOOD), _newest(known, Kind.FAILED), _newest(known, *LOOKS)
+    at = {id(e): place for place, e in enumerate(known)}
+    if failed is not None and proof is not None and at[id(failed)] < at[id(proof)]:
+        failed = None
+    if look is not None and any(at[id(look)] < at[id(e)] for e in (proof, failed) if e is not None):
+        look = None
+    # what a server said that lived says nothing of the one after it; why one is down stays true
+    gone = failed is not None and failed.word in SPOKE and _ended_since(
+        known[at[id(failed)] :], (Word.DOWN,)
+    )  # fmt: skip
+    word, decisive = _judged(proof, failed, look, gone=gone)
+    doubt, since = "", _since(known, decisive)
+    if failed is not None:
+        when, why = time_words(failed.at, now), f": {failed.detail}" if failed.detail else ""
+        why = "" if gone else why  # it was said of a server that is no more
+        doubt = f"not proven since {ATTEMPT[failed.witness]} failed at {when}{why}"
+        since = failed.since or failed.at
+    elif proof is not None and word is Word.SERVING:
+        doubt = _started_since(known[at[id(proof)] :], now)
+    # what failed says why in the doubt
+    detail = "" if word is Word.SERVING or decisive is failed else decisive.detail
+    if failed is not None and decisive is not failed and word is Word.UNKNOWN:
+        detail = "its health path answers"
+    if word is Word.SERVING and _is_slow(_of_this_start(known), reference, tolerance):
+        word, detail = Word.DEGRADED, "slower than its reference"
+    return BaselineState(
+        word, detail, decisive.at, since, decisive.by, _figure(known),
+        proof.at if proof is not None else 0.0, proof.by if proof is not None else "", doubt,
+    )  # fmt: skip
+
+
+def last_proof(evidence: Iterable[Evidence], now: float) -> Evidence | None:
+    """The newest answered completion; None if there is none."""
+    return max((e for e in evidence if e.kind in GOOD), key=lambda e: _place(e, now), default=None)
+
+
+def time_words(at: float, now: float) -> str:
+    """A time of day; with the date if it is not within half a day of now."""
+    form = "%H:%M:%S" if abs(now - at) < 43_200 else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(at))
+
+
+def is_of_future(one: Evidence, now: float) -> bool:
+    """Whether the clock has been set back since this was seen."""
+    return one.at > now + SLACK_S
+
+
+def _place(one: Evidence, now: float) -> tuple[bool, float]:
+    return not is_of_future(one, now), one.at
+
+
+def _newest(known: list[Evidence], *kinds: Kind) -> Evidence | None:
+    return next((e for e in reversed(known) if e.kind in kinds), None)
+
+
+def _judged(
+    proof: Evidence | None, failed: Evidence | None, look: Evidence | None, *, gone: bool
+) -> tuple[Word, Evidence]:
+    """The word, and what decides it. `failed` and `look` are None unless they are the newer ones;
+    not all are None. `gone`: the server that failed has ended since."""
+    if look is not None and look.kind is Kind.AWAY:
+        # one that does not answer in time takes nothing back of what is known to be wrong
+        return (failed.word, failed) if failed and look.word is Word.UNKNOWN else (look.word, look)
+    if failed is not None:
+        if look is None or (failed.word in (Word.REFUSING, Word.GARBLED) and not gone):
+            return failed.word, failed
+        return Word.UNKNOWN, look
+    decisive = look or proof
+    assert decisive is not None
+    return Word.SERVING, decisive
+
+
+def _since(known: list[Evidence], decisive: Evidence) -> float:
+    """Since when nobody has seen anything else."""
+    first = decisive.since or decisive.at
+    for one in reversed(known[: known.index(decisive)]):
+        if one.word is not decisive.word:
+            return max(first, one.at)
+        first = min(first, one.since or one.at)
+    return first
+
+
+def _started_since(known: list[Evidence], now: float) -> str:
+    """Why the first of these, a proof, says nothing of the server that is there now; "" if it
+    does."""
+    away = [e for e in known[1:] if _was_away(e)]
+    if away:
+        when = time_words(away[-1].at, now)
+        return f"not proven since it was {away[-1].word} at {when}"
+    return "not proven since it was started again" if _ended_since(known, ()) else ""
+
+
+def _was_away(seen: Evidence) -> bool:
+    return seen.kind is Kind.AWAY and seen.word in (Word.DOWN, Word.LOADING)
+
+
+def _ended_since(known: list[Evidence], away: tuple[Word, ...]) -> bool:
+    """Whether the server of which the first of these speaks is no more: another one has been seen,
+    or it was `away`."""
+    first, later = known[0], known[1:]
+    lives = [e.life for e in later if e.life]
+    other = bool(first.life and lives) and lives[-1] != first.life
+    return other or any(e.kind is Kind.AWAY and e.word in away for e in later)
+
+
+def _of_this_start(known: list[Evidence]) -> list[Evidence]:
+    """What is known of the server that is there now: the rate of one that has ended since says
+    nothing of it."""
+    life = next((e.life for e in reversed(known) if e.life), "")
+    begun = 0
+    for place, one in enumerate(known, 1):
+        if _was_away(one) or one.life not in ("", life):
+            begun = place
+    return known[begun:]
+
+
+def _is_slow(known: list[Evidence], reference: float | None, tolerance: float) -> bool:
+    """Whether the newest whole measurement, or an answer that took too long, shows it below the
+    reference. A few tokens do not show that, but at the reference's speed they clear that finding.
+    """
+    limit = None if reference is None else reference * (1 - tolerance)
+    slow = False
+    for one in known:
+        if one.kind is Kind.ANSWERS and one.degraded:
+            slow = True  # its answer took so long that whatever its rate is, it is below
+        if one.kind not in GOOD:
+            continue
+        fast = limit is not None and one.tok_s is not None and one.tok_s >= limit
+        if one.kind is Kind.MEASURED:
+            known_rate = limit is not None and one.tok_s is not None
+            slow = not fast if known_rate else one.degraded
+        elif fast:
+            slow = False
+    return slow
+
+
+def _figure(known: list[Evidence]) -> Figure | None:
+    for one in reversed(known):
+        if one.kind in GOOD and one.tok_s is not None:
+            return Figure(one.tok_s, one.at, one.by)
+    return None

@@ -1,0 +1,217 @@
+"""What witnesses have seen of a baseline, on disk: one small file for each witness and kind.
+
+The files of a baseline are in a directory of its own, and each is replaced whole, so nobody waits
+for a lock and nobody reads half a record. Errors with them are ignored: without evidence the state
+is unknown, which is true. `console.recovery.rollback.baseline_state` weighs what is read here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from console.common import paths, redact
+from console.common.files import open_regular, private_mode, write_atomically
+from console.common.text import one_line
+from console.host import process
+from console.recovery.rollback.baseline_state import (
+    BaselineState,
+    Evidence,
+    Kind,
+    Witness,
+    Word,
+    is_of_future,
+    state_of,
+)
+from console.recovery.rollback.baseline_state import last_proof as newest_proof
+from console.recovery.rollback.progress import PROGRESS_FILE, SCRIPT
+from console.recovery.rollback.sealed_plan import SealedPlan
+
+if TYPE_CHECKING:
+    from console.runtime.probe import Completion
+
+SIZE_LIMIT = 4096
+LOADING_STATUS = 503
+MAX_FILES = 64
+"""More than all witnesses write of all kinds."""
+DETAIL_LIMIT = 300
+_FAILED = (Kind.FAILED, Word.DOWN)
+
+
+def directory(site: str, url: str) -> Path:
+    """Where the evidence of the baseline at this address is kept.
+
+    The address is part of it: two sites may have the same name and different baselines.
+    """
+    return paths.state_dir() / "evidence" / _name(site, url)
+
+
+def target_of(plan: SealedPlan) -> str:
+    """What tells the plan's baseline from another one at the same site and address."""
+    base = plan.baseline
+    if base.process is not None:
+        return f"process {process.spec_sha(base.process)[:16]}"
+    return base.unit.words if base.unit is not None else base.kind
+
+
+def of_completion(done: Completion, witness: Witness, at: float, life: str = "") -> Evidence:
+    """What an answered, refused or failed completion says of the baseline that was asked."""
+    kind, word = Kind.FAILED, Word.DOWN
+    if done.ok:
+        kind, word = Kind.PROOF, Word.SERVING
+    elif done.garbled is not None:
+        word = Word.GARBLED
+    elif done.refuses:
+        word = Word.REFUSING
+    elif done.status == LOADING_STATUS and not done.dead:
+        word = Word.LOADING
+    elif done.fails:
+        word = Word.REFUSING
+    rate = done.decode_tok_s if done.ok else None
+    return Evidence(kind, word, at, witness, done.detail, rate, life=life)
+
+
+def of_benchmark(
+    tok_s: float | None, garbage: str, at: float, reference: float | None, tolerance: float
+) -> Evidence | None:
+    """What a benchmark of the baseline says of it; None for one without any figure. `garbage`: why
+    most of its answers are none, in clean words, "" if they are sane."""
+    if garbage:
+        return Evidence(Kind.FAILED, Word.GARBLED, at, Witness.BENCHMARK, garbage)
+    if tok_s is None:
+        return None
+    slow = reference is not None and tok_s < reference * (1 - tolerance)
+    return Evidence(Kind.MEASURED, Word.SERVING, at, Witness.BENCHMARK, "", tok_s, slow)
+
+
+def record(plan: SealedPlan, seen: Evidence) -> None:
+    """Keep what was seen of the plan's baseline. Never raises."""
+    if plan.site_name:
+        detail = plan.secrets.text(seen.detail)
+        found = replace(seen, target=target_of(plan), detail=detail)
+        keep(plan.site_name, plan.baseline.url, found)
+
+
+def keep(site: str, url: str, seen: Evidence) -> None:
+    """The same, where the baseline is known by its site and address alone.
+
+    What is older than what is kept does not replace it. What has a time in the future is removed:
+    the clock has been set back since, and nobody knows when it was seen.
+    """
+    file = directory(site, url) / f"{seen.witness}.{seen.kind}.json"
+    _drop_future(site, url)
+    before = _read(file)
+    if before is not None and seen.at < before.at:
+        return
+    since = seen.since or seen.at
+    if before is not None and before.word is seen.word and before.at <= seen.at:
+        since = min(since, before.since or before.at)
+    detail = one_line(redact.text(seen.detail), DETAIL_LIMIT)
+    rate = None if seen.tok_s is None else round(seen.tok_s, 3)
+    made = replace(seen, detail=detail, tok_s=rate, since=since)
+    with contextlib.suppress(OSError, ValueError):
+        paths.make(file.parent)
+        # A slow disk must delay nobody, and after a crash older evidence is good enough.
+        mode = private_mode(file.parent)
+        write_atomically(file, json.dumps(asdict(made)) + "\n", mode, durable=False)
+
+
+def read(site: str, url: str) -> list[Evidence]:
+    """All that is kept of the baseline at this address, in no order. Never raises."""
+    return [one for _, one in _files(site, url)]
+
+
+def last_proof(site: str, url: str) -> Evidence | None:
+    """The newest answered completion of the baseline at this address; None without one."""
+    return newest_proof(read(site, url), time.time())
+
+
+def state(plan: SealedPlan, *looks: Evidence) -> BaselineState:
+    """How the plan's baseline is, by all that is kept of it and by what was seen right now."""
+    base = plan.baseline
+    seen = [*read(plan.site_name, base.url), *_of_script(plan), *looks]
+    return state_of(
+        seen, time.time(), target=target_of(plan),
+        reference=base.reference_tok_s, tolerance=base.tolerance,
+    )  # fmt: skip
+
+
+def _of_script(plan: SealedPlan) -> list[Evidence]:
+    """How the newest rollback of this plan ended, if that was a `rollback.sh` of a version before:
+    it leaves nothing but its last line."""
+    try:
+        with open_regular(plan.rollback_dir / PROGRESS_FILE) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - SIZE_LIMIT))
+            line: Any = json.loads(stream.read(SIZE_LIMIT).rstrip(b"\n").rpartition(b"\n")[2])
+        if not str(line["trigger"]).startswith(f"{SCRIPT}-") or line["rung"] != "done":
+            return []
+        kind, word = (Kind.PROOF, Word.SERVING) if line["serving"] is True else _FAILED
+        return [Evidence(kind, word, _number(line["at"]), Witness.SCRIPT, _text(line, "detail"))]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _files(site: str, url: str) -> list[tuple[Path, Evidence]]:
+    place, seen = directory(site, url), list[tuple[Path, Evidence | None]]()
+    with contextlib.suppress(OSError):
+        names = [name for name in sorted(os.listdir(place)) if name.endswith(".json")]
+        seen = [(place / name, _read(place / name)) for name in names[:MAX_FILES]]
+    before = paths.state_dir() / "proof" / f"{_name(site, url)}.json"
+    return [(file, one) for file, one in (*seen, (before, _earlier(before))) if one is not None]
+
+
+def _drop_future(site: str, url: str) -> None:
+    for file, one in _files(site, url):
+        if is_of_future(one, time.time()):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _name(site: str, url: str) -> str:
+    return f"{paths.file_name(site)}@{quote(url, safe='')}"
+
+
+def _read(file: Path) -> Evidence | None:
+    try:
+        with open_regular(file) as stream:
+            value: Any = json.loads(stream.read(SIZE_LIMIT))
+        rate = value.get("tok_s")
+        return Evidence(
+            Kind(value["kind"]), Word(value["word"]), _number(value["at"]),
+            Witness(value["witness"]), _text(value, "detail"),
+            None if rate is None else _number(rate), value.get("degraded") is True,
+            _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _earlier(file: Path) -> Evidence | None:
+    """The proof that a version before this one kept: `at`, `tok_s` and `degraded`."""
+    try:
+        with open_regular(file) as stream:
+            value: Any = json.loads(stream.read(SIZE_LIMIT))
+        rate, slow = value.get("tok_s"), value.get("degraded") is True
+        return Evidence(
+            Kind.MEASURED if slow else Kind.PROOF, Word.SERVING, _number(value["at"]),
+            Witness.EARLIER, "", None if rate is None else _number(rate), slow,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _text(value: dict[str, Any], key: str) -> str:
+    return one_line(str(value.get(key) or ""), DETAIL_LIMIT)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("a number")
+    return float(value)

@@ -1,0 +1,324 @@
+"""One look at the baseline now, as evidence: whether it answers, and who has it if it does not.
+
+Every face that shows the present (header, status page, metrics, fleet, doctor) takes the same look.
+A look asks no completion, so it proves nothing: it says that something answers, or that nothing
+does. The console's screens take one every two seconds, and nothing that they need before their
+first frame loads an HTTP library.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from console.common import paths, redact
+from console.common.errors import ConsoleError, EngineError
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.host import process
+from console.host.process import BASELINE_COOKIE
+from console.host.units import UnitSpec
+from console.recovery.rollback import evidence, records
+from console.recovery.rollback.baseline_state import (
+    BY_KEY,
+    BaselineState,
+    Evidence,
+    Kind,
+    Witness,
+    Word,
+)
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.runtime import proxy
+
+if TYPE_CHECKING:
+    from console.runtime.engine_api import RawEngine
+    from console.runtime.probe import Health
+    from console.runtime.proxy import Relay
+
+MAX_LINE = 64
+"""Bytes of a status line that are examined."""
+HEALTH_S = 1.5
+ENGINE_S = 1.0
+OWNER_S = 10.0
+"""Seconds between checks that it is the baseline that answers at its address."""
+NEVER = "0001-"
+
+
+class Looker:
+    """Looks at one baseline, again and again; it keeps for OWNER_S who answers there."""
+
+    def __init__(self) -> None:
+        self.stranger = ""
+        """Who answers in the baseline's place, in words; "" for nobody."""
+        self._life = ""
+        self._owner_looked = float("-inf")
+        self._answered = False
+
+    def state(self, plan: SealedPlan) -> BaselineState:
+        """How the baseline is now: what is seen, and all that is known of before."""
+        return evidence.state(plan, self.look(plan))
+
+    def look(self, plan: SealedPlan) -> Evidence:
+        """What is seen now. Raises ConsoleError and OSError only for files that cannot be read."""
+        # it may have been removed and made anew under its name since the plan was sealed
+        plan = plan.name_first
+        at = time.time()  # of its beginning: a proof that is over before the look is, is newer
+        word, detail = self._seen(plan)
+        self._answered = word is Word.SERVING
+        seen = _evidence(word, detail, at)
+        life = self._life if self._answered else ""
+        return replace(seen, target=evidence.target_of(plan), life=life)
+
+    def _seen(self, plan: SealedPlan) -> tuple[Word, str]:
+        base = plan.baseline
+        switched = proxy.recorded(plan.records_dir, base.url)
+        if switched is not None:
+            return Word.CUT_OVER, _switched(plan, switched)
+        if answers_200(base.url, base.ready_path, HEALTH_S):
+            return self._serving(plan)
+        return self._check_again(plan)
+
+    def _check_again(self, plan: SealedPlan) -> tuple[Word, str]:
+        """Check again after an unclear answer, with words for the result."""
+        from console.runtime.probe import Health, health
+
+        base = plan.baseline
+        state, detail = health(base.url, base.ready_path, HEALTH_S)
+        detail = without(detail, base.url)
+        if state is Health.SERVING:
+            return self._serving(plan)
+        if state is Health.REFUSING:
+            word, stranger = self._serving(plan)
+            return (word, stranger) if stranger else (Word.REFUSING, detail)
+        if state is Health.LOADING:
+            return Word.LOADING, detail if detail.startswith("HTTP") else f"503 {detail}"
+        if state is Health.REFUSED:
+            return _refused(plan, detail)
+        return word_of(state, detail), detail
+
+    def _serving(self, plan: SealedPlan) -> tuple[Word, str]:
+        """Serving, unless there are signs that another server answers there."""
+        from console.recovery.rollback import observe
+
+        now = time.monotonic()
+        if not self._answered or now - self._owner_looked >= OWNER_S:
+            self._owner_looked = now
+            self.stranger = _stranger(plan)
+            self._life = "" if self.stranger else observe.life(plan)
+        if not self.stranger:
+            return Word.SERVING, ""
+        # one that shares the address says nothing of the baseline, which may be well beside it
+        shares = self.stranger.startswith(f"{observe.ELSE}, too")
+        return Word.UNKNOWN if shares else Word.DOWN, self.stranger
+
+
+def of_health(state: Health, detail: str, at: float) -> Evidence:
+    """What the health path's answer at the Unix time `at` says of a server."""
+    return _evidence(word_of(state, detail), detail, at)
+
+
+def _evidence(word: Word, detail: str, at: float) -> Evidence:
+    kind = Kind.ANSWERS if word is Word.SERVING else Kind.AWAY
+    return Evidence(kind, word, at, Witness.HEALTH, one_line(redact.text(detail), 200))
+
+
+def word_of(state: Health, detail: str) -> Word:
+    """What the health path's answer says of a server, in one word."""
+    if state in ("serving", "loading"):
+        return Word(state)
+    if state == "refused":
+        return Word.DOWN
+    if state == "refusing":
+        return Word.REFUSING
+    return Word.DOWN if detail.startswith("HTTP") else Word.UNKNOWN
+
+
+def answers_200(url: str, path: str, timeout_s: float) -> bool:
+    """A quick check before the first frame, without an HTTP library: one GET over a fresh
+    connection under one deadline.
+
+    False for everything but a clear yes (503, refused, https, garbage), which is checked again by
+    `console.runtime.probe`: that has words for it, but takes time to import.
+    """
+    begun = time.monotonic()
+    try:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            return False
+        target = (parts.path.rstrip("/").removesuffix("/v1") + "/" + path.lstrip("/")) or "/"
+        host = parts.netloc.rpartition("@")[2]
+        request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        address = (parts.hostname, parts.port or 80)
+        with socket.create_connection(address, timeout_s) as peer:
+            peer.sendall(request.encode("ascii"))
+            data = b""
+            while len(data) < MAX_LINE and b"\r\n" not in data:
+                left = timeout_s - (time.monotonic() - begun)
+                if left <= 0:
+                    return False
+                peer.settimeout(left)
+                more = peer.recv(MAX_LINE)
+                if not more:
+                    break
+                data += more
+    except (OSError, ValueError):
+        return False
+    words = data.split(b"\r\n")[0].split(b" ")
+    return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
+
+
+def _switched(plan: SealedPlan, relay: Relay) -> str:
+    """Who answers in the baseline's place, whether it does, and how to go back."""
+    accepted = records.read_promotion(paths.runs_dir() / relay.run)
+    words = "promoted" if accepted else "not promoted"
+    if not _answers(plan.baseline.url, plan.baseline.ready_path):
+        words += ", AND DOES NOT ANSWER"
+    return f"to {relay.service}, {words}{BY_KEY}"
+
+
+def _stranger(plan: SealedPlan) -> str:
+    """Who answers in the baseline's place, or beside it, in words; "" for nobody. Of a process that
+    was started by hand there is no record: only the user of its socket shows whose it is."""
+    if plan.baseline.kind != "container":
+        from console.recovery.rollback import observe
+
+        return observe.somebody_else(plan)
+    word, detail = _owner(plan)
+    return f"something else answers there; {detail}" if word is Word.DOWN else ""
+
+
+def _refused(plan: SealedPlan, detail: str) -> tuple[Word, str]:
+    """Nothing listens: tell whether it is starting or not running."""
+    if not detail.endswith("Connection refused"):
+        return Word.UNKNOWN, detail
+    word, more = _owner(plan)
+    if word is Word.LOADING:
+        return Word.LOADING, f"{more}, nothing listens yet"
+    if word is Word.DOWN:
+        return Word.DOWN, more
+    return Word.UNKNOWN, f"connection refused; {more}"
+
+
+def _owner(plan: SealedPlan) -> tuple[Word, str]:
+    """State of the baseline's own container or process: loading (up), stopped or unknown; words."""
+    base = plan.baseline
+    if base.unit is not None:
+        return _unit(base.unit)
+    if base.kind != "process":
+        return container_state(plan, ENGINE_S)
+    if base.process is not None:
+        running = process.known(plan.records_dir, base.name, base.process, BASELINE_COOKIE)
+        if running is not None:
+            return Word.LOADING, f"pid {running[0]} is up"
+    known = process.record_path(plan.records_dir, base.name).exists()
+    return Word.DOWN, "its process has ended" if known else "connection refused"
+
+
+def _unit(unit: UnitSpec) -> tuple[Word, str]:
+    """State of a unit that does not answer, and its words."""
+    from console.host import units
+
+    try:
+        state = units.look(unit)
+    except ConsoleError as error:
+        return Word.UNKNOWN, str(error)
+    if state.is_up:
+        return Word.LOADING, f"{unit.words} is {one_line(state.active, 40)}"
+    return Word.DOWN, f"{unit.words} is {one_line(state.active, 40) or 'not there'}"
+
+
+def _answers(url: str, path: str) -> bool:
+    """Whether anything answers in HTTP: another engine may have another health path."""
+    if answers_200(url, path, HEALTH_S):
+        return True
+    from console.runtime.probe import Health, health
+
+    state, detail = health(url, path, HEALTH_S)
+    return state in (Health.SERVING, Health.LOADING) or detail.startswith("HTTP")
+
+
+def without(detail: str, url: str) -> str:
+    """A probe's words without the address, which is shown beside them."""
+    head, found, tail = detail.partition(f": {url.rstrip('/').removesuffix('/v1')}")
+    if not found:
+        return one_line(detail)
+    return one_line(f"{head}: {tail.partition(': ')[2]}")
+
+
+def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
+    """Loading when it is up, else down or unknown; clean words. Never raises EngineError."""
+    from console.runtime.engine_api import NoSuchContainer, RawEngine
+
+    try:
+        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
+        found = inspected(plan.baseline, engine)
+    except NoSuchContainer:
+        base = plan.baseline
+        of_compose = f"of {base.compose_argv[-1]}" if base.compose_argv else ""
+        name = base.container_name or base.container_id[:12] or of_compose
+        if not name:
+            return Word.UNKNOWN, "which container it is nobody knows before the first run"
+        return Word.DOWN, f"there is no container {one_line(name, 60)}"
+    except EngineError as error:
+        return Word.UNKNOWN, one_line(str(error), 120)
+    return judge(found, time.time())
+
+
+def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
+    """The baseline's existing container: by its id and name, or as compose made it.
+
+    Raises NoSuchContainer, and EngineError for an engine that does not answer.
+    """
+    from console.runtime.engine_api import NoSuchContainer
+
+    for name in base.ways:
+        try:
+            return engine.inspect(name)
+        except NoSuchContainer:
+            continue
+    found = engine.of_compose(base.compose_argv) if base.compose_argv else ""
+    if not found:
+        raise NoSuchContainer("the plan's container is gone")
+    return engine.inspect(found)
+
+
+def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
+    """The same for one inspected container; `now` in Unix seconds."""
+    state = container.get("State")
+    if not isinstance(state, dict):
+        return Word.UNKNOWN, "the container engine's answer makes no sense"
+    if state.get("Paused") is True:
+        return Word.DOWN, "container paused"
+    if state.get("Restarting") is True:
+        return Word.LOADING, f"container restarting (exited {_code(state)})"
+    if state.get("Running") is True:
+        return Word.LOADING, "container is up"
+    status = one_line(str(state.get("Status", "")), 20) or "stopped"
+    if status == "created":
+        return Word.DOWN, "container created, never started"
+    why = ", out of memory" if state.get("OOMKilled") is True else ""
+    return Word.DOWN, f"container {status} ({_code(state)}{why}){_ago(state, now)}"
+
+
+def _code(state: dict[str, Any]) -> str:
+    code = state.get("ExitCode")
+    return str(code) if isinstance(code, int) else "?"
+
+
+def _ago(state: dict[str, Any], now: float) -> str:
+    finished = str(state.get("FinishedAt", ""))
+    if not finished or finished.startswith(NEVER):
+        return ""
+    try:
+        # the engine writes nanoseconds and Z; what is behind the seconds is of no interest here
+        at = datetime.fromisoformat(finished[:19]).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return ""
+    past = max(0.0, now - at)
+    if past < 60:
+        return f" {past:.0f} s ago"
+    return f" {past // 60:.0f} min ago" if past < 3600 else f" {format_duration(past)} ago"

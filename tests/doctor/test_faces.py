@@ -1,0 +1,103 @@
+"""Every face of the console says the same of the baseline, whatever the witnesses have seen."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.cli import main
+from console.frontends.cli import console as plain
+from console.frontends.tui.watch.baseline import BaselineWatch
+from console.frontends.web import facts as web
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import UP, Evidence, Kind, Witness, Word
+from tests.doctor.conftest import HEAD, Look
+from tests.ports import free_port
+from tests.runtime.serving import serving
+from tests.waiting import some
+from widgets.bars import badge
+
+W = Word
+PROOF = (Kind.PROOF, W.SERVING, Witness.RUN_START)
+
+
+def failed(word: Word, witness: Witness) -> tuple[Kind, Word, Witness]:
+    return Kind.FAILED, word, witness
+
+
+SEEN: dict[str, tuple[list[tuple[Kind, Word, Witness]], bytes, Word]] = {
+    "nothing": ([], b"200", W.SERVING),
+    "proven": ([PROOF], b"200", W.SERVING),
+    "rollback failed": ([PROOF, failed(W.DOWN, Witness.ROLLBACK)], b"200", W.UNKNOWN),
+    "rollback.sh failed": ([PROOF, failed(W.DOWN, Witness.SCRIPT)], b"200", W.UNKNOWN),
+    "it wants a key": ([PROOF, failed(W.REFUSING, Witness.VERIFY)], b"200", W.REFUSING),
+    "garbled": ([PROOF, failed(W.GARBLED, Witness.WATCH)], b"200", W.GARBLED),
+    "proven after a failure": ([failed(W.DOWN, Witness.ROLLBACK), PROOF], b"200", W.SERVING),
+    "loading": ([PROOF], b"503", W.LOADING),
+    "its health path refuses": ([PROOF], b"401", W.REFUSING),
+    "its health path fails": ([PROOF], b"500", W.DOWN),
+    "nothing listens": ([PROOF], b"", W.DOWN),
+    "nothing listens, and a rollback failed": (
+        [PROOF, failed(W.GARBLED, Witness.ROLLBACK)], b"", W.DOWN,
+    ),
+    "slow": ([PROOF, (Kind.MEASURED, W.SERVING, Witness.BENCHMARK)], b"200", W.DEGRADED),
+}  # fmt: skip
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[bytes], str]]:
+    """A server whose health path has this status; for "" a port at which nothing listens."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    status = [b""]
+
+    def talk(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(b"HTTP/1.1 " + status[0] + b" x\r\nContent-Length: 2\r\n\r\n{}")
+
+    def start(answer: bytes) -> str:
+        status[0] = answer
+        return url if answer else f"http://127.0.0.1:{free_port()}"
+
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with serving(listener, talk):
+        yield start
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_every_face_says_the_same(
+    name: str, listening: Callable[[bytes], str], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], look: Look,
+) -> None:  # fmt: skip
+    seen, status, word = SEEN[name]
+    url, now = listening(status), time.time()
+    runs = f"process: {{argv: [sh, -c, x]}}, url: '{url}', reference: {{tok_s: 28}}"
+    text = f"{HEAD}baseline: {{{runs}}}\n"
+    site = tmp_path / "site.yaml"
+    site.write_text(text)
+    for at, (kind, said, witness) in enumerate(seen):
+        rate = {Kind.MEASURED: 15.0, Kind.PROOF: 28.0}.get(kind)
+        evidence.keep("ws", url, Evidence(kind, said, now - 60 + at, witness, "why", rate))
+    watch = BaselineWatch(site=str(site))
+    watch.start()
+    view = some(watch.first(60.0))
+    watch.close()
+    assert view.word == word, view
+    assert view.as_json()["word"] == word, "fleet, bridge"
+    assert word.upper() in "".join(part for part, _ in badge(view, now, 120))
+    assert web._baseline(view, now)["word"] == word
+    assert plain._baseline(view).startswith(f"baseline ws: {word}")
+    assert main(["metrics", "--site", str(site)]) == 0
+    page = capsys.readouterr().out
+    assert f'omni_baseline_state{{site="ws",state="{word}"}} 1' in page
+    assert f'omni_baseline_up{{site="ws"}} {int(word in UP)}' in page
+    if word is W.DEGRADED:
+        assert 'omni_baseline_tokens_per_second{site="ws"} 15' in page
+    [health], [proof] = look("baseline.health", text), look("baseline.proof", text)
+    assert ("serves at" in health.detail) is (word in UP), health
+    doubted = any(kind is Kind.FAILED for kind, _, _ in seen[-1:])
+    faces = [proof.detail, web._baseline(view, now)["words"], plain._baseline(view)]
+    assert ["not proven since" in face for face in faces] == [doubted] * len(faces), faces

@@ -1,0 +1,341 @@
+"""What a rollback may end, and whom it leaves alone: strangers, each with its own way to be one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.common import paths
+from console.host import licence, process
+from console.host.licence import Licence, Reason, Refused
+from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.recovery.rollback import live
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.live import Live
+from console.recovery.rollback.sealed_plan import Candidate
+from console.recovery.rollback.stages import stop
+from tests.rollback.conftest import DASH, Stage, run_script
+from tests.rollback.test_ladder_engine import Yard, in_this_process
+
+SLEEPS = ProcessSpec(("sleep", "600"))
+CANDIDATE = Licence(Reason.CANDIDATE, "r1")
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    """A baseline that exists, in an engine of this process."""
+    (tmp_path / "rollback").mkdir()
+    with ExitStack() as stack:
+        made = stack.enter_context(in_this_process(tmp_path, stack))
+        base = made.plan.baseline
+        identity = made.create_baseline(base.container_name)
+        made.plan = replace(made.plan, baseline=replace(base, container_id=identity))
+        sealed.write(made.plan, made.plan.rollback_dir / sealed.PLAN)
+        yield made
+
+
+def adopted(stage: Stage, site: str, name: str = "baseline") -> tuple[int, int]:
+    """A server that nobody of this console started, recorded as a site's baseline."""
+    who = stage.spawn(list(SLEEPS.argv), cookie="theirs")
+    process.write_record(paths.records_dir(site), name, SLEEPS, *who)
+    return who
+
+
+def run(stage: Stage, by: str) -> str:
+    """Roll back with the procedure or with the script; return what it said."""
+    if by == "script":
+        done = run_script(stage)
+        assert done.returncode == 0, done.stdout
+        return str(done.stdout)
+    assert stage.roll_back().serving, stage.lines
+    return str(stage.lines)
+
+
+BOTH = pytest.mark.parametrize("by", ["procedure", "script"])
+needs_dash = pytest.mark.skipif(DASH is None, reason="needs dash")
+
+
+@needs_dash
+@BOTH
+def test_the_adopted_baseline_of_another_site_is_nobodys_candidate(stage: Stage, by: str) -> None:
+    """A wrong line in the run's own records does not change that."""
+    theirs = adopted(stage, "other")
+    stage.base(records_dir=str(paths.records_dir("ws")))
+    stage.seal()
+    stage.record("process", "cand", theirs)
+    said = run(stage, by)
+    assert process.alive(*theirs)
+    assert f"pid {theirs[0]} is left alone" in said
+    assert "site other" in said
+
+
+def test_a_record_that_a_later_choice_put_aside_is_no_licence(stage: Stage) -> None:
+    """`init --pick :A`, then `init --pick :B --force`: A's record lies beside B's."""
+    first = adopted(stage, "ws", "baseline.0123")
+    records = paths.records_dir("ws")
+    stage.base(records_dir=str(records))
+    stage.plan = replace(stage.plan, candidates=(Candidate("baseline.0123", "process"),), run_id="")
+    assert stage.roll_back().serving, stage.lines
+    assert process.alive(*first)
+    assert not stage.said("stop", "ok")
+
+
+@pytest.mark.parametrize("reason", [one for one in Reason if one is not Reason.BASELINE])
+def test_no_reason_but_its_own_sites_covers_a_baseline(stage: Stage, reason: Reason) -> None:
+    theirs = adopted(stage, "other")
+    for subject in ("other", "mine", ""):
+        with pytest.raises(Refused, match="recorded baseline of site other"):
+            licence.stop_group(Licence(reason, subject), *theirs, grace_s=0.0)
+        with pytest.raises(Refused, match="left alone"):
+            licence.send(Licence(reason, subject), *theirs, signal.SIGKILL)
+    assert process.alive(*theirs)
+    assert licence.stop_group(Licence(Reason.BASELINE, "other"), *theirs, grace_s=0.0)
+
+
+def test_a_service_whose_name_begins_like_the_baselines_is_none(stage: Stage) -> None:
+    """A sweep starts the baseline's engine as `baseline-tuned`, and has to end it again."""
+    pid, start = stage.spawn(list(SLEEPS.argv))
+    process.write_record(paths.records_dir("ws"), "baseline-tuned", SLEEPS, pid, start)
+    stage.base(records_dir=str(paths.records_dir("ws")))
+    stage.record("process", "baseline-tuned", (pid, start))
+    done = run_script(stage)
+    assert "left alone" not in done.stdout
+    assert not process.alive(pid, start)
+    pid, start = stage.spawn(list(SLEEPS.argv))
+    process.write_record(paths.records_dir("ws"), "baseline-tuned", SLEEPS, pid, start)
+    licence.stop_group(Licence(Reason.CANDIDATE, "r1"), pid, start, grace_s=0.0)
+    assert not process.alive(pid, start)
+
+
+def test_a_baseline_needs_a_record_or_the_consoles_mark(stage: Stage) -> None:
+    stranger = stage.spawn(list(SLEEPS.argv), cookie="theirs")
+    with pytest.raises(Refused, match="nothing records it"):
+        licence.stop_group(Licence(Reason.BASELINE, "ws"), *stranger, grace_s=0.0)
+    marked = stage.spawn(list(SLEEPS.argv), cookie=BASELINE_COOKIE)
+    with pytest.raises(Refused, match="started it as a baseline"):
+        licence.stop_group(CANDIDATE, *marked, grace_s=0.0)
+    assert process.alive(*stranger)
+    assert licence.stop_group(Licence(Reason.BASELINE, "ws"), *marked, grace_s=0.0)
+
+
+def test_a_pid_that_is_used_again_is_somebody_else(stage: Stage) -> None:
+    """The record names a pid and when it began; whoever has the number now began later."""
+    pid, start = stage.spawn(list(SLEEPS.argv), cookie="theirs")
+    for before in (start - 1, start - 100_000):
+        assert not licence.send(CANDIDATE, pid, before, signal.SIGKILL)
+        assert not licence.stop_group(CANDIDATE, pid, before, grace_s=0.0)
+    stage.record("process", "cand", (pid, start - 1))
+    assert stage.roll_back().serving
+    assert process.alive(pid, start)
+
+
+def test_a_record_of_an_earlier_boot_names_nobody(stage: Stage) -> None:
+    pid, start = stage.spawn(list(SLEEPS.argv), cookie="theirs")
+    line = Live("process", "cand", pid, start).line().replace(process.boot_id(), "another-boot")
+    with open(stage.plan.rollback_dir / live.LIVE, "a") as file:
+        file.write(line + "\n")
+    assert stage.roll_back().serving
+    assert process.alive(pid, start)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs two users")
+def test_another_users_process_is_not_reached(stage: Stage) -> None:
+    """A plain user's rollback with a wrong record of root's process says so, and goes on."""
+    pid, start = stage.spawn(list(SLEEPS.argv), cookie="theirs")
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            licence.send(CANDIDATE, pid, start, signal.SIGKILL)
+        except PermissionError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert process.alive(pid, start)
+
+
+def test_members_of_a_group_that_are_a_baseline_live_on(stage: Stage) -> None:
+    """A start script is on record as a candidate; the server beside it in its group is adopted."""
+    script = stage.spawn(["sh", "-c", "sleep 600 & sleep 601 & wait"], cookie="no")
+    inside = [one for one in process.members(*script, cookie="no") if one.pid != script[0]]
+    while len(inside) < 2:
+        time.sleep(0.01)
+        inside = [one for one in process.members(*script, cookie="no") if one.pid != script[0]]
+    kept = inside[0]
+    process.write_record(paths.records_dir("other"), "baseline", SLEEPS, kept.pid, kept.start)
+    assert licence.stop_group(CANDIDATE, *script, grace_s=0.0, cookie="no")
+    assert process.alive(kept.pid, kept.start)
+    assert not process.alive(inside[1].pid, inside[1].start)
+    process.send(kept.pid, kept.start, signal.SIGKILL)
+
+
+def test_a_rollback_says_what_it_stops_and_why_before_it_does(stage: Stage) -> None:
+    candidate = stage.up("echo up; while :; do sleep 600; done")
+    stage.record("process", "cand", candidate)
+    assert stage.roll_back().serving
+    words = [(line["state"], line["detail"]) for line in stage.lines if line["rung"] == "stop"]
+    said = words.index(("note", f"ending pid {candidate[0]}, cand: a candidate of this run"))
+    assert said < words.index(("ok", "1 candidate stopped"))
+
+
+def test_a_container_is_known_by_its_full_id_alone(yard: Yard) -> None:
+    other = yard.candidate("")
+    with pytest.raises(Refused, match="full id"):
+        yard.raw.stop(CANDIDATE, yard.name(other), 0.0)
+    with pytest.raises(Refused, match="full id"):
+        yard.raw.kill(CANDIDATE, other[:12])
+    assert yard.up(other)
+
+
+def test_the_baseline_container_of_another_site_is_nobodys_candidate(yard: Yard) -> None:
+    """A candidate that was promoted, and is the baseline of another site file by now."""
+    promoted = yard.candidate()
+    theirs = replace(yard.plan.baseline, container_id=promoted, container_name="p")
+    file = paths.state_dir() / sealed.ROLLBACK / "other.json"
+    sealed.write(replace(yard.plan, site_name="other", baseline=theirs), file)
+    assert yard.roll_back().serving, yard.lines
+    assert yard.up(promoted)
+    assert f"container {promoted[:12]} is left alone" in str(yard.lines)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_baseline_that_was_renamed_is_known_by_its_id(yard: Yard, by_name: bool) -> None:
+    base = yard.plan.baseline
+    yard.plan = replace(yard.plan, baseline=replace(base, by_name=by_name))
+    yard.raw.start(base.container_id)
+    yard.engine.find(base.container_id).name = "renamed"  # type: ignore[union-attr]
+    result = yard.roll_back()
+    assert result.serving, yard.lines
+    assert yard.up(base.container_id)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_what_runs_and_is_known_by_its_id_comes_before_what_has_taken_its_name(
+    yard: Yard, by_name: bool
+) -> None:
+    base = yard.plan.baseline
+    yard.raw.start(base.container_id)
+    yard.engine.find(base.container_id).name = "renamed"  # type: ignore[union-attr]
+    other = yard.create(base.container_name, ["sleep", "600"], {})
+    yard.plan = replace(yard.plan, baseline=replace(base, by_name=by_name))
+    assert yard.roll_back().serving, yard.lines
+    assert not yard.up(other)
+    assert yard.up(base.container_id)
+
+
+def hangs(yard: Yard, monkeypatch: pytest.MonkeyPatch, candidate: str) -> None:
+    """The engine answers all but `stop` and `kill` of the candidate."""
+
+    def inside(identity: str) -> list[int]:
+        pid = yard.engine.find(identity).job  # type: ignore[union-attr]
+        child = pid.child.pid if pid.child else 0
+        return [one.pid for one in process.all_stats() if child and one.session == child]
+
+    def slow(call: str) -> None:
+        if candidate in call and call.endswith(("/stop", "/kill")):
+            time.sleep(0.6)
+            raise OSError("the client has gone")
+
+    monkeypatch.setattr(stop, "pids_of_container", inside)
+    monkeypatch.setattr("console.runtime.engine_api.STOP_EXTRA_S", 0.1)
+    monkeypatch.setattr("console.runtime.engine_api.CALL_S", 0.3)
+    yard.engine.answer = slow  # type: ignore[union-attr]
+
+
+def test_an_engine_that_hangs_on_stop_and_kill_keeps_no_candidate_alive(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidate = yard.candidate()
+    yard.record("cand", candidate)
+    hangs(yard, monkeypatch, candidate)
+    yard.plan = replace(yard.plan, exclusive=True, grace_s=0.1)
+    result = yard.roll_back()
+    assert not yard.up(candidate), yard.lines
+    assert result.serving, yard.lines
+    assert "killing its processes directly" in str(yard.lines)
+
+
+def test_an_exclusive_candidate_that_lives_on_is_no_success(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes belong to root, as those of most containers do, and this user may not signal
+    them; the engine hangs."""
+    candidate = yard.candidate()
+    yard.record("cand", candidate)
+    hangs(yard, monkeypatch, candidate)
+    monkeypatch.setattr(stop, "_kill_inside", lambda identity, why: True)
+    monkeypatch.setattr(stop, "_all_denied", lambda identity, why: True)
+    monkeypatch.setattr(stop, "GONE_S", 0.2)
+    monkeypatch.setattr(stop, "HUNG_KILL_S", 0.1)
+    yard.plan = replace(yard.plan, exclusive=True, grace_s=0.1)
+    result = yard.roll_back()
+    assert not result.serving, yard.lines
+    assert result.exit_code == 7
+    assert f"candidate container {candidate[:12]} still runs beside the baseline" in result.detail
+    assert "sudo omni-console rollback" in str(yard.lines)
+
+
+def test_a_container_that_the_engine_does_not_tell_to_end_is_told_from_here(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine hangs on `stop` for the whole grace; a SIGTERM of ours ends the candidate well."""
+    candidate = yard.candidate()
+    yard.record("cand", candidate)
+    hangs(yard, monkeypatch, candidate)
+    killed: list[str] = []
+    monkeypatch.setattr(stop, "TERM_AFTER_S", 0.1)
+    monkeypatch.setattr(stop, "_kill_inside", lambda identity, why: killed.append(identity))
+    yard.plan = replace(yard.plan, exclusive=True, grace_s=60.0)
+    assert yard.roll_back().serving, yard.lines
+    assert not stop._lives(candidate)
+    assert not killed
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_roots_helper_kills_what_this_user_may_not_signal(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refuses: bool
+) -> None:
+    """The helper is asked when the engine hangs; if it refuses, that is said, and it is exit 7."""
+    candidate = yard.candidate()
+    yard.record("cand", candidate)
+    hangs(yard, monkeypatch, candidate)
+    inside = stop.pids_of_container(candidate)
+    send = licence.send
+    monkeypatch.setattr(stop, "_signal_inside", lambda identity, why, number: None)
+    monkeypatch.setattr(stop, "_all_denied", lambda identity, why: True)
+    for name in ("GONE_S", "GRACE_EXTRA_S", "HUNG_KILL_S"):
+        monkeypatch.setattr(stop, name, 0.3)
+
+    def answer() -> None:
+        link, _ = listener.accept()
+        with link:
+            asked = link.recv(128).decode()
+            assert asked == f"kill {candidate}\n"
+            for pid in [] if refuses else inside:
+                send(CANDIDATE, pid, process.start_time(pid) or 0, signal.SIGKILL)
+            says = {"ok": False, "error": "that container is protected"}
+            link.sendall(json.dumps(says if refuses else {"ok": True}).encode() + b"\n")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "guard.sock"))
+        listener.listen()
+        monkeypatch.setattr("console.runtime.root_helper.HELPER", str(tmp_path / "guard.sock"))
+        monkeypatch.setattr(stop, "helper_is_there", lambda: True)
+        helper = threading.Thread(target=answer)
+        helper.start()
+        yard.plan = replace(yard.plan, exclusive=True, grace_s=0.1)
+        result = yard.roll_back()
+        helper.join()
+    assert result.exit_code == (7 if refuses else 0), yard.lines
+    assert ("that container is protected" in str(yard.lines)) is refuses
+    assert stop._lives(candidate) is refuses

@@ -1,0 +1,53 @@
+"""The baseline's own secrets are in nothing that a rollback writes, and others read none of it."""
+
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.common.files import private_mode
+from console.host.process import ProcessSpec
+from console.recovery.rollback import evidence
+from console.recovery.rollback.progress import PROGRESS_FILE
+from tests.rollback.conftest import Stage
+
+SAYS = "import os, sys; print('no such key:', sys.argv[2], os.environ['HF_TOKEN']); sys.exit(1)"
+KEYS = ("s3cret-Canary7", "it's a s3cret-Canary8", "s3cret-Canary9")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_rollback_that_failed_keeps_no_secret_of_its_baseline(stage: Stage) -> None:
+    """The commands to be pasted, and the last line of its log, had them in clear."""
+    argv = (sys.executable, "-c", SAYS, "--api-key", KEYS[0], "--admin-api-key", KEYS[1])
+    stage.base(process=ProcessSpec(argv, (("HF_TOKEN", KEYS[2]),)), environment=())
+    stage.plan = replace(stage.plan, site_name="mine")
+    file = stage.plan.rollback_dir / PROGRESS_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(0o644)
+    file.chmod(0o644)
+    result = stage.roll_back()
+    assert not result.serving
+    kept = evidence.directory("mine", stage.plan.baseline.url)
+    files = [file, *kept.glob("*.json")]
+    assert len(files) > 1
+    written = "".join(path.read_text() for path in files)
+    assert "*****" in written, "what is hidden was there"
+    for text in (written, result.detail, *result.manual):
+        assert "s3cret" not in text
+        assert "Canary" not in text
+    assert {mode(path) for path in files} == {0o600}
+
+
+def test_a_user_reads_what_root_wrote_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert private_mode(tmp_path) == 0o600
+    uid = tmp_path.stat().st_uid
+    monkeypatch.setattr("os.getuid", lambda: uid + 1)
+    assert private_mode(tmp_path) == 0o644
+    assert private_mode(tmp_path / "none") == 0o600

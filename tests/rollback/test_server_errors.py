@@ -1,0 +1,160 @@
+"""What an error of a live server means (HTTP 5xx): it fails a request, or its engine is dead."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.host import process
+from console.journal.watch_record import SUSPECT, UNJUDGED
+from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.look import Looker
+from console.recovery.rollback.procedure import Procedure
+from console.recovery.rollback.progress import Line
+from console.recovery.rollback.sealed_plan import Proof
+from console.recovery.rollback.stages import start, verify
+from console.runtime.probe import engine_dead
+from console.watch import look as watch
+from console.watch.plan import Settings
+from console.watch.watcher import evidence_of
+from tests.rollback.conftest import Stage, run_script, standin
+from tests.rollback.test_answers import serving
+from tests.waiting import some
+
+FAILING = [
+    (500, "litellm.AuthenticationError: OpenAIException - Incorrect API key provided: not-a-key."),
+    (500, "Incomplete generation"),
+    (500, "Conversation roles must alternate user/assistant/user/assistant/..."),
+    (500, "CUDA error: out of memory"), (500, ""), (505, "no"), (507, "no"), (520, "unknown"),
+    (522, "timed out"), (525, "handshake"), (527, "no"), (530, "1033"), (599, "no"),
+]  # fmt: skip
+DEAD = [
+    (500, "EngineCore encountered an issue. See stack trace (above) for the root cause."),
+    (500, "vllm.v1.engine.exceptions.EngineDeadError"),
+    (500, "Engine loop is not running. Inspect the stacktrace to find the original error"),
+    (500, "CUDA error: an illegal memory access was encountered"),
+    (503, "CUDA error: device-side assert triggered"),
+    (500, "Rank 0 scheduler is dead. Please check if there are relevant logs."),
+]
+
+
+@pytest.fixture
+def lines(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that tells the baseline of the stage what to answer."""
+    file = stage.root / "lines.json"
+    stage.base(process=standin(stage.port, "--lines", str(file)), completion=Proof(timeout_s=1.0))
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
+    monkeypatch.setattr(verify, "LAST_PAUSE_S", 0.05)
+    return file
+
+
+@pytest.mark.parametrize(("status", "error"), FAILING)
+def test_a_server_that_fails_a_request_is_left_alone(
+    stage: Stage, lines: Path, status: int, error: str
+) -> None:
+    before = serving(stage, lines, status=status, error=error)
+    result = stage.roll_back()
+    assert result.exit_code == 7
+    assert f"it fails this request (HTTP {status}" in result.detail
+    assert error.split("key provided")[0] in result.detail
+    assert result.detail.endswith("; it is alive and was left as it is")
+    assert not any(word in line for line in result.manual for word in ("kill", "setsid"))
+    assert stage.baseline_process() == before
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert f"it fails this request (HTTP {status}): it is alive" in done.stdout
+    assert "kill" not in done.stdout.partition("By hand")[2]
+    assert stage.baseline_process() == before
+    found = watch.Looker(stage.plan, Settings(interval_s=60.0)).look()
+    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert some(evidence_of(found, time.time())).word is Word.REFUSING
+
+
+@pytest.mark.parametrize(("status", "error"), DEAD)
+def test_a_server_whose_engine_is_dead_is_restarted_once(
+    stage: Stage, lines: Path, status: int, error: str
+) -> None:
+    before = serving(stage, lines, status=status, error=error)
+    found = watch.Looker(stage.plan, Settings(interval_s=60.0)).look()
+    assert (found.word, found.dead) == (SUSPECT, True)
+    result = stage.roll_back()
+    assert result.exit_code == 7
+    assert "its engine is dead" in result.detail
+    assert not process.alive(*before)
+    assert len([line for line in stage.lines if "restarting it once" in line["detail"]]) == 1
+    before = stage.running()
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert "its engine is dead" in done.stdout
+    assert done.stdout.count("restarting it once") == 1
+    assert not process.alive(*before)
+
+
+def test_a_restart_mends_a_dead_engine(stage: Stage, lines: Path) -> None:
+    serving(stage, lines, status=500, error="EngineDeadError")
+
+    def mend(line: Line) -> None:
+        if "restarting it once" in line["detail"]:
+            lines.unlink()
+
+    assert Procedure(stage.plan, emit=mend).run().serving
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_the_log_of_the_server_may_say_that_its_engine_is_dead(
+    stage: Stage, lines: Path, way: str
+) -> None:
+    """Only what it writes of this very request: it may have been started again since."""
+    words = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    before = serving(stage, lines, status=500, error="Internal Server Error", log=words)
+    if way == "ladder":
+        assert "its engine is dead" in stage.roll_back().detail
+    else:
+        assert "its engine is dead" in run_script(stage).stdout
+    assert not process.alive(*before)
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_what_an_earlier_engine_wrote_ends_nobody(stage: Stage, lines: Path, way: str) -> None:
+    (stage.root / "base.log").write_text("EngineDeadError\n" * 3)
+    before = serving(stage, lines, status=500, error="Internal Server Error", log="500 answered")
+    words = stage.roll_back().detail if way == "ladder" else run_script(stage).stdout
+    assert "it fails this request (HTTP 500" in words
+    assert process.alive(*before)
+
+
+def test_an_error_that_passes_is_asked_again(stage: Stage, lines: Path) -> None:
+    before = serving(stage, lines, status=500, error="Incomplete generation")
+
+    def passes(line: Line) -> None:
+        if "asking again" in line["detail"]:
+            lines.unlink(missing_ok=True)
+
+    assert Procedure(stage.plan, emit=passes).run().serving
+    assert stage.baseline_process() == before
+
+
+@pytest.mark.parametrize(("text", "dead"), [
+    ("torch.AcceleratorError: CUDA error: unspecified launch failure", True),
+    ("CUDA error: out of memory; then EngineDeadError", True),
+    ("HIP error: out of memory", False), ("CUDA out of memory. Tried to allocate 2 GiB", False),
+    ("CUDA error: no kernel image is available for execution", False),
+    ("AsyncEngineDeadError: Background loop has errored already.", True),
+    ("the worker thread died of boredom", False), ("Engine process failed to start", True),
+])  # fmt: skip
+def test_words_of_a_dead_engine(text: str, dead: bool) -> None:
+    assert bool(engine_dead(text)) is dead
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 429])
+def test_a_health_path_that_refuses_is_refusing_for_every_look(
+    stage: Stage, lines: Path, status: int
+) -> None:
+    serving(stage, lines, health=status)
+    plan = replace(stage.plan, site_name="refusing")
+    assert Looker().look(plan).word is Word.REFUSING
+    found = watch.Looker(plan, Settings(interval_s=60.0)).look()
+    assert some(evidence_of(found, time.time())).word is Word.REFUSING
