@@ -6,7 +6,8 @@ from console.host.sample import Card, Machine
 from console.models.sizing.assessment import Reference
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.loader_flags import llama_plan, sglang_plan
+from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan
 from tests.sizing import shapes
 

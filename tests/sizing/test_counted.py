@@ -17,7 +17,7 @@ from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import CARD_MARGIN, FOOTPRINT, Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.loader_flags import llama_plan
+from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.placement import place
 from tests.sizing.known import KNOWN
 
@@ -69,7 +69,8 @@ def test_heads_without_a_kernel_take_their_scores() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "verdict", "words"),
     [
-        ("Phi-4", "-np 4 -c 8192 -ctk q8_0 -ctv q8_0", Verdict.UNKNOWN, "aborts with phi3"),
+        ("Phi-4", "-np 4 -c 8192 -ctk q8_0 -ctv q8_0", Verdict.UNKNOWN,
+         "so few tensors in a layer as phi3"),
         ("Phi-4", "-np 1 -c 8192 -ctk q8_0 -ctv q8_0", Verdict.GO, "everything fits"),
         ("Llama-3.1-8B", "-c 8192 -ctv q8_0 -fa off", Verdict.NO_GO, "needs flash attention"),
         ("DeepSeek-V2-Lite", "-c 8192 -ctk q8_0", Verdict.UNKNOWN, "different types"),

@@ -2,7 +2,9 @@
 
 import pytest
 
-from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
+from console.models.sizing.flags.converter import conversion_plan
+from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.loader_plan import ALL, LlamaPlan, SglangPlan, Strategy
 
 
@@ -24,7 +26,7 @@ def test_defaults_agree_with_the_package() -> None:
     ("words", "expected"),
     [
         ("-ngl 99", {"gpu_layers": 99}), ("--gpu-layers all", {"gpu_layers": ALL}),
-        ("-ngl auto", {"gpu_layers": None}), ("-ngl=7", {"gpu_layers": 7}),
+        ("-ngl auto", {"gpu_layers": None}), ("-ngl 7", {"gpu_layers": 7}),
         ("-c 4096 --ctx-size 8192", {"ctx": 8192}), ("-c 0", {"ctx": None}),
         ("-ts 3/1", {"tensor_split": (3.0, 1.0)}), ("-ts 3,0,1", {"tensor_split": (3.0, 0.0, 1.0)}),
         ("-np 3", {"parallel": 3, "slots": 3, "unified": False}), ("-np 3 -kvu", {"unified": True}),
@@ -47,7 +49,9 @@ def test_defaults_agree_with_the_package() -> None:
         ("--spec-type ngram-mod,draft-mtp", {"mtp": True}), ("--spec-type none", {"mtp": False}),
         ("-ctxcp 3", {"checkpoints": 3}), ("--swa-checkpoints 0", {"checkpoints": 0}),
         ("-fa on", {"flash": True, "flash_auto": False}), ("-fa auto", {"flash_auto": True}),
-        ("--rope-scaling yarn", {"rope_scaled": True}), ("-sm graph", {"split_mode": "layer"}),
+        ("--rope-scaling yarn", {"rope_scaled": True}), ("-b 256", {"ubatch": 256}),
+        ("--ctx_size 8192 --n_gpu_layers 99 --cpu_moe", {"ctx": 8192, "cpu_experts": ALL}),
+        ("-ot a=CPU -cmoe -ot b=CPU", {"moved_after": 1}), ("--spec-draft-n-max 6", {"drafts": 6}),
     ],
 )  # fmt: skip
 def test_options(words: str, expected: dict[str, object]) -> None:
@@ -100,10 +104,10 @@ def test_sglang_of_the_resurrection() -> None:
 
 
 def test_sglang_options() -> None:
-    words = "--tp=2 --pp 2 --mem-fraction-static 0.7 --cpu-offload-gb 300 --context-length 4096"
+    words = "--tp=2 --pp-size 2 --mem-fraction-static 0.7 --cpu-offload-gb 9 --context-length 4Ki"
     plan = sglang_plan([*words.split(), "--kv-cache-dtype", "fp8_e4m3", "--max-total-tokens", "99"])
     assert (plan.ranks, plan.stages, plan.mem_fraction) == (2, 2, 0.7)
-    assert (plan.cpu_offload, plan.ctx, plan.cache_tokens) == (300 << 30, 4096, 99)
+    assert (plan.cpu_offload, plan.ctx, plan.cache_tokens) == (9 << 30, 4096, 99)
     assert plan.type_kv == "fp8"
     assert plan.strategy() is Strategy.SGLANG
     assert sglang_plan([]) == SglangPlan()

@@ -20,7 +20,7 @@ from console.checks.preflight.architecture import memory
 from console.checks.preflight.architecture.memory import Reserved
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.loader_flags import llama_plan
+from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import place
 from tests.sizing.known import KNOWN

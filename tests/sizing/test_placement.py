@@ -13,8 +13,8 @@ import pytest
 from console.host.sample import Card
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.kv_cache import CACHE_TYPES, cache_of, row_bytes
-from console.models.sizing.loader_flags import llama_plan
 from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import HOST, labels, place, places

@@ -13,8 +13,9 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, WIDTH, Verdict, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.kv_cache import CACHE_TYPES, cache_of
-from console.models.sizing.loader_flags import llama_plan, sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import Attention, BadFacts, Experts, Kind, ModelFacts, Weight
 from console.models.sizing.placement import HOST, place, places

@@ -13,9 +13,9 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import WIDTH, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.flags.converter import conversion_plan
 from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.load_curve import Envelope
-from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
 from console.models.sizing.model_facts import BadFacts
 from tests.sizing import shapes

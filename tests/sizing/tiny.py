@@ -322,6 +322,7 @@ class FakeTensor:
     dims: tuple[int, ...]
     type_name: str
     bytes: int | None
+    type: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from console.common.errors import ConsoleError, Exit
-from console.common.text import clean, decode, one_line
+from console.common.text import decode, harmless, one_line
 from console.common.units import format_bytes
 
 HEAD = 1024
@@ -220,7 +220,7 @@ class Window:
         control characters could stand for another: refused."""
         raw = self.take(count)
         text = decode(raw)
-        if clean(text) != text:
+        if harmless(text) != text:
             words = f"{what} with control characters: {one_line(text)}"
             raise self.error(Kind.MALFORMED, words)
         return raw, text

@@ -15,11 +15,12 @@ ARCHITECTURE = "general.architecture"
 
 @dataclass(frozen=True, slots=True)
 class GgmlType:
-    """One tensor type: `bytes` for every `block` elements of a row."""
+    """One tensor type: `bytes` for every `block` elements of a row, and `row` for each row."""
 
     name: str
     block: int
     bytes: int
+    row: int = 0
 
 
 _TABLE = (
@@ -35,12 +36,39 @@ _TABLE = (
     (41, "Q1_0", 128, 18),
 )  # fmt: skip
 BY_NUMBER = {number: GgmlType(name, block, size) for number, name, block, size in _TABLE}
-"""Every type of a tensor, by its number in the file."""
+"""llama.cpp's types of a tensor, by their number in the file."""
+_IK = (
+    (133, "Q6_0", 32, 26, 0), (134, "IQ1_BN", 64, 13, 2), (135, "IQ2_BN", 64, 16, 4),
+    (137, "IQ2_K", 256, 76, 0), (138, "IQ3_K", 256, 110, 0), (139, "IQ4_K", 256, 144, 0),
+    (140, "IQ5_K", 256, 176, 0), (141, "IQ6_K", 256, 212, 0), (144, "IQ4_KS", 256, 136, 4),
+    (145, "IQ2_KS", 256, 70, 2), (146, "IQ4_KSS", 256, 128, 4), (151, "Q8_KV", 32, 32, 8),
+    (152, "IQ5_KS", 256, 168, 4), (153, "IQ2_KT", 256, 68, 4), (154, "IQ3_KT", 256, 100, 4),
+    (155, "IQ4_KT", 256, 128, 4), (156, "IQ3_KS", 256, 102, 2), (157, "IQ2_KL", 256, 86, 2),
+    (158, "IQ1_KT", 256, 56, 4), (202, "Q4_0_R8", 32, 18, 0), (206, "Q5_0_R4", 32, 22, 0),
+    (208, "Q8_0_R8", 32, 34, 0), (210, "Q2_K_R4", 256, 84, 0), (211, "Q3_K_R4", 256, 110, 0),
+    (212, "Q4_K_R4", 256, 144, 0), (213, "Q5_K_R4", 256, 176, 0), (214, "Q6_K_R4", 256, 210, 0),
+    (216, "IQ2_XXS_R4", 256, 66, 0), (217, "IQ2_XS_R4", 256, 74, 0),
+    (218, "IQ3_XXS_R4", 256, 98, 0), (219, "IQ1_S_R4", 32, 6, 2), (220, "IQ4_NL_R4", 32, 18, 0),
+    (221, "IQ3_S_R4", 256, 110, 0), (222, "IQ2_S_R4", 256, 82, 0),
+    (223, "IQ4_XS_R8", 256, 136, 0), (229, "IQ1_M_R4", 32, 7, 2), (230, "BF16_R16", 1, 2, 0),
+    (233, "Q6_0_R4", 32, 26, 0), (335, "IQ2_BN_R4", 64, 16, 4), (337, "IQ2_K_R4", 256, 76, 0),
+    (338, "IQ3_K_R4", 256, 110, 0), (339, "IQ4_K_R4", 256, 144, 0),
+    (340, "IQ5_K_R4", 256, 176, 0), (344, "IQ4_KS_R4", 256, 136, 4),
+    (352, "IQ5_KS_R4", 256, 168, 4), (353, "MXFP4_R8", 32, 17, 0), (398, "Q8_KV_R8", 32, 32, 4),
+    (399, "Q8_K_R8", 256, 258, 0),
+)  # fmt: skip
+IK_LLAMA = {number: GgmlType(name, block, size, row) for number, name, block, size, row in _IK}
+"""Types that only ik_llama.cpp has (ggml/src/ggml.c of 8337e4cd): llama.cpp ends with "invalid ggml
+type". Those of repacked and of activated tensors are in no file."""
+
+
+def type_of(number: int) -> GgmlType | None:
+    return BY_NUMBER.get(number) or IK_LLAMA.get(number)
 
 
 def type_name(number: int) -> str:
     """`Q8_0`, or a readable text for a type that is newer than this reader."""
-    known = BY_NUMBER.get(number)
+    known = type_of(number)
     return known.name if known else f"type {number} (unknown to this reader)"
 
 
@@ -49,7 +77,7 @@ def row_bytes(kind: GgmlType, elements: int) -> int:
     blocks, rest = divmod(elements, kind.block)
     if rest:
         raise ValueError(f"{elements} elements are no multiple of {kind.name}'s {kind.block}")
-    return blocks * kind.bytes
+    return kind.row + blocks * kind.bytes
 
 
 class ValueType(IntEnum):

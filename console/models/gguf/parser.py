@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 from enum import Enum
 from math import prod
 
@@ -25,7 +26,6 @@ from console.models.gguf.byte_source import (
 )
 from console.models.gguf.header import (
     ARCHITECTURE,
-    BY_NUMBER,
     CODES,
     Array,
     Header,
@@ -35,6 +35,7 @@ from console.models.gguf.header import (
     pad,
     row_bytes,
     type_name,
+    type_of,
 )
 
 MAX_NAME = 63
@@ -67,10 +68,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ...]:
     """The table of tensors that begins here: names, shapes, sizes, each where the one before ends.
 
-    For a type unknown to this reader the tensor's size stays unknown, and later offsets are not
-    checked; anything that llama.cpp refuses raises GgufError.
+    A tensor of a type unknown to this reader ends where the next one begins, padding included; the
+    size of a last one stays unknown. Anything that llama.cpp refuses raises GgufError.
     """
     found: list[Tensor] = []
+    begins = 0
     seen: set[bytes] = set()
     expected: int | None = 0
     for _ in range(count):
@@ -82,6 +84,10 @@ def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ..
             raise window.error(Kind.MALFORMED, f"two tensors {name}")
         seen.add(raw)
         tensor, offset = _tensor(window, name)
+        if found and found[-1].bytes is None and begins < offset < _INT64:
+            found[-1] = replace(found[-1], bytes=offset - begins)
+            expected = offset
+        begins = offset
         if expected is not None and offset != expected:
             words = f"{name} at {offset} of the data, where {expected} is due"
             raise window.error(Kind.MALFORMED, words)
@@ -105,7 +111,7 @@ def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
     )
     if any(one > _INT64 for one in dims) or prod(dims) >= _INT64:
         raise window.error(Kind.MALFORMED, f"{name} has more elements than 63 bits count")
-    kind = BY_NUMBER.get(number)
+    kind = type_of(number)
     size = None
     if kind is not None:
         try:

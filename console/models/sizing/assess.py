@@ -15,7 +15,7 @@ from console.common.text import clean, one_line
 from console.common.units import format_bytes
 from console.host.matching import TooSlow, quick
 from console.host.sample import Machine
-from console.models.sizing import llama_cpp, sglang
+from console.models.sizing import llama_cpp, sglang, vllm
 from console.models.sizing.assessment import (
     HOST,
     ORDER,
@@ -32,6 +32,7 @@ from console.models.sizing.loader_plan import (
     LoaderPlan,
     SglangPlan,
     Strategy,
+    VllmPlan,
 )
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, cards_of, labels
@@ -57,6 +58,8 @@ class Case:
             return llama_cpp.weigh(facts, plan, self.machine)[0]
         if isinstance(plan, SglangPlan):
             return sglang.weigh(facts, plan, self.machine)
+        if isinstance(plan, VllmPlan):
+            return vllm.weigh(facts, plan, self.machine)
         if isinstance(plan, ConversionPlan):
             return sglang.weigh_conversion(facts, plan, self.machine)
         assert_never(plan)
@@ -83,6 +86,8 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
             found = found or list(_llama(case, case.plan, ledger, goal))
     elif isinstance(case.plan, SglangPlan):
         found += _sglang(case, case.plan, ledger)
+    elif isinstance(case.plan, VllmPlan):
+        found += _vllm(case, case.plan, ledger)
     elif isinstance(case.plan, ConversionPlan):
         found += _conversion(ledger)
     else:
@@ -174,7 +179,7 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
                 yield found
         fewer = _fewer_experts(case, plan, cards)
         if fewer is not None:
-            also = ", and RAM as well" if HOST in short else ""
+            also = "" if plan.kt_skips or HOST not in short else "; RAM holds all experts anyway"
             yield f"--kt-num-gpu-experts {fewer} for the cards{also}"
     if HOST in short:
         if plan.kt and not plan.kt_mmap:
@@ -184,6 +189,29 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
         yield f"{format_bytes(ledger.need(HOST))} of free RAM"
     if short:
         yield from _as_gguf(case, ledger.verdict)
+
+
+def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
+    """A shorter context, a smaller step, a cache of half the bytes."""
+    if not {limit.where for limit in ledger.short} & set(labels(case.machine.cards)):
+        return
+    ctx = plan.ctx or case.facts.context_length or 0
+    while ctx // 2 >= LEAST_CTX:
+        ctx //= 2
+        if better := case.better(ledger.verdict, replace(plan, ctx=ctx)):
+            yield f"--max-model-len {ctx}: {better}"
+            break
+    changes = (
+        ("--max-num-seqs 64", replace(plan, seqs=min(64, plan.seqs or 64))),
+        ("--kv-cache-dtype fp8", replace(plan, type_kv="fp8")),
+        ("--enforce-eager", replace(plan, graphs=False)),
+    )
+    for option, changed in changes:
+        yield from _told(option, case.better(ledger.verdict, changed))
+    for ranks in (2, 4, 8):
+        if plan.ranks < ranks <= len(case.machine.cards):
+            wider = replace(plan, ranks=ranks)
+            yield from _told(f"--tensor-parallel-size {ranks}", case.better(ledger.verdict, wider))
 
 
 def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:

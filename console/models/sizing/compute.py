@@ -8,9 +8,11 @@ do not; the sums do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from console.models.sizing.kv_cache import (
+    CACHE_TYPES,
     FLOAT,
     Cache,
     layers_with_cache,
@@ -38,8 +40,18 @@ GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
 PLAIN = ("f32", "f16", "bf16")
 STAYS_ON = (*EVERY_FOURTH_FULL, "granitehybrid")
 """Models with states that keep flash attention when layers are on the host, too; Jamba does not."""
-FEW_TENSORS = ("phi3",)
-"""Architectures whose joined matrices leave the scheduler too little room for such a graph."""
+FEW_TENSORS = 7
+"""With so few tensors in a layer the scheduler, which makes room by their number, has too little
+for such a graph: phi3 (joined matrices) and olmo (no norms)."""
+NO_FLASH = ("grok",)
+"""Architectures for which llama.cpp turns flash attention off, whatever is asked."""
+WHOLE_LAYERS = frozenset({
+    "grok", "mpt", "plamo2", "minicpm3", "gemma3n", "mamba", "mamba2", "jamba", "falcon-h1",
+    "olmo2", "olmoe", "deepseek2", "deepseek32", "hy_v4", "dots3note", "glm-dsa", "bitnet", "t5",
+    "nemotron_h", "nemotron_h_moe", "granitehybrid", "minimax-01", "minimax-m2", "minimax-m3",
+    "mistral4", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next", "qwen3tts",
+})  # fmt: skip
+"""Architectures that --split-mode tensor refuses (llm_arch_supports_sm_tensor of b11549)."""
 KERNEL_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 
 
@@ -71,7 +83,9 @@ def settled(
 ) -> tuple[LlamaPlan, tuple[str, ...], tuple[str, ...]]:
     """The plan with flash attention decided as llama.cpp does, why it would refuse it, and what of
     it no sum here covers. `on_card`, `on_host`: some of the layers are there."""
-    refused, doubts = [], []
+    refused, doubts = list(_not_split(facts, plan)), []
+    if facts.architecture in NO_FLASH and plan.flash:
+        plan = replace(plan, flash=False, flash_auto=False)
     mixed = on_card and on_host and facts.recurrent is not None
     if mixed and plan.flash_auto and plan.type_v in PLAIN and facts.architecture not in STAYS_ON:
         plan = replace(plan, flash=False)
@@ -87,19 +101,41 @@ def settled(
         doubts.append("with --no-kv-offload states are worked on here and there")
     if not plan.flash and plan.type_v not in PLAIN:
         refused.append(f"--cache-type-v {plan.type_v} needs flash attention, which is off")
+    refused += _broken_blocks(facts, plan)
     if facts.attention.latent and plan.type_k != plan.type_v:
         doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
     several = not plan.unified and plan.slots > 1
-    if (
-        facts.architecture in FEW_TENSORS
-        and several
-        and {plan.type_k, plan.type_v}.isdisjoint(PLAIN)
-    ):
+    few = sum(weight.layer == 0 for weight in facts.weights) <= FEW_TENSORS
+    if few and several and {plan.type_k, plan.type_v}.isdisjoint(PLAIN):
         doubts.append(
-            f"llama.cpp b11434 aborts with {facts.architecture}, a quantized cache and "
-            f"{plan.slots} slots"
+            f"llama.cpp b11434 aborts with so few tensors in a layer as {facts.architecture} has, "
+            f"a quantized cache and {plan.slots} slots"
         )
     return plan, tuple(refused), tuple(doubts)
+
+
+def _not_split(facts: ModelFacts, plan: LlamaPlan) -> Iterator[str]:
+    """Why --split-mode tensor is refused."""
+    if plan.split_mode != "tensor":
+        return
+    if facts.architecture in WHOLE_LAYERS:
+        yield f"--split-mode tensor is not there for {facts.architecture}"
+    if not plan.flash and not plan.flash_auto:
+        yield "--split-mode tensor needs flash attention, which is off"
+
+
+def _broken_blocks(facts: ModelFacts, plan: LlamaPlan) -> Iterator[str]:
+    """Heads that are no whole blocks of a quantized cache: flash attention refuses them."""
+    spec = facts.attention
+    if not plan.flash or spec.latent:
+        return
+    for flag, kind, length in (("k", plan.type_k, spec.key), ("v", plan.type_v, spec.value)):
+        block = CACHE_TYPES[kind][0]
+        if length and length % block:
+            yield (
+                f"--cache-type-{flag} {kind}: a head of {length} is no multiple of its block of "
+                f"{block}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from console.common.text import one_line
+from console.models.hub.model_config import describe, kind, quantization, whole
+from console.models.sizing.config_shapes import (
+    forward_of_block,
+    heads_of_blocks,
+    normal,
+    not_understood,
+)
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
@@ -23,6 +30,7 @@ from console.models.sizing.model_facts import (
 )
 
 SOURCE = "config.json"
+MAX_BLOCK = 1 << 16
 WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
 """All layers but one in this many use a window, if no list says so."""
 TIED = ("gemma", "cohere")
@@ -35,9 +43,7 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
     """Facts of a checkpoint of `weight_bytes`. Raises BadFacts for impossible values."""
     if not 0 <= weight_bytes <= MOST_BYTES:
         raise BadFacts(f"{weight_bytes} bytes of weights cannot be", "", "count the files again")
-    nested = config.get("text_config")
-    inner: Mapping[str, object] = nested if isinstance(nested, Mapping) else {}
-    keys = Keys({**config, **inner}, "", SOURCE, _unpack)
+    keys = Keys(normal(whole(config)), "", SOURCE, _unpack)
     arch = _architecture(keys)
     layers = keys.count("num_hidden_layers", MOST_LAYERS, 1)
     if layers is None:
@@ -61,10 +67,26 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
         context_length=keys.tokens("max_position_embeddings"),
         attention=attention,
         experts=experts,
+        block=_block(config),
+        stored=kind(describe(config)),
         weights=weights,
         weights_from="the checkpoint's bytes, shared out by the sizes in config.json",
         missing=tuple(dict.fromkeys(keys.missing)),
     )
+
+
+def _block(config: Mapping[str, object]) -> int:
+    """The block or group of the quantization; 0 where there is none or it is not a number."""
+    how = quantization(config)
+    block, groups = how.get("weight_block_size"), how.get("config_groups")
+    value = block[0] if isinstance(block, list) and block else how.get("group_size")
+    if isinstance(groups, Mapping):
+        first = next(iter(groups.values()), None)
+        weights = first.get("weights") if isinstance(first, Mapping) else None
+        value = weights.get("group_size") if isinstance(weights, Mapping) else value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_BLOCK:
+        return value
+    return 0
 
 
 def _unpack(value: object) -> tuple[object, ...] | None:
@@ -102,9 +124,12 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
     head = keys.count("head_dim")
     if head is None and heads and width:
         head = width // heads
-    kv_heads = keys.counts("num_key_value_heads", layers)
+    kv_heads = heads_of_blocks(keys.table, layers) or keys.counts("num_key_value_heads", layers)
     if kv_heads is None and heads is not None:
         kv_heads = (heads,) * layers
+        for name in not_understood(keys.table):
+            keys.lacks(one_line(name, 60), "it tells of fewer heads of the cache, and is not known")
+    kv_heads = _without_linear(keys, kv_heads)
     if heads is None:
         keys.lacks("num_attention_heads", "heads of attention")
     elif head is None:
@@ -112,6 +137,16 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
     return Attention(
         heads=heads, kv_heads=kv_heads, key=head, value=head, window=window, windowed=windowed
     )
+
+
+def _without_linear(keys: Keys, heads: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The heads without those of layers with linear attention, which keep a state (MiniMax-01)."""
+    listed = keys.raw("attn_type_list")
+    if heads is None or not isinstance(listed, list) or len(listed) < len(heads):
+        return heads
+    if 0 in listed:
+        keys.missing.append("the states of its recurrent layers (not known from a config.json)")
+    return tuple(0 if kind == 0 else n for n, kind in zip(heads, listed, strict=False))
 
 
 def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
@@ -131,12 +166,10 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
 
 
 def _experts(keys: Keys) -> Experts:
-    names = ("n_routed_experts", "num_experts", "num_local_experts")
-    count = next((found for name in names if (found := keys.count(name))), 0)
+    count = keys.count("n_routed_experts") or 0
     if not count:
         return Experts()
-    used_names = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k")
-    used = next((found for name in used_names if (found := keys.count(name))), 0)
+    used = keys.count("num_experts_per_tok") or 0
     if not used:
         keys.lacks("num_experts_per_tok", "how many experts work on a token")
     if used > count:
@@ -189,7 +222,7 @@ class _Sizes:
             experts = each * self.experts.count
             dense += each * self.experts.shared + width * self.experts.count
         else:
-            dense += 3 * width * (self.keys.count("intermediate_size") or 0)
+            dense += 3 * width * self._forward(layer, width)
         kinds = (Kind.SKIPPED,) * 2 if skipped else (Kind.DENSE, Kind.EXPERTS)
         found = [Weight(f"blk.{layer}.attn_and_ffn.weight", kinds[0], 0, dense, layer)]
         # one group for each of the three tensors, which are moved one by one
@@ -198,13 +231,27 @@ class _Sizes:
             Weight(f"blk.{layer}.{name}.weight", kinds[1], 0, experts // 3, layer) for name in names
         ]
 
+    def _forward(self, layer: int, width: int) -> int:
+        """The width of the feed-forward part of a layer without experts."""
+        own = forward_of_block(self.keys.table, layer, width)
+        if own is not None:
+            return own
+        dense = self.keys.count("intermediate_size_mlp")  # Llama 4, between layers with experts
+        return dense or self.keys.count("intermediate_size") or 0
+
     def _is_sparse(self, layer: int) -> bool:
         if not self.experts.count or layer < self.experts.leading_dense:
             return False
-        step = self.keys.count("decoder_sparse_step", MOST_LAYERS) or 1
-        dense = self.keys.raw("mlp_only_layers")
+        raw = self.keys.raw
+        dense, sparse, each = raw("mlp_only_layers"), raw("moe_layers"), raw("moe_layer_freq")
         if isinstance(dense, list) and layer in dense:
             return False
+        if isinstance(sparse, list):
+            return layer in sparse
+        if isinstance(each, list):
+            return layer < len(each) and bool(each[layer])
+        names = ("decoder_sparse_step", "interleave_moe_layer_step")
+        step = next((n for name in names if (n := self.keys.count(name, MOST_LAYERS))), 1)
         return (layer + 1) % step == 0
 
     def _heads(self, width: int) -> int:

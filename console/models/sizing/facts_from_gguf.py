@@ -9,7 +9,8 @@ from pathlib import Path
 
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
-from console.models.gguf.header import Array, Header, Tensor
+from console.models.gguf.header import IK_LLAMA, Array, Header, Tensor, type_of
+from console.models.gguf.header_keys import not_understood
 from console.models.gguf.read import check_shards, merged, read_shards
 from console.models.hub.reference import shard
 from console.models.sizing.model_facts import (
@@ -97,7 +98,14 @@ def from_gguf(header: Header) -> ModelFacts:
     for key, what in UNKNOWN_CACHES.items():
         if keys.raw(key) is not None:
             keys.lacks(key, f"{what}: their cache is not known here")
-    missing = [*keys.missing, *unknown, *_contradicted(header.tensors, attention, arch)]
+    vocabulary = _vocabulary(header.kv, keys, weights)
+    context = keys.tokens("context_length")
+    missing = [
+        *keys.missing,
+        *not_understood(header.kv, keys.prefix, keys.read),
+        *unknown,
+        *_contradicted(header.tensors, attention, arch),
+    ]
     missing += _attention_missing(keys, attention, recurrent is not None and not recurrent.beside)
     return ModelFacts(
         architecture=arch,
@@ -106,16 +114,22 @@ def from_gguf(header: Header) -> ModelFacts:
         spare_layers=spare,
         embedding=keys.count("embedding_length"),
         feed_forward=max(forward) if forward else None,
-        vocabulary=_vocabulary(header.kv, keys, weights),
-        context_length=keys.tokens("context_length"),
+        vocabulary=vocabulary,
+        context_length=context,
         attention=attention,
         recurrent=recurrent,
         experts=experts,
         weights=weights,
         weights_from="the file's tensor table",
+        of_ik=_of_ik(header.tensors),
         missing=tuple(dict.fromkeys(missing)),
         notes=_notes(attention),
     )
+
+
+def _of_ik(tensors: Iterable[Tensor] | None) -> tuple[str, ...]:
+    numbers = sorted({tensor.type for tensor in tensors or () if tensor.type in IK_LLAMA})
+    return tuple(f"{IK_LLAMA[number].name} (type {number})" for number in numbers)
 
 
 def _unpack(value: object) -> tuple[object, ...] | None:
@@ -266,6 +280,8 @@ def _weights(
             kind = one_line(tensor.type_name, 40)
             unknown.append(f"the bytes of {name} (its type {kind} is not known here)")
             continue
+        if type_of(tensor.type) is None:
+            unknown.append(f"what loads {name}: its type {tensor.type} is newer than this reader")
         if not 0 <= tensor.bytes <= MOST_BYTES:
             raise BadFacts(f"the {SOURCE} cannot be true", f"{name} has {tensor.bytes} bytes")
         block = _BLOCK.fullmatch(name)

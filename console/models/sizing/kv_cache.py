@@ -21,6 +21,13 @@ _TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.va
 CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
+GOES_BACK = (
+    "kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "deepseek4", "glm5-next", "nemotron_h",
+    "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3",
+)  # fmt: skip
+"""Architectures whose states can be rolled back (llm_arch_supports_rs_rollback of b11549)."""
+DRAFTS = 3
+"""--spec-draft-n-max where it is not given."""
 FLOAT = 4
 """Bytes of an F32, used for computing and for states, whatever the cache's type."""
 
@@ -180,15 +187,24 @@ def _indexer(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     )
 
 
+def _copies(facts: ModelFacts, plan: LlamaPlan) -> int:
+    """How many copies of a state are kept: with the file's own layers guessing ahead, one more for
+    each token of a guess, where the architecture can go back to it."""
+    if not plan.mtp or facts.architecture not in GOES_BACK:
+        return 1
+    return 1 + (DRAFTS if plan.drafts is None else plan.drafts)
+
+
 def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     """States of recurrent layers: a fixed number per sequence, whatever the context."""
     states = facts.recurrent
     if states is None:
         return
-    sequences = plan.slots
-    size = (states.conv + states.state) * FLOAT * sequences
+    sequences, copies = plan.slots, _copies(facts, plan)
+    size = (states.conv + states.state) * FLOAT * sequences * copies
+    more = f" x {copies} to go back in a guess" if copies > 1 else ""
     cache.add(
         "states",
-        f"{sequences} sequences x F32 ({states.how})",
+        f"{sequences} sequences{more} x F32 ({states.how})",
         lambda layer: size if states.layers[layer] else 0,
     )

@@ -187,7 +187,7 @@ def weigh(
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
-    ledger.tight += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     if plan.mtp and not facts.spare_layers and not plan.uncounted:
         ledger.unknown.append("the file has no layers for --spec-type draft-mtp")
     if facts.layers is None:

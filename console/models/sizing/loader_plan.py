@@ -22,6 +22,7 @@ class Strategy(StrEnum):
     MMAP = "llama.cpp mmap"
     RESIDENT = "llama.cpp resident"
     SGLANG = "SGLang resident"
+    VLLM = "vLLM resident"
     KT = "kt-kernel resident"
     KT_MMAP = "kt-kernel mmap"
     CONVERSION = "conversion"
@@ -35,8 +36,9 @@ class LlamaPlan:
     was asked for (`-c 0`); `per_slot`: tokens of a slot, where no context is given.
     `parallel` None: it chooses the slots, with one shared cache. Without `flash` attention V is
     padded to its largest layer; `flash_auto`: it does without where a card has no kernel.
-    `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides` are (pattern, buffer
-    type). `mtp`: the file's spare layers guess ahead. Sizes in MiB, as in the options.
+    `cpu_experts` and `cpu_dense`: of the first so many layers, asked behind the first `moved_after`
+    overrides (None: behind all). `overrides` are (pattern, buffer type). `mtp`: the file's spare
+    layers guess ahead, `drafts` tokens at once (None: 3). Sizes in MiB, as in the options.
     """
 
     gpu_layers: int | None = None
@@ -71,6 +73,9 @@ class LlamaPlan:
     checkpoints: int = CHECKPOINTS
     mtp: bool = False
     rope_scaled: bool = False
+    drafts: int | None = None
+    moved_after: int | None = None
+    file: str = ""
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -108,19 +113,40 @@ class LlamaPlan:
 @dataclass(frozen=True, slots=True)
 class SglangPlan:
     """SGLang's options, and kt-kernel's if its experts run on the CPU; `cpu_offload` in bytes a
-    rank. `kt_weights` is where their weights are; LLAMAFILE reads a GGUF there, whose experts have
-    `kt_experts` bytes (None: not known)."""
+    rank.
+
+    `replicas`: copies of the whole, or with `attention_apart` of the attention within the ranks.
+    Whole experts are shared out among `expert_ranks`. `chunk`, `prefill` and `graph_batch` size
+    what SGLang keeps free for a step (None: its default). `drafts`: the checkpoint's spare layers
+    guess ahead. `kt_weights` is where kt-kernel's weights
+    are; LLAMAFILE reads a GGUF there, whose experts have `kt_experts` bytes (None: not known).
+    `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
+    few builds have).
+    """
 
     ranks: int = 1
     stages: int = 1
+    replicas: int = 1
+    attention_apart: bool = False
+    expert_ranks: int = 1
+    model: str = ""
     mem_fraction: float | None = None
     ctx: int | None = None
     cache_tokens: int | None = None
     type_kv: str = "bf16"
     cpu_offload: int = 0
+    chunk: int | None = None
+    prefill: int | None = None
+    running: int | None = None
+    graph_batch: int | None = None
+    graphs: bool = True
+    drafts: bool = False
+    dtype: str = "auto"
+    quantization: str = ""
     kt: bool = False
     kt_method: str = ""
     kt_gpu_experts: int = 0
+    kt_skips: bool = False
     kt_mmap: bool = False
     kt_weights: str = ""
     kt_experts: int | None = None
@@ -132,6 +158,39 @@ class SglangPlan:
         if self.kt:
             return Strategy.KT_MMAP if self.kt_mmap else Strategy.KT
         return Strategy.SGLANG
+
+
+@dataclass(frozen=True, slots=True)
+class VllmPlan:
+    """vLLM's options. None: its own default, which `console.models.sizing.vllm` names.
+
+    `ranks`, `stages` and `replicas` are its tensor, pipeline and data parallel sizes; with
+    `whole_experts` experts are shared out whole. `ctx` None: the model's own length, which it
+    insists on; -1: as long as there is room for. `batch`: tokens of a step, `seqs`: requests of a
+    step. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
+    """
+
+    ranks: int = 1
+    stages: int = 1
+    replicas: int = 1
+    whole_experts: bool = False
+    fraction: float | None = None
+    ctx: int | None = None
+    seqs: int | None = None
+    batch: int | None = None
+    type_kv: str = "auto"
+    dtype: str = "auto"
+    quantization: str = ""
+    graphs: bool = True
+    cpu_offload: int = 0
+    cache_bytes: int | None = None
+    model: str = ""
+    uncounted: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def strategy(self, has_cards: bool = True) -> Strategy:
+        return Strategy.VLLM
 
 
 LLAMAFILE = "LLAMAFILE"
@@ -154,4 +213,4 @@ class ConversionPlan:
         return Strategy.CONVERSION
 
 
-LoaderPlan = LlamaPlan | SglangPlan | ConversionPlan
+LoaderPlan = LlamaPlan | SglangPlan | VllmPlan | ConversionPlan

@@ -117,7 +117,10 @@ class ModelFacts:
     """A model. Bytes and elements; None is "unknown", and `missing` then says which key.
 
     `layers` run; `spare_layers` are in the file for speculation (MTP) and not loaded. `source` is
-    where it comes from, `weights_from` the source of the bytes by class.
+    where it comes from, `weights_from` the source of the bytes by class. `block`: how many weights
+    share a scale, where a rank has to hold whole ones; 0: none. `stored`: the kind of the
+    weights by their config.json (bf16, fp8, awq …), "" where nothing says it.
+    `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers.
     """
 
     architecture: str
@@ -131,8 +134,11 @@ class ModelFacts:
     attention: Attention = Attention()
     recurrent: Recurrent | None = None
     experts: Experts = Experts()
+    block: int = 0
+    stored: str = ""
     weights: tuple[Weight, ...] = ()
     weights_from: str = ""
+    of_ik: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -180,11 +186,14 @@ class Keys:
         self.source = source
         self._unpack = unpack
         self.missing: list[str] = []
+        self.read: set[str] = set()
+        """Keys that somebody has asked for."""
 
     def name(self, key: str) -> str:
         return one_line(f"{self.prefix}{key}", 120)
 
     def raw(self, key: str) -> object:
+        self.read.add(key)
         return self.table.get(f"{self.prefix}{key}")
 
     def lacks(self, key: str, what: str) -> None:

@@ -219,8 +219,19 @@ def _spread(
 
 
 def _override(weight: Weight, plan: LlamaPlan, notes: list[str]) -> int | None:
-    """The place an override sends a tensor to, or None."""
-    for pattern, buffer in plan.overrides:
+    """The place an override sends a tensor to, or None. The first that matches counts, in the order
+    of the command line."""
+    place = len(plan.overrides) if plan.moved_after is None else plan.moved_after
+    found = _by_pattern(weight, plan.overrides[:place], notes)
+    if found is None and _is_moved(weight, plan):
+        return HOST
+    return _by_pattern(weight, plan.overrides[place:], notes) if found is None else found
+
+
+def _by_pattern(
+    weight: Weight, overrides: Sequence[tuple[str, str]], notes: list[str]
+) -> int | None:
+    for pattern, buffer in overrides:
         if re.search(pattern, weight.name):
             if buffer.upper().startswith("CPU"):
                 return HOST
@@ -228,12 +239,15 @@ def _override(weight: Weight, plan: LlamaPlan, notes: list[str]) -> int | None:
                 return int(digits[1])
             notes.append(f"--override-tensor: {buffer} is counted as host memory")
             return HOST
-    first = ((plan.cpu_experts, EXPERTS_OF_LAYER), (plan.cpu_dense, DENSE_OF_LAYER))
-    if weight.layer is not None:
-        for layers, pattern in first:
-            if weight.layer < layers and re.search(pattern, weight.name):
-                return HOST
     return None
+
+
+def _is_moved(weight: Weight, plan: LlamaPlan) -> bool:
+    """Whether --n-cpu-moe or --n-cpu-ffn keeps it on the host."""
+    first = ((plan.cpu_experts, EXPERTS_OF_LAYER), (plan.cpu_dense, DENSE_OF_LAYER))
+    return weight.layer is not None and any(
+        weight.layer < layers and re.search(pattern, weight.name) for layers, pattern in first
+    )
 
 
 def _cache(

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from console.common.units import format_bytes, format_duration
-from console.host.sample import Machine
+from console.host.sample import Card, Machine
 from console.models.sizing.assessment import (
     FOOTPRINT,
     GIB,
     HEADROOM,
     HOST,
     HOST_MARGIN,
+    MIB,
     PAGES,
     Assessment,
     disk_margin,
@@ -33,6 +34,7 @@ from console.models.sizing.loader_plan import (
     SglangPlan,
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.parallel import Ranks, refusals
 from console.models.sizing.placement import capacity, labels
 
 DISK = "disk"
@@ -41,8 +43,15 @@ WIDE = 2
 RECORDED_S = 49 * 3600 / 59
 """Seconds a layer when the source did not fit into RAM: 49 h for 59 layers of DeepSeek-R1 with 265
 GiB in swap (F-019)."""
-FRACTION = 0.88
-"""Approximate default of --mem-fraction-static, which SGLang chooses itself."""
+CARDS = (  # below so many GiB: tokens of a chunk, requests of a graph with fewer ranks than 4, else
+    (20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (90, 8192, 256, 512),
+    (160, 8192, 256, 512), (1 << 20, 16384, 512, 512),
+)  # fmt: skip
+"""SGLang's defaults by a card's memory (arg_groups/memory_hook.py of 0.5.23)."""
+FALLBACK = 0.88
+"""The static part of a card whose memory is not known."""
+PREFILL_GRAPHS = 8 * 58
+"""MiB for graphs of prompts: 8 for each of about so many sizes."""
 CTX = 8192
 """Tokens counted if no context is given: SGLang gives its cache whatever is left."""
 LOAD_PEAK = 0.10
@@ -144,11 +153,15 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += plan.notes
-    ledger.tight += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += unlike_stored(facts, plan.dtype, plan.quantization)
     if plan.kt and facts.source == GGUF:
         ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if facts.layers is None:
         return ledger
+    if plan.drafts and not facts.bytes_of(Kind.SKIPPED):
+        ledger.unknown.append("the model that guesses ahead: the checkpoint has no spare layers")
+    ledger.stops += refusals(facts, _ranks(plan))
     dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
     experts = facts.bytes_of(Kind.EXPERTS)
     on_cards = experts
@@ -171,15 +184,12 @@ def _cards(
 ) -> None:
     """Judge the smallest card, since every rank takes the same."""
     ranks = plan.ranks * plan.stages
-    cards = machine.cards[:ranks]
-    if len(cards) < ranks:
-        ledger.stops.append(f"{ranks} ranks need {ranks} cards, and there are {len(cards)}")
+    world = ranks * (1 if plan.attention_apart else plan.replicas)
+    cards = machine.cards[:world]
+    if len(cards) < world:
+        ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
     cache = _cache(facts, plan, ledger)
-    fraction = FRACTION if plan.mem_fraction is None else plan.mem_fraction
-    if plan.mem_fraction is None:
-        ledger.notes.append(
-            f"--mem-fraction-static is not given: {FRACTION:g} is counted; SGLang's choice varies"
-        )
+    drafts = facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0
     names = labels(machine.cards)
     words = "--cpu-offload-gb" + ("; experts stay (F-020)" if experts else "")
     for number, card in enumerate(cards):
@@ -188,18 +198,57 @@ def _cards(
         part = f"1/{ranks} of" if ranks > 1 else "all of"
         ledger.add("weights", dense // ranks, where, f"{part} {format_bytes(dense)}")
         ledger.add("experts", experts // ranks, where, f"{part} {format_bytes(experts)}")
+        ledger.add("draft layers", drafts // ranks, where, "the checkpoint's own, to guess ahead")
         ledger.add("offloaded", -moved, where, words)
         ledger.add("cache", cache, where, _cache_words(facts, plan))
         have = capacity(card)
         if have is None:
             ledger.unknown.append(f"the memory of {where}")
             continue
+        fraction = fraction_of(plan, facts, card)
+        if plan.mem_fraction is None:
+            ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
         limit = ledger.limit(where, int(have * fraction))
         if not limit.short_by and limit.left < HEADROOM * (card.total or have):
             ledger.tight.append(
                 f"{where} would have {format_bytes(limit.left)} of its static part left, less "
                 f"than {HEADROOM:.0%} of it (F-005)"
             )
+
+
+def _ranks(plan: SglangPlan) -> Ranks:
+    attention = plan.ranks // plan.replicas if plan.attention_apart else plan.ranks
+    return Ranks(plan.ranks, max(1, attention), max(1, plan.ranks // plan.expert_ranks))
+
+
+def unlike_stored(facts: ModelFacts, dtype: str, quantization: str) -> list[str]:
+    """What is not known where weights are loaded otherwise than they are stored."""
+    half = facts.stored in ("bf16", "fp16")
+    if dtype in ("float", "float32") and half:
+        return ["weights that are stored in 16 bits and loaded in 32"]
+    if quantization and half:
+        return [f"what --quantization {quantization} makes of weights stored in 16 bits"]
+    return []
+
+
+def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
+    """The static part of a card: as given, else by SGLang's own formula, which keeps free what a
+    step and its graphs take (`_handle_gpu_memory_settings`)."""
+    total = card.total or card.free or 0
+    if plan.mem_fraction is not None or not total:
+        return FALLBACK if plan.mem_fraction is None else plan.mem_fraction
+    row = next(row for row in CARDS if total < row[0] * GIB)
+    chunk = row[1] if plan.chunk is None else plan.chunk
+    if chunk <= 0:
+        chunk = plan.prefill or 16384
+    graph = plan.graph_batch or (row[2] if plan.ranks < 4 else row[3])
+    graph = min(graph, plan.running or graph)
+    kept = 512 + max(chunk, 2048) * 1.5 + plan.ranks * plan.stages / 8 * 1024
+    if plan.graphs:
+        kept += graph * 2 + (1536 if facts.attention.latent else PREFILL_GRAPHS)
+        kept += graph * plan.replicas * 3 if plan.attention_apart else 0
+    kept = max(kept, 10240) if total > 60 * GIB else kept
+    return max(0.0, round((total - kept * MIB) / total, 3))
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
@@ -210,8 +259,8 @@ def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
 def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
     """Bytes a rank: heads are divided among ranks, a latent cache is kept whole by each."""
     tokens, kind = _tokens(facts, plan), plan.type_kv
-    one = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
-    cache = cache_of(facts, one)
+    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
+    cache = cache_of(facts, asked)
     if cache is None:
         ledger.unknown.append("the cache")
         return None
@@ -224,7 +273,8 @@ def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | Non
     if spec.latent or not spec.kv_heads:
         return cache.bytes // plan.stages
     kept = max(spec.kv_heads)
-    share = -(-kept // plan.ranks) / kept if kept else 1.0
+    ranks = _ranks(plan).attention
+    share = -(-kept // ranks) / kept if kept else 1.0
     return int(cache.bytes * share) // plan.stages
 
 
@@ -273,18 +323,21 @@ def _host(
 
 
 def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | None, str]:
-    """Experts in kt-kernel's own format, on the CPU. LLAMAFILE copies all of its GGUF's, also
-    those that the card has, whatever the checkpoint holds."""
+    """Experts in kt-kernel's own format, on the CPU: all of them, also those that a card has
+    (ktransformers#2084; moe_base.hpp of its AMX and AVX2 kernels), unless the build has an option
+    that leaves those out. LLAMAFILE copies its GGUF's, whatever the checkpoint holds."""
     if plan.kt_method == LLAMAFILE:
         return plan.kt_experts, "all experts of the GGUF, as they are stored"
     count = facts.experts.count or 1
-    left = (count - min(plan.kt_gpu_experts, count)) / count
+    on_cards = min(plan.kt_gpu_experts, count) if plan.kt_skips else 0
+    left = (count - on_cards) / count
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
     for name, size in BYTES_PER_WEIGHT:
         if name in plan.kt_method and weights:
             number = int(weights * left)
-            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name})"
-    return stored, "as they are stored"
+            whole = "" if plan.kt_skips or not plan.kt_gpu_experts else ", those of the cards too"
+            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name}){whole}"
+    return (stored if plan.kt_skips else facts.bytes_of(Kind.EXPERTS)), "as they are stored"
 
 
 def _mapped(ledger: Assessment, machine: Machine) -> None:
@@ -307,12 +360,13 @@ def _envelope(
     ram, swap = held(need, machine)
     speed = machine.disk_read_bps
     read_s = facts.weight_bytes / speed if speed else None
-    fraction = FRACTION if plan.mem_fraction is None else plan.mem_fraction
     # the cache takes all of the static part, and graphs and buffers the rest
+    names = labels(machine.cards)
+    by_name = dict(zip(names, machine.cards, strict=True))
     full = tuple(
-        (limit.where, int(limit.have / fraction) if fraction else limit.have)
+        (limit.where, capacity(by_name[limit.where]) or limit.have)
         for limit in ledger.limits
-        if limit.where not in (HOST, PAGES)
+        if limit.where in by_name
     )
     cards = tuple(
         (name, min(most, _of(ledger, name, ("weights", "experts", "offloaded"))))

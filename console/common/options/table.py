@@ -1,0 +1,117 @@
+"""An engine's options as a table: spellings, kinds of values, and what each does to the memory.
+
+A table is a text file beside this module, one option a line:
+
+    EFFECT  KIND  SPELLINGS  [env=NAME,NAME]
+
+Columns are parted by two blanks or more, spellings by one, and `#` begins a comment, the first
+of which names engine and version. The last spelling is the one for messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+class Effect(StrEnum):
+    """What an option does. READ: a sum has it. UNCOUNTED: it changes the memory, or whether the
+    engine takes the model, and no sum has it. NOTED: it chooses among kernels or caches, changes
+    little of the memory, and is said beside the verdict. HARMLESS: none of these."""
+
+    READ = "read"
+    UNCOUNTED = "uncounted"
+    NOTED = "noted"
+    HARMLESS = "harmless"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. `kind`: flag, int, float, str, json, human, opt (a value or none), list (one
+    value or more), two, or a set like {a,b}. `env`: variables that give its value as well."""
+
+    effect: Effect
+    kind: str
+    spellings: tuple[str, ...]
+    env: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.spellings[-1]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values that the engine takes; none where it takes others as well."""
+        return tuple(self.kind[1:-1].split(",")) if self.kind.startswith("{") else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How an engine reads its words. `underscores`: they stand for dashes in long options.
+    `equals`: it takes `--name=value`. `beginnings`: a long option may be cut short as long as it is
+    the only one that begins so. `dotted`: `--name.key` is a part of the option's JSON."""
+
+    underscores: bool = False
+    equals: bool = False
+    beginnings: bool = False
+    dotted: bool = False
+
+
+GRAMMARS: Mapping[str, Grammar] = {
+    "llama_cpp": Grammar(underscores=True),
+    "ik_llama": Grammar(underscores=True),
+    "vllm": Grammar(underscores=True, equals=True, beginnings=True, dotted=True),
+    "sglang": Grammar(equals=True, beginnings=True),
+}
+"""By the table's name. Sources: common/arg.cpp of llama.cpp and common/common.cpp of ik_llama.cpp
+(a value is the next word), FlexibleArgumentParser of vLLM, argparse in SGLang's server_args.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All options of an engine's server. `of`: engine and version, as the table's head says."""
+
+    name: str
+    of: str
+    grammar: Grammar
+    options: tuple[Option, ...]
+    _by_spelling: dict[str, Option] = field(default_factory=dict)
+
+    def option(self, spelling: str) -> Option | None:
+        """The option of a spelling, which is normalised as the engine does it."""
+        normal = self.normal(spelling)
+        found = self._by_spelling.get(normal)
+        if found is None and self.grammar.beginnings and normal.startswith("--"):
+            rest = {id(o): o for name, o in self._by_spelling.items() if name.startswith(normal)}
+            return next(iter(rest.values())) if len(rest) == 1 else None
+        return found
+
+    def normal(self, spelling: str) -> str:
+        if self.grammar.underscores and spelling.startswith("--"):
+            return spelling.replace("_", "-")
+        return spelling
+
+
+@cache
+def table(name: str) -> Table:
+    """The table of an engine, by a name in GRAMMARS."""
+    rows = (FOLDER / f"{name}.txt").read_text().splitlines()
+    grammar = GRAMMARS[name]
+    options = tuple(_option(row) for row in rows if row and not row.startswith("#"))
+    made = Table(name, rows[0].lstrip("# ").strip(), grammar, options)
+    for option in options:
+        for spelling in option.spellings:
+            made._by_spelling[made.normal(spelling)] = option
+    return made
+
+
+def _option(row: str) -> Option:
+    effect, kind, spellings, *rest = re.split(r"\s{2,}", row.strip())
+    env = rest[0].removeprefix("env=").split(",") if rest else ()
+    return Option(Effect(effect), kind, tuple(spellings.split()), tuple(env))

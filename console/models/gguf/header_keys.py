@@ -1,0 +1,54 @@
+"""Which keys of a GGUF header change nothing of the memory, so that every other one is named.
+
+The names are those that llama.cpp b11549 reads (src/llama-arch.cpp), without its `%s.`. A key that
+is neither here nor read by `facts_from_gguf` may change the number of caches, as the loops of
+nanbeige do: the sum is then unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_NAMED = 3
+HARMLESS = frozenset({
+    "activation_sparsity_scale", "altup.active_idx", "altup.num_inputs", "attention.causal",
+    "attention.clamp_kqv", "attention.compress_rope_freq_base", "attention.decay_lora_rank",
+    "attention.gate_lora_rank", "attention.group_norm_epsilon", "attention.group_norm_groups",
+    "attention.iclr_lora_rank", "attention.indexer.head_count", "attention.indexer.top_k",
+    "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.max_alibi_bias",
+    "attention.output_scale", "attention.q_lora_rank", "attention.relative_buckets_count",
+    "attention.scale", "attention.temperature_length", "attention.temperature_scale",
+    "attention.value_residual_mix_lora_rank", "attention.value_scale", "attn_logit_softcapping",
+    "classifier.activation", "classifier.output_labels", "classifier.pooling_type",
+    "decoder_start_token_id", "deepstack_mapping", "embedding_length_out",
+    "embedding_length_per_layer_input", "embedding_scale", "expert_chunk_feed_forward_length",
+    "expert_gating_func", "expert_group_count", "expert_group_scale", "expert_group_used_count",
+    "expert_shared_feed_forward_length", "expert_weights_norm", "expert_weights_scale",
+    "experts_per_group", "final_logit_softcapping", "hidden_activation",
+    "interleave_moe_layer_step", "logit_scale", "moe_every_n_layers", "moe_latent_size",
+    "n_deepstack_layers", "norm_before_fc", "norm_before_residual", "pooling_type",
+    "rescale_every_n_layers", "residual_scale", "rope.dimension_count_swa",
+    "rope.dimension_sections", "rope.freq_base", "rope.freq_base_swa", "rope.scale_linear",
+    "rope.scaling.alpha", "rope.scaling.attn_factor", "rope.scaling.factor",
+    "rope.scaling.finetuned", "rope.scaling.original_context_length", "rope.scaling.type",
+    "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_log_multiplier", "router_logit_softcapping",
+    "ssm.dt_b_c_rms", "ssm.time_step_rank", "swiglu_clamp_exp", "swiglu_clamp_shexp", "swin_norm",
+    "tensor_data_layout", "time_decay_extra_dim", "time_mix_extra_dim", "use_parallel_residual",
+})  # fmt: skip
+
+SOMETIMES = frozenset({
+    "attention.indexer.types", "attention.recurrent_layers", "attention.sliding_window",
+    "attention.sliding_window_pattern", "attention.value_length_mla", "expert_feed_forward_length",
+    "expert_used_count", "full_attention_interval", "ssm.conv_kernel", "ssm.group_count",
+    "ssm.inner_size", "ssm.state_size", "token_shift_count", "vocab_size", "wkv.head_size",
+})  # fmt: skip
+"""Keys that `facts_from_gguf` asks for only beside others."""
+
+
+def not_understood(names: Iterable[str], prefix: str, read: Iterable[str]) -> list[str]:
+    """Words for the keys of an architecture that nobody here understands, a few of them."""
+    known = HARMLESS | SOMETIMES | set(read)
+    found = [name for name in names if name.startswith(prefix) and name[len(prefix) :] not in known]
+    more = [f"and {len(found) - MAX_NAMED} more keys"] if len(found) > MAX_NAMED else []
+    return [f"{name} (nobody here knows what it does)" for name in found[:MAX_NAMED]] + more

@@ -1,0 +1,110 @@
+"""One name for what families of models call differently in a config.json, and what a family's class
+takes where a key is not there. The names and defaults are those of transformers' own classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "hidden_size": ("n_embd", "d_model", "model_dim"),
+    "intermediate_size": ("ffn_hidden_size", "n_inner", "ffn_dim"),
+    "vocab_size": ("padded_vocab_size",),
+    "max_position_embeddings": ("n_positions", "max_sequence_length", "max_seq_len", "seq_length"),
+    "head_dim": ("kv_channels", "attention_head_dim"),
+    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "multi_query_group_num", "kv_n_heads"),
+    "num_nextn_predict_layers": ("num_mtp_modules", "mtp_num_hidden_layers"),
+    "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
+    "n_routed_experts": ("num_experts", "num_local_experts", "moe_num_experts"),
+    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
+}
+"""By the commonest name: others for the same."""
+PARTS = ("attn_config", "ffn_config")
+"""Keys under which some families keep sizes of attention and of the feed-forward part."""
+DEFAULTS: Mapping[str, Mapping[str, int]] = {
+    "gemma2": {"vocab_size": 256000, "head_dim": 256, "max_position_embeddings": 8192},
+    "gemma3_text": {
+        "vocab_size": 262208, "head_dim": 256, "max_position_embeddings": 131072,
+        "num_attention_heads": 8, "num_key_value_heads": 4,
+    },
+    "gemma3n_text": {"vocab_size": 262400, "head_dim": 256, "max_position_embeddings": 32768},
+    "falcon": {"vocab_size": 65024, "max_position_embeddings": 2048},
+    "llama4_text": {"vocab_size": 202048, "head_dim": 128, "n_shared_experts": 1},
+    "mistral": {"vocab_size": 32000},
+}  # fmt: skip
+"""What a class takes for a key that is absent, by model type."""
+ONE_KEY_HEAD = ("falcon", "gpt_bigcode", "refinedwebmodel", "refinedweb")
+"""Families whose heads share one key and value where `multi_query` is not false."""
+_KEY_HEADS = re.compile(r"(?:kv|key_value)\w*head|head\w*_kv|kv_n|multi_query|query_group")
+"""Names of keys that tell of a cache with fewer heads."""
+_KNOWN = re.compile(
+    r"num_key_value_heads|num_kv_heads|n_head_kv|kv_n_heads|multi_query(?:_attention|_group_num)?"
+    r"|first_num_key_value_heads|swa_num_key_value_heads"
+)
+
+
+def normal(config: Mapping[str, object]) -> dict[str, object]:
+    """A configuration with the commonest names, and with its family's defaults."""
+    table = {name: value for name, value in config.items() if value is not None}
+    for part in PARTS:
+        inner = config.get(part)
+        if isinstance(inner, Mapping):
+            table = {**{name: value for name, value in inner.items() if value is not None}, **table}
+    for name, others in SYNONYMS.items():
+        known = next((table[one] for one in (name, *others) if one in table), None)
+        if known is not None:
+            table[name] = known
+    family = table.get("model_type")
+    defaults = DEFAULTS.get(family, {}) if isinstance(family, str) else {}
+    return {**defaults, **table, **_shared_keys(table)}
+
+
+def _shared_keys(table: Mapping[str, object]) -> dict[str, object]:
+    """The number of key and value heads where a switch tells it."""
+    family = str(table.get("model_type") or "").lower()
+    if "multi_query_group_num" in table:
+        on = table.get("multi_query_attention") is not False
+        return {} if on else {"num_key_value_heads": table.get("num_attention_heads")}
+    if family not in ONE_KEY_HEAD or table.get("new_decoder_architecture") is True:
+        return {}
+    shared = table.get("multi_query") is not False
+    return {"num_key_value_heads": 1 if shared else table.get("num_attention_heads")}
+
+
+def not_understood(table: Mapping[str, object]) -> list[str]:
+    """Keys that tell of a smaller cache and that nobody here reads."""
+    return [name for name in table if _KEY_HEADS.search(name) and not _KNOWN.fullmatch(name)]
+
+
+def heads_of_blocks(table: Mapping[str, object], layers: int) -> tuple[int, ...] | None:
+    """Key and value heads of each layer of a model that a search has thinned out (`block_configs`
+    of Nemotron-NAS); 0 for a layer without attention. None where there is no such list."""
+    blocks, heads = table.get("block_configs"), table.get("num_attention_heads")
+    if not isinstance(blocks, list) or not isinstance(heads, int) or len(blocks) < layers:
+        return None
+    return tuple(_key_heads(block, heads) for block in blocks[:layers])
+
+
+def _key_heads(block: object, heads: int) -> int:
+    attention = block.get("attention") if isinstance(block, Mapping) else None
+    if not isinstance(attention, Mapping):
+        return heads
+    if attention.get("no_op") or attention.get("replace_with_linear"):
+        return 0
+    group = attention.get("n_heads_in_group")
+    return heads // group if isinstance(group, int) and group > 0 else heads
+
+
+def forward_of_block(table: Mapping[str, object], layer: int, width: int) -> int | None:
+    """The width of a layer's feed-forward part by `block_configs`; None where there is none."""
+    blocks = table.get("block_configs")
+    block = blocks[layer] if isinstance(blocks, list) and layer < len(blocks) else None
+    forward = block.get("ffn") if isinstance(block, Mapping) else None
+    if not isinstance(forward, Mapping):
+        return None
+    factor = forward.get("ffn_mult")
+    if forward.get("no_op") or not isinstance(factor, int | float):
+        return 0
+    return -(-int(2 * factor * width / 3) // 256) * 256

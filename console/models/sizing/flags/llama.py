@@ -1,0 +1,256 @@
+"""llama-server's options that change the memory, and those of ik_llama.cpp, as a plan.
+
+Spellings and kinds of values are in the tables of `console.common.options`; what each does is here.
+The last one given wins, and the command line wins over LLAMA_ARG_*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from console.common.options.command_line import Given, from_environment, given
+from console.common.options.table import Table, table
+from console.common.text import one_line
+from console.models.sizing.flags.reading import (
+    MAX_NUMBER,
+    OFF,
+    ON,
+    Apply,
+    Reading,
+    choice,
+    fixed,
+    named,
+    number,
+    read,
+    switch,
+    text,
+)
+from console.models.sizing.kv_cache import CACHE_TYPES
+from console.models.sizing.loader_plan import ALL, LlamaPlan
+
+LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
+BATCH = 2048
+"""--batch-size where it is not given; --ubatch-size is never more."""
+SPLIT_MODES = ("none", "layer", "row", "tensor")
+_REMOVED = (
+    "--no-mmap, --mmap, --mlock and --direct-io: newer builds refuse them; there it is --load-mode"
+)
+_BARE = "--flash-attn without on, off or auto: newer builds refuse it"
+
+
+def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
+    """llama-server's arguments (and LLAMA_ARG_* of its environment) as a plan.
+
+    What the build or this reader does not take is in `problems`, and its default is used.
+    """
+    return _plan(argv, env or {}, table("llama_cpp"), _LLAMA)
+
+
+def ik_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
+    """The same of ik_llama.cpp's llama-server."""
+    plan = _plan(argv, env or {}, table("ik_llama"), {**_LLAMA, **_IK})
+    return replace(plan, swa_full=True)  # its windows keep the whole context
+
+
+def _plan(
+    argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply]
+) -> LlamaPlan:
+    reading = Reading()
+    known = named(options, appliers)
+    read(reading, _of_environment(env, options), known, options)
+    read(reading, map(_with_value, given(argv, options)), known, options)
+    batch = reading.got.pop("batch", BATCH)
+    plan = LlamaPlan(**reading.got, **reading.told(), overrides=tuple(reading.overrides))
+    return replace(
+        plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0, ubatch=min(plan.ubatch, batch)
+    )
+
+
+def _with_value(option: Given) -> Given:
+    """Older builds take --flash-attn alone."""
+    alone = option.name == "--flash-attn" and option.value is None
+    return replace(option, value="") if alone else option
+
+
+def _of_environment(env: Mapping[str, str], options: Table) -> Iterator[Given]:
+    """Options from variables. A switch that is off is as if it were not there, unless it has a
+    negative; `LLAMA_ARG_NO_X` with any value is that negative."""
+    for variable in from_environment(env, options):
+        off = (variable.value or "").lower() in OFF
+        if variable.spelling.startswith("LLAMA_ARG_NO_"):
+            yield replace(variable, value=None)
+        elif variable.option is None or variable.option.kind != "flag" or not off:
+            yield variable
+        elif (negative := options.option(f"--no-{variable.name[2:]}")) is not None:
+            yield replace(variable, option=negative, value=None)
+
+
+def _whole(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
+    """A whole number. llama-server reads one as far as its digits go: `-c 16k` is 16."""
+
+    def apply(reading: Reading, flag: str, value: str) -> None:
+        digits = re.match(r"([+-]?\d{1,12})\D", value)
+        if digits:
+            reading.problem(flag, value, f"a whole number, and llama-server reads {digits[1]}")
+        else:
+            number(name, least, most)(reading, flag, value)
+
+    return apply
+
+
+def _layers(reading: Reading, flag: str, value: str) -> None:
+    words = {"auto": None, "-1": None, "all": ALL, "-2": ALL}
+    if value.lower() in words:
+        reading.got["gpu_layers"] = words[value.lower()]
+    elif re.fullmatch(r"\d{1,6}", value):
+        reading.got["gpu_layers"] = int(value)
+    else:
+        reading.problem(flag, value, "a number, auto or all")
+
+
+def _split(reading: Reading, flag: str, value: str) -> None:
+    try:
+        parts = tuple(float(part) for part in re.split(r"[,/]+", value))
+    except ValueError:
+        parts = (-1.0,)
+    if all(0 <= part < 1e9 for part in parts) and sum(parts) > 0:
+        reading.got["tensor_split"] = parts
+    else:
+        reading.problem(flag, value, "proportions like 75,25")
+
+
+def _slots(reading: Reading, flag: str, value: str) -> None:
+    if value == "-1":
+        reading.got["parallel"] = None
+    else:
+        _whole("parallel", 1, 4096)(reading, flag, value)
+
+
+def _flash(reading: Reading, flag: str, value: str) -> None:
+    """Builds before the values took the option alone."""
+    if not value:
+        reading.notes.append(_BARE)
+        value = "on"
+    if value.lower() in (*ON, *OFF, "auto", "-1"):
+        reading.got["flash"] = value.lower() not in OFF
+        reading.got["flash_auto"] = value.lower() in ("auto", "-1")
+    else:
+        reading.problem(flag, value, "on, off or auto")
+
+
+def _devices(reading: Reading, flag: str, value: str) -> None:
+    if value.lower() == "none":
+        reading.got["devices"] = ()
+        return
+    numbers = [re.search(r"(\d+)$", name) for name in value.split(",")]
+    if all(numbers):
+        reading.got["devices"] = tuple(int(found[1]) for found in numbers if found)
+
+
+def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
+    reading.got["split_mode"] = "layer" if value in ("graph", "attn") else value
+    if value in ("graph", "attn"):
+        reading.notes.append(f"--split-mode {value} is counted as layer")
+
+
+def _ik_cache_type(name: str) -> Apply:
+    def apply(reading: Reading, flag: str, value: str) -> None:
+        if value in CACHE_TYPES:
+            reading.got[name] = value
+        else:
+            reading.uncounted.append(f"{flag} {value}")
+
+    return apply
+
+
+def _no_flash(reading: Reading, flag: str, value: str) -> None:
+    reading.got.update(flash=False, flash_auto=False)
+
+
+def _repacked(reading: Reading, flag: str, value: str) -> None:
+    """Tensors on the host are repacked into memory of the process: the mapping is lost."""
+    reading.got.update(mmap=False)
+
+
+def _noted(reading: Reading, flag: str, value: str) -> None:
+    """An option that changes the buffers for computing, which are counted as llama.cpp has them."""
+    reading.notes.append(f"{flag} {value}: buffers are counted as llama.cpp has them")
+
+
+def _ik_speculation(reading: Reading, flag: str, value: str) -> None:
+    if value.partition(":")[0] != "none" and not value.startswith("ngram"):
+        reading.uncounted.append(f"{flag} {one_line(value, 60)}")
+
+
+def _override(reading: Reading, flag: str, value: str) -> None:
+    for one in value.split(","):
+        pattern, mark, buffer = one.rpartition("=")
+        try:
+            re.compile(pattern)
+        except re.error:
+            mark = ""
+        if mark and pattern and buffer:
+            reading.overrides.append((pattern, one_line(buffer, 60)))
+        else:
+            reading.problem(flag, one, "PATTERN=BUFFER, like exps=CPU")
+
+
+def _speculation(reading: Reading, flag: str, value: str) -> None:
+    """Ways to guess ahead: one loads more of the same file, others a file of their own, and those
+    that look into the text before load nothing."""
+    ways = value.lower().split(",")
+    reading.got["mtp"] = reading.got.get("mtp", False) or "draft-mtp" in ways
+    for way in ways:
+        if way not in ("none", "draft-mtp") and not way.startswith("ngram"):
+            reading.uncounted.append(f"{flag} {one_line(way, 40)}")
+
+
+def _experts(reading: Reading, flag: str, value: str) -> None:
+    """Experts on the host, of all layers or of the first so many. The loader asks its overrides in
+    the order in which the command line gives them."""
+    if flag == "--cpu-moe":
+        reading.got["cpu_experts"] = ALL
+    else:
+        _whole("cpu_experts", 0, ALL)(reading, flag, value)
+    reading.got.setdefault("moved_after", len(reading.overrides))
+
+
+def _dense(reading: Reading, flag: str, value: str) -> None:
+    _whole("cpu_dense", 0, ALL)(reading, flag, value)
+    reading.got.setdefault("moved_after", len(reading.overrides))
+
+
+_LLAMA: Mapping[str, Apply] = {
+    "--n-gpu-layers": _layers, "--tensor-split": _split,
+    "--split-mode": choice("split_mode", SPLIT_MODES), "--main-gpu": _whole("main_gpu", 0, 64),
+    "--device": _devices, "--ctx-size": _whole("ctx"),
+    "--parallel": _slots, "--kv-unified-per-slot": _whole("per_slot"),
+    "--kv-unified": switch("kv_unified"), "--no-kv-unified": fixed("kv_unified", False),
+    "--cache-type-k": choice("type_k", tuple(CACHE_TYPES)),
+    "--cache-type-v": choice("type_v", tuple(CACHE_TYPES)),
+    "--ubatch-size": _whole("ubatch", 1, 1 << 20), "--swa-full": switch("swa_full"),
+    "--kv-offload": switch("kv_offload"), "--no-kv-offload": fixed("kv_offload", False),
+    "--flash-attn": _flash, "--load-mode": choice("load_mode", LOAD_MODES),
+    "--no-mmap": fixed("mmap", False, _REMOVED), "--mmap": fixed("mmap", True, _REMOVED),
+    "--mlock": fixed("mlock", True, _REMOVED), "--direct-io": fixed("load_mode", "dio", _REMOVED),
+    "--no-host": switch("no_host"), "--repack": switch("repack"),
+    "--no-repack": fixed("repack", False), "--op-offload": switch("op_offload"),
+    "--no-op-offload": fixed("op_offload", False), "--fit": switch("fit"),
+    "--cpu-moe": _experts, "--n-cpu-moe": _experts, "--n-cpu-ffn": _dense,
+    "--override-tensor": _override, "--moe-cache-mib": _whole("moe_cache_mib"),
+    "--cache-ram": _whole("cache_ram_mib", -1), "--ctx-checkpoints": _whole("checkpoints"),
+    "--spec-type": _speculation, "--rope-scaling": fixed("rope_scaled", True),
+    "--rope-scale": fixed("rope_scaled", True), "--yarn-orig-ctx": fixed("rope_scaled", True),
+    "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch", 1, 1 << 20),
+    "--spec-draft-n-max": _whole("drafts", 0, 1024), "--model": text("file"),
+    "--model-url": text("file"), "--hf-repo": text("file"), "--hf-file": text("file"),
+    "--docker-repo": text("file"),
+}  # fmt: skip
+_IK: Mapping[str, Apply] = {
+    "--split-mode": _ik_split_mode, "--cache-type-k": _ik_cache_type("type_k"),
+    "--cache-type-v": _ik_cache_type("type_v"), "--no-flash-attn": _no_flash,
+    "--run-time-repack": _repacked, "--fit": fixed("fit", True), "--spec-type": _ik_speculation,
+    "--mla-use": _noted, "--attention-max-batch": _noted,
+}  # fmt: skip

@@ -1,0 +1,95 @@
+"""SGLang's options that change the memory, with those of its kt-kernel backend, as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from console.common.options.command_line import given
+from console.common.options.table import table
+from console.common.text import one_line
+from console.models.sizing.flags.reading import (
+    Apply,
+    Reading,
+    choice,
+    fixed,
+    fraction,
+    human,
+    named,
+    number,
+    read,
+    text,
+)
+from console.models.sizing.loader_plan import SglangPlan
+
+GIB = 1 << 30
+UNITS = {
+    "": 1, "k": 1000, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+}  # fmt: skip
+OWN_LAYERS = ("NEXTN", "EAGLE")
+"""Ways to guess ahead that take the checkpoint's own layers where no draft model is given."""
+KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
+
+
+def sglang_plan(argv: Sequence[str]) -> SglangPlan:
+    """SGLang's arguments, with those of its kt-kernel backend."""
+    reading, options = Reading(), table("sglang")
+    read(reading, given(argv, options), named(options, _SGLANG), options)
+    got = reading.got
+    got["type_kv"] = "fp8" if got.get("type_kv", "").startswith("fp8") else "bf16"
+    got["cpu_offload"] = int(got.get("cpu_offload", 0))
+    got.pop("", None)
+    return SglangPlan(**got, **reading.told())
+
+
+def _human(name: str) -> Apply:
+    return human(name, UNITS, "32Ki")
+
+
+def _attention_ranks(reading: Reading, flag: str, value: str) -> None:
+    number("replicas", 1, 1024)(reading, flag, value)
+    reading.got["attention_apart"] = True
+
+
+def _speculation(reading: Reading, flag: str, value: str) -> None:
+    """What guesses ahead loads the file's own spare layers, a model of its own, or nothing."""
+    if value.upper() in OWN_LAYERS:
+        reading.got["drafts"] = True
+    elif value.upper() not in ("NGRAM", "NONE"):
+        reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+
+
+def _kt_weights(reading: Reading, flag: str, value: str) -> None:
+    reading.got.update(kt=True, kt_weights=value)
+
+
+def _kt_method(reading: Reading, flag: str, value: str) -> None:
+    reading.got.update(kt=True, kt_method=one_line(value, 40).upper())
+
+
+_SGLANG: Mapping[str, Apply] = {
+    "--tensor-parallel-size": number("ranks", 1, 1024),
+    "--pp-size": number("stages", 1, 1024), "--pipeline-parallel-size": number("stages", 1, 1024),
+    "--data-parallel-size": number("replicas", 1, 1024),
+    "--enable-dp-attention": fixed("attention_apart", True),
+    "--expert-parallel-size": number("expert_ranks", 1, 1024),
+    "--mem-fraction-static": fraction("mem_fraction", 1.0),
+    "--context-length": _human("ctx"), "--max-total-tokens": _human("cache_tokens"),
+    "--kv-cache-dtype": choice("type_kv", KV_TYPES),
+    "--cpu-offload-gb": fraction("cpu_offload", 1e6, GIB),
+    "--chunked-prefill-size": number("chunk", -1), "--max-prefill-tokens": _human("prefill"),
+    "--max-running-requests": number("running", 1), "--cuda-graph-max-bs": number("graph_batch", 1),
+    "--cuda-graph-max-bs-decode": number("graph_batch", 1),
+    "--disable-cuda-graph": fixed("graphs", False),
+    "--disable-decode-cuda-graph": fixed("graphs", False),
+    "--attention-data-parallel-size": _attention_ranks,
+    "--dtype": text("dtype"), "--quantization": text("quantization"),
+    "--speculative-algorithm": _speculation, "--speculative-num-steps": fixed("", None),
+    "--speculative-eagle-topk": fixed("", None), "--revision": text("model"),
+    "--speculative-num-draft-tokens": fixed("", None),
+    "--kt-cpuinfer": fixed("kt", True), "--kt-threadpool-count": fixed("kt", True),
+    "--kt-weight-path": _kt_weights, "--kt-method": _kt_method,
+    "--kt-num-gpu-experts": number("kt_gpu_experts", 0, 1 << 16),
+    "--kt-mmap-experts-dir": fixed("kt_mmap", True),
+    "--kt-skip-gpu-expert-cpu-copy": fixed("kt_skips", True),
+    "--model-path": text("model"),
+}  # fmt: skip

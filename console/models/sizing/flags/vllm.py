@@ -1,0 +1,88 @@
+"""vLLM's options that change the memory, as a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from console.common.options.command_line import from_environment, given
+from console.common.options.table import table
+from console.common.text import one_line
+from console.models.sizing.flags.reading import (
+    Apply,
+    Reading,
+    fixed,
+    fraction,
+    human,
+    named,
+    number,
+    read,
+    text,
+)
+from console.models.sizing.loader_plan import VllmPlan
+
+GIB = 1 << 30
+UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+"""What vLLM's numbers may end with: small letters are powers of ten, large ones of two."""
+
+
+def vllm_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> VllmPlan:
+    """The arguments of `vllm serve`, or of its module, and its variables, as a plan."""
+    reading, options = Reading(), table("vllm")
+    appliers = named(options, _VLLM)
+    read(reading, from_environment(env or {}, options), appliers, options)
+    read(reading, given(argv, options), appliers, options)
+    reading.got["cpu_offload"] = int(reading.got.get("cpu_offload", 0))
+    return VllmPlan(**reading.got, **reading.told())
+
+
+def _human(name: str) -> Apply:
+    return human(name, UNITS, "32K")
+
+
+def _length(reading: Reading, flag: str, value: str) -> None:
+    if value in ("auto", "-1"):
+        reading.got["ctx"] = -1
+    else:
+        _human("ctx")(reading, flag, value)
+
+
+def _kv_type(reading: Reading, flag: str, value: str) -> None:
+    if value in ("auto", "bfloat16", "float16", "half") or value.startswith("fp8"):
+        reading.got["type_kv"] = "fp8" if value.startswith("fp8") else "auto"
+    else:
+        reading.uncounted.append(f"{flag} {value[:40]}")
+
+
+def _optimized(reading: Reading, flag: str, value: str) -> None:
+    if value == "0":
+        reading.got["graphs"] = False
+
+
+def _speculation(reading: Reading, flag: str, value: str) -> None:
+    """What looks into the text before loads nothing; every other way loads something."""
+    try:
+        method = json.loads(value).get("method")
+    except (ValueError, AttributeError):
+        method = None
+    if method not in ("ngram", "ngram_gpu", "suffix"):
+        reading.uncounted.append(f"{flag} {one_line(value, 60)}")
+
+
+def _experts(reading: Reading, flag: str, value: str) -> None:
+    reading.got["whole_experts"] = flag == "--enable-expert-parallel"
+
+
+_VLLM: Mapping[str, Apply] = {
+    "--tensor-parallel-size": number("ranks", 1, 1024),
+    "--pipeline-parallel-size": number("stages", 1, 1024),
+    "--data-parallel-size": number("replicas", 1, 1024),
+    "--enable-expert-parallel": _experts, "--no-enable-expert-parallel": _experts,
+    "--gpu-memory-utilization": fraction("fraction", 1.0), "--max-model-len": _length,
+    "--max-num-seqs": number("seqs", 1), "--max-num-batched-tokens": _human("batch"),
+    "--kv-cache-dtype": _kv_type, "--dtype": text("dtype"), "--quantization": text("quantization"),
+    "--enforce-eager": fixed("graphs", False), "--no-enforce-eager": fixed("graphs", True),
+    "--cpu-offload-gb": fraction("cpu_offload", 1e6, GIB), "--speculative-config": _speculation,
+    "--optimization-level": _optimized,
+    "--kv-cache-memory-bytes": _human("cache_bytes"), "--model": text("model"),
+}  # fmt: skip

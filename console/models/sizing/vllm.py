@@ -1,0 +1,267 @@
+"""vLLM's arithmetic: what it measures when it starts has to leave room for one request of the whole
+context.
+
+Every rank takes its fraction of a card: weights, the peak of one full step, CUDA graphs, and the
+rest for the cache. It refuses to start where that rest is too small for `--max-model-len` tokens
+(`_check_enough_kv_cache_memory` in v1/core/kv_cache_utils.py), and where the fraction is more than
+what is free (`request_memory` in v1/worker/utils.py). Defaults are those of 0.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.common.units import format_bytes
+from console.host.sample import Card, Machine
+from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
+from console.models.sizing.facts_from_gguf import SOURCE as GGUF
+from console.models.sizing.kv_cache import Cache, cache_of
+from console.models.sizing.load_curve import Envelope, Point
+from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
+from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.parallel import Ranks, refusals
+from console.models.sizing.placement import capacity, labels
+
+FRACTION, OLD_FRACTION = 0.92, 0.90
+"""--gpu-memory-utilization where it is not given, now and before 0.19: the smaller one has to be
+enough, and the larger one has to be free."""
+LARGE, LARGEST = 70 * GIB, 160 * GIB
+"""Memory of a card from which the defaults of a step are larger (EngineArgs.get_batch_defaults)."""
+CONTEXT, COMMUNICATION = 600 * MIB, 1100 * MIB
+"""What CUDA and the libraries take of each card, and what more than one rank take to talk."""
+GRAPHS = 700 * MIB
+"""CUDA graphs with the usual sizes of a batch, for one layer stack; measured: 0.3 to 1.3 GiB."""
+PROCESS = 3 * GIB
+"""Host memory of the server and of each rank, without pinned buffers."""
+AUTO_CTX = 8192
+"""Tokens counted for `--max-model-len auto`, which takes what there is room for."""
+MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
+"""What kernels for MXFP4 add: a layout of their own (64.4 GiB are loaded of a checkpoint of
+60.8), and room to work in (vllm#33155, vllm#27508). It differs by release."""
+SAMPLER = 2 + 4 + 4 + 8
+"""Bytes of a token's score while it is sampled: as computed, in F32 twice, and its place."""
+HALF = ("bf16", "fp16", "")
+
+
+def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
+    """The whole sum for one plan."""
+    ledger = Assessment(plan.strategy())
+    ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
+    ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += facts.missing
+    ledger.notes += plan.notes
+    if facts.source == GGUF:
+        ledger.unknown.append("what vLLM makes of a GGUF in memory")
+    if facts.layers is None:
+        return ledger
+    ledger.stops += refusals(facts, Ranks(plan.ranks, plan.ranks, _expert_ranks(plan)))
+    world = plan.ranks * plan.stages * plan.replicas
+    cards = machine.cards[:world]
+    if len(cards) < world:
+        ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
+    names = labels(machine.cards)
+    for number, card in enumerate(cards):
+        _card(facts, plan, card, names[number], ledger)
+    _host(facts, plan, machine, world, ledger)
+    ledger.envelope = _envelope(facts, machine, ledger)
+    return ledger
+
+
+def _expert_ranks(plan: VllmPlan) -> int:
+    """Among how many ranks an expert is divided: 1 where experts are shared out whole."""
+    return 1 if plan.whole_experts else plan.ranks * plan.replicas
+
+
+def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Assessment) -> None:
+    total = card.total
+    if total is None:
+        ledger.unknown.append(f"the memory of {where}")
+        return
+    fraction = OLD_FRACTION if plan.fraction is None else plan.fraction
+    dense, experts = _weights(facts, plan, ledger)
+    ledger.add("weights", dense, where, _share_words(plan))
+    ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
+    if plan.cpu_offload:
+        moved = min(plan.cpu_offload, dense + experts)
+        ledger.add("offloaded", -moved, where, "--cpu-offload-gb")
+    batch, seqs = step_of(plan, card)
+    ledger.add("step", _step(facts, plan, batch, seqs), where, _step_words(batch, seqs))
+    if facts.stored == "mxfp4":
+        size = int(experts * MXFP4_SHARE) + MXFP4_WORK
+        ledger.add("MXFP4 kernels", size, where, "their layout and workspace, as logs show")
+    if plan.graphs:
+        ledger.add("CUDA graphs", GRAPHS, where, "estimate; --enforce-eager has none")
+    more = COMMUNICATION if plan.ranks * plan.replicas > 1 else 0
+    ledger.add("CUDA context", CONTEXT + more, where, "estimate")
+    cache = cache_on(facts, plan, batch)
+    tokens = _tokens(facts, plan)
+    if cache is None or tokens is None:
+        ledger.unknown.append("the cache")
+    elif plan.cache_bytes is not None:
+        ledger.add("cache", plan.cache_bytes, where, "--kv-cache-memory-bytes")
+        if plan.cache_bytes < cache:
+            ledger.stops.append(
+                f"one request of {tokens:,} tokens takes {format_bytes(cache)} of cache, and "
+                f"--kv-cache-memory-bytes gives {format_bytes(plan.cache_bytes)}"
+            )
+    else:
+        ledger.add("cache", cache, where, f"one request of {tokens:,} tokens{_whose(plan)}")
+    _limit(plan, card, total, fraction, where, ledger)
+
+
+def _limit(
+    plan: VllmPlan, card: Card, total: int, fraction: float, where: str, ledger: Assessment
+) -> None:
+    """The fraction has to hold the sum, and has to be free."""
+    asked = FRACTION if plan.fraction is None else plan.fraction
+    have = capacity(card) or 0
+    if plan.cache_bytes is not None:
+        ledger.limit(where, have)
+        return
+    if have < int(total * asked):
+        ledger.stops.append(
+            f"{format_bytes(have)} of {where} are free, and --gpu-memory-utilization {asked:g} "
+            f"asks for {format_bytes(int(total * asked))}: vLLM refuses to start"
+        )
+    ledger.limit(where, int(total * fraction))
+
+
+def _whose(plan: VllmPlan) -> str:
+    if plan.ctx is None:
+        return ", the model's own length: --max-model-len is not given"
+    return ", which auto may shorten or lengthen" if plan.ctx < 0 else ""
+
+
+def _share_words(plan: VllmPlan) -> str:
+    parts = plan.ranks * plan.stages
+    return f"1/{parts} of them, with its part of the token table" if parts > 1 else "all of them"
+
+
+def _weights(facts: ModelFacts, plan: VllmPlan, ledger: Assessment) -> tuple[int, int]:
+    """(dense, experts) of the fullest rank, in bytes: the first or last of the stages."""
+    factor = _factor(facts, plan, ledger)
+    layers = -(-(facts.layers or 1) // plan.stages) / (facts.layers or 1)
+    ends = [facts.bytes_of(Kind.TOKENS), facts.bytes_of(Kind.OUTPUT)]
+    outside = sum(ends) if plan.stages == 1 else max(ends)
+    dense = (facts.bytes_of(Kind.DENSE) * layers + outside) / plan.ranks
+    experts = facts.bytes_of(Kind.EXPERTS) * layers / (plan.ranks * plan.replicas)
+    return int(dense * factor), int(experts * factor)
+
+
+def _factor(facts: ModelFacts, plan: VllmPlan, ledger: Assessment) -> float:
+    """How the bytes of the checkpoint change when they are loaded."""
+    if plan.dtype in ("float32", "float") and facts.stored in HALF:
+        return 2.0
+    if plan.quantization and facts.stored in HALF and plan.quantization != facts.stored:
+        ledger.unknown.append(
+            f"how small --quantization {plan.quantization} makes weights that are stored in 16 "
+            "bits, and what it takes meanwhile"
+        )
+    return 0.5 if facts.stored == "float32" and plan.dtype not in ("float32", "float") else 1.0
+
+
+def step_of(plan: VllmPlan, card: Card) -> tuple[int, int]:
+    """(tokens, requests) of a step: as given, else what vLLM takes for a card of this size."""
+    total, name = card.total or 0, card.name.lower()
+    if total >= LARGEST:
+        usual = 16384, 1024
+    elif total >= LARGE and "a100" not in name and "gb10" not in name:
+        usual = 8192, 1024
+    else:
+        usual = 2048, 256
+    seqs = plan.seqs or usual[1]
+    return max(plan.batch or usual[0], 1), min(seqs, plan.batch or seqs)
+
+
+def _step(facts: ModelFacts, plan: VllmPlan, batch: int, seqs: int) -> int:
+    """The peak of one full step: the widest layer's values of every token, and the sampler's
+    scores of every request."""
+    width, ranks = facts.embedding or 0, plan.ranks
+    attention = facts.attention
+    heads = (attention.heads or 0) * (attention.head or attention.key or 0)
+    dense = 3 * (facts.feed_forward or 0) // ranks
+    experts = facts.experts
+    routed = experts.used * (3 * experts.width // _expert_ranks(plan) + width)
+    values = max(dense, routed) + 4 * width + 2 * heads // ranks
+    return batch * values * 2 + seqs * (facts.vocabulary or 0) * SAMPLER
+
+
+def _step_words(batch: int, seqs: int) -> str:
+    return f"{batch:,} tokens, scores of {seqs:,} requests"
+
+
+def _tokens(facts: ModelFacts, plan: VllmPlan) -> int | None:
+    if plan.ctx is not None and plan.ctx < 0:
+        return min(AUTO_CTX, facts.context_length or AUTO_CTX)
+    return plan.ctx or facts.context_length
+
+
+def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
+    """Bytes on a rank of one request of the whole context: heads are divided, or doubled where
+    there are fewer than ranks; a latent cache is whole on each."""
+    tokens = _tokens(facts, plan)
+    kind = "fp8" if plan.type_kv == "fp8" else "bf16"
+    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, ubatch=batch)
+    cache = cache_of(facts, asked) if tokens else None
+    return None if cache is None else int(cache.bytes * share(facts, plan) / plan.stages)
+
+
+def share(facts: ModelFacts, plan: VllmPlan) -> float:
+    """A rank's part of the cache."""
+    kept = max(facts.attention.kv_heads or (0,))
+    if facts.attention.latent or not kept:
+        return 1.0
+    return -(-kept // plan.ranks) / kept
+
+
+def per_token(facts: ModelFacts, plan: VllmPlan) -> float | None:
+    """Bytes of a token on a rank, by two long caches, so that windows do not count."""
+    sizes: list[Cache] = []
+    for tokens in (1 << 18, 1 << 19):
+        kind = "fp8" if plan.type_kv == "fp8" else "bf16"
+        cache = cache_of(facts, LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind))
+        if cache is None:
+            return None
+        sizes.append(cache)
+    return (sizes[1].bytes - sizes[0].bytes) / (1 << 18) * share(facts, plan) / plan.stages
+
+
+def _host(
+    facts: ModelFacts, plan: VllmPlan, machine: Machine, world: int, ledger: Assessment
+) -> None:
+    ledger.add("processes", PROCESS * (world + 1), HOST, "the server and one a rank")
+    if plan.cpu_offload:
+        parts = min(plan.cpu_offload * world, facts.weight_bytes)
+        ledger.add("offloaded", parts, HOST, "--cpu-offload-gb of each rank, pinned")
+    if machine.ram_available is None:
+        ledger.unknown.append("the memory this machine has free")
+    else:
+        resident(ledger, machine)
+
+
+def _envelope(facts: ModelFacts, machine: Machine, ledger: Assessment) -> Envelope:
+    """Predict the load: weights first, then the rest of the fraction."""
+    need = ledger.need(HOST)
+    ram, swap = held(need, machine)
+    speed = machine.disk_read_bps
+    read_s = facts.weight_bytes / speed if speed else None
+    full = tuple(_full(ledger))
+    cards = tuple((name, min(most, _loaded(ledger, name))) for name, most in full)
+    cached = min(facts.weight_bytes, max(0, (machine.ram_available or 0) - need))
+    return Envelope(
+        (
+            Point("start", 0.0),
+            Point("weights read", read_s, ram, cached, cards, swap),
+            Point("serving", read_s, ram, cached, full, swap),
+        )
+    )
+
+
+def _full(ledger: Assessment) -> Iterator[tuple[str, int]]:
+    return ((limit.where, limit.have) for limit in ledger.limits if limit.where != HOST)
+
+
+def _loaded(ledger: Assessment, where: str) -> int:
+    names = ("weights", "experts", "offloaded", "CUDA context")
+    parts = (t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names)
+    return max(0, sum(parts))

@@ -1,0 +1,172 @@
+"""Checkpoints of well-known models: the shapes of their config.json, and plans that engines refuse.
+
+`data/configs.json` has their configurations, as published, with the bytes of their safetensors.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.checks.preflight.compatibility import Level, Loader, Question, check, plan_of
+from console.host.sample import Card, Machine
+from console.models.hub.checkpoint import Format
+from console.models.hub.model_config import describe, kind, with_quantization
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import Assessment, Verdict
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.kv_cache import cache_of
+from console.models.sizing.loader_plan import LlamaPlan
+from console.models.sizing.model_facts import ModelFacts
+
+GIB, MIB = 1 << 30, 1 << 20
+KNOWN = json.loads((Path(__file__).parent / "data" / "configs.json").read_text())
+
+
+def facts(model: str) -> ModelFacts:
+    return from_config(KNOWN[model]["config"], KNOWN[model]["bytes"])
+
+
+def cards(count: int, gib: float, compute: tuple[int, int] = (9, 0)) -> tuple[Card, ...]:
+    size = int(gib * GIB)
+    return tuple(
+        Card("card", total=size, free=size - 400 * MIB, compute=compute) for _ in range(count)
+    )
+
+
+def judged(
+    model: str, engine: str, words: str, here: tuple[Card, ...], ram: int = 512
+) -> Assessment:
+    plan = plan_of(Loader(engine=engine, args=tuple(words.split())), Format.SAFETENSORS)
+    return assess(facts(model), plan, Machine(cards=here, ram_available=ram * GIB))
+
+
+@pytest.mark.parametrize(
+    ("model", "mib"),
+    [
+        ("L31-8B", 1024),
+        ("Nemotron-Super-49B", 1568),
+        ("falcon-40b", 960),
+        ("gemma3-27b", 3968),
+        ("InternVL3-38B", 2048),
+        ("K25", 549),
+        ("Q3-235B-FP8", 1504),
+    ],
+)
+def test_the_cache_of_8192_tokens(model: str, mib: int) -> None:
+    known = facts(model)
+    cache = cache_of(known, LlamaPlan(ctx=8192, parallel=1, swa_full=True))
+    assert cache is not None
+    assert (round(cache.bytes / MIB), known.missing) == (mib, ())
+
+
+def test_a_key_that_tells_of_fewer_heads_and_is_not_known_is_named() -> None:
+    config = {**KNOWN["L31-8B"]["config"], "num_key_value_heads": None, "kv_head_groups": 4}
+    assert "kv_head_groups" in from_config(config, 16 * 10**9).missing[0]
+
+
+def test_linear_attention_has_no_cache_and_a_state_that_is_not_known() -> None:
+    layers = [0, 0, 0, 1] * 8
+    found = from_config({**KNOWN["L31-8B"]["config"], "attn_type_list": layers}, 16 * 10**9)
+    assert found.attention.kv_heads == tuple(8 * kind for kind in layers)
+    assert "states" in found.missing[0]
+
+
+def test_quantization_is_found_wherever_it_stands() -> None:
+    assert kind(describe(KNOWN["K25"]["config"])) == "w4a16"
+    beside = {"quantization": {"quant_algo": "NVFP4", "group_size": 16}}
+    config = with_quantization(KNOWN["L31-8B"]["config"], beside)
+    assert describe(config) == "NVFP4, groups of 16"
+    inner = {"thinker_config": {"text_config": {"quantization_config": {"quant_method": "awq"}}}}
+    assert describe({"dtype": "bfloat16", **inner}) == "awq"
+
+
+def test_kt_kernel_keeps_every_expert_in_ram() -> None:
+    words = "--tp 2 --kt-method FP8 --kt-weight-path /w --kt-num-gpu-experts"
+    for count in (0, 56):
+        found = judged("Q3-235B-FP8", "kt-kernel", f"{words} {count}", cards(2, 95, (12, 0)), 182)
+        [experts] = [term for term in found.terms if term.name == "CPU experts"]
+        assert (experts.bytes or 0) / GIB == pytest.approx(211.5, rel=0.01)
+        assert found.verdict is Verdict.NO_GO
+        assert not any("RAM as well" in one for one in found.would_make_it_go)
+
+
+def test_vllm_needs_room_for_the_models_own_length() -> None:
+    found = judged("L31-8B", "vllm", "", cards(1, 24, (8, 9)))
+    assert found.verdict is Verdict.NO_GO
+    assert "131,072 tokens" in " ".join(term.how for term in found.terms)
+    assert "mem-fraction" not in " ".join(found.notes)
+    assert (
+        judged("L31-8B", "vllm", "--max-model-len 8192", cards(1, 24, (8, 9))).verdict is Verdict.GO
+    )
+    assert any("--max-model-len" in one for one in found.would_make_it_go)
+
+
+def test_vllms_options_change_its_sum() -> None:
+    here = cards(4, 80)
+
+    def need(words: str) -> int:
+        found = judged("L31-8B", "vllm", words, here)
+        return next(limit.need for limit in found.limits if limit.where != "host RAM")
+
+    alone = need("")
+    assert need("-tp 4") < need("--tensor_parallel_size 2") < alone
+    assert need("-pp 2") < alone
+    assert need("--kv-cache-dtype fp8") == pytest.approx(alone - 8 * GIB, rel=0.01)
+    assert need("--enforce-eager") < alone
+    half = judged("L31-8B", "vllm", "--gpu-memory-utilization 0.5", here)
+    assert half.limits[0].have == int(80 * GIB * 0.5)
+    assert judged("L31-8B", "vllm", "--quantization fp8", here).verdict is Verdict.UNKNOWN
+    assert judged("L31-8B", "vllm", "-dp 8", here).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "why"),
+    [
+        ("sglang", "--tp 6", "64 attention heads"),
+        ("vllm", "-tp 6", "64 attention heads"),
+        ("vllm", "-tp 8", "no multiple of the quantization"),
+        ("sglang", "--tp 8", "no multiple of the quantization"),
+    ],
+)
+def test_what_ranks_have_to_divide(engine: str, words: str, why: str) -> None:
+    found = judged("Q3-235B-FP8", engine, words, cards(8, 80))
+    assert (found.verdict, why in found.because) == (Verdict.NO_GO, True), found.because
+
+
+@pytest.mark.parametrize("words", ["-tp 8 -ep", "-tp 4"])
+def test_whole_experts_need_no_division(words: str) -> None:
+    here = cards(8, 80)
+    found = judged("Q3-235B-FP8", "vllm", f"{words} --max-model-len 8192", here)
+    assert found.verdict is Verdict.GO, found.because
+
+
+@pytest.mark.parametrize(
+    ("engine", "compute", "level"),
+    [
+        ("sglang", (8, 0), Level.FAIL),
+        ("sglang", (8, 6), Level.FAIL),
+        ("sglang", (8, 9), Level.OK),
+        ("vllm", (8, 0), Level.WARN),
+        ("vllm", (9, 0), Level.OK),
+        ("kt-kernel", (8, 6), Level.FAIL),
+    ],
+)
+def test_kernels_for_fp8(engine: str, compute: tuple[int, int], level: Level) -> None:
+    here = Machine(cards=cards(8, 80, compute), ram_available=512 * GIB)
+    asked = Question(engine, "safetensors", "qwen3_moe", "fp8", "FP8", "", here)
+    levels = {one.level for one in check(asked) if ", quantization" in one.title}
+    assert level in levels
+    assert (Level.FAIL in levels) is (level is Level.FAIL)
+
+
+def test_speculation_by_the_checkpoints_own_layers_is_counted() -> None:
+    config = {**KNOWN["Q3-235B-FP8"]["config"], "num_nextn_predict_layers": 1}
+    known = from_config(config, KNOWN["Q3-235B-FP8"]["bytes"])
+    here = Machine(cards=cards(8, 140), ram_available=512 * GIB)
+    plans = [plan_of(Loader(engine="sglang", args=("--tp", "4", *more)), Format.SAFETENSORS)
+             for more in ((), ("--speculative-algorithm", "NEXTN"))]  # fmt: skip
+    needs = [assess(known, plan, here).limits[0].need for plan in plans]
+    assert needs[1] > needs[0]
+    found = judged("L31-8B", "sglang", "--speculative-algorithm NEXTN", cards(1, 80))
+    assert found.verdict is Verdict.UNKNOWN

@@ -1,0 +1,168 @@
+"""The tables of options against the engines' own lists; what is not understood is named.
+
+`data/options` has each engine's options as its help or source lists them, with the version in the
+name of the file. A newer list beside an older one shows what a release has added.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from console.common.options.command_line import given, own_words
+from console.common.options.table import GRAMMARS, Effect, table
+from console.models.sizing.flags import llama, sglang, vllm
+from console.models.sizing.flags.reading import named
+
+LISTS = Path(__file__).parent / "data" / "options"
+BESIDE = {
+    "--kt-mmap-experts-dir", "--kt-skip-gpu-expert-cpu-copy",
+    "--mmap", "--no-mmap", "--mlock", "-dio", "--direct-io", "--tp", "--dp", "--speculative-algo",
+}  # fmt: skip
+"""Of open pull requests, of builds before, and beginnings that many take for a name."""
+APPLIERS = {
+    "llama_cpp": llama._LLAMA, "ik_llama": {**llama._LLAMA, **llama._IK}, "vllm": vllm._VLLM,
+    "sglang": sglang._SGLANG,
+}  # fmt: skip
+
+
+def listed(path: Path) -> set[str]:
+    rows = path.read_text().splitlines()
+    return {name for row in rows if row and row[0] != "#" for name in row.split("  ")[0].split()}
+
+
+def files(engine: str) -> list[Path]:
+    return [path for path in sorted(LISTS.glob("*.names")) if path.name.startswith(engine)]
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_every_option_of_the_engine_is_in_its_table(engine: str) -> None:
+    """A list of a newer release with other options fails here: each has to be judged."""
+    known = table(engine)
+    for path in files(engine):
+        unknown = [name for name in sorted(listed(path)) if known.option(name) is None]
+        assert unknown == [], path.name
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_the_table_invents_nothing(engine: str) -> None:
+    names = set().union(*map(listed, files(engine)))
+    spellings = {one for option in table(engine).options for one in option.spellings}
+    assert spellings - names - BESIDE == set()
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_what_the_table_says_is_read_is_read(engine: str) -> None:
+    options = table(engine)
+    known = named(options, APPLIERS[engine])
+    lacking = [o.name for o in options.options if o.effect is Effect.READ and o.name not in known]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_a_spelling_belongs_to_one_option(engine: str) -> None:
+    seen: dict[str, str] = {}
+    for option in table(engine).options:
+        for spelling in option.spellings:
+            assert seen.setdefault(table(engine).normal(spelling), option.name) == option.name
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["llama-server", "-c", "8"], ["-c", "8"]),
+        (["numactl", "-i", "all", "/opt/llama.cpp/llama-server", "-c", "8"], ["-c", "8"]),
+        (["python3", "-W", "ignore", "-m", "vllm.entrypoints.openai.api_server", "--x"], ["--x"]),
+        (["/usr/bin/python3.12", "-u", "/srv/launch_server.py", "--x"], ["--x"]),
+        (["vllm", "serve", "org/model", "--x"], ["org/model", "--x"]),
+        (["sh", "-c", "exec llama-server -c 8"], ["-c", "8"]),
+        (["llama-server", "--ctx-size 8"], ["--ctx-size", "8"]),
+        (["--hf-overrides", '{"a": 1}'], ["--hf-overrides", '{"a": 1}']),
+    ],
+)
+def test_the_engines_own_words(argv: list[str], words: list[str]) -> None:
+    assert own_words(argv) == words
+
+
+@pytest.mark.parametrize(
+    "script", ["llama-server -c $CTX", "a && llama-server", 'llama-server "$@"', "x | y"]
+)
+def test_a_script_that_is_more_than_a_command_is_named(script: str) -> None:
+    plan = llama.llama_plan(["bash", "-c", script])
+    assert "a shell's script is no option of llama.cpp" in plan.problems[0]
+
+
+def read(engine: str, words: str) -> list[tuple[str, str | None]]:
+    return [(one.name, one.value) for one in given(words.split(), table(engine))]
+
+
+def test_each_engine_reads_its_words_its_own_way() -> None:
+    assert read("llama_cpp", "--ctx_size 9") == [("--ctx-size", "9")]
+    assert read("llama_cpp", "--ctx-size=9") == [("--ctx-size=9", None)], "it takes no `=`"
+    assert read("vllm", "--tensor_parallel_size=2") == [("--tensor-parallel-size", "2")]
+    assert read("sglang", "--tp_size 2") == [("--tp_size", None)], "argparse knows no underscores"
+    assert read("sglang", "--mem-frac 0.5") == [("--mem-fraction-static", "0.5")]
+    assert read("sglang", "--pp 2") == [("--pp", None)], "two options begin so"
+    assert read("vllm", "-O3 -tp 2") == [("--optimization-level", "3"),
+                                         ("--tensor-parallel-size", "2")]  # fmt: skip
+    assert read("vllm", "--compilation-config.mode 3")[0][0] == "--compilation-config"
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("llama_cpp", "--no-such-option"),
+        ("llama_cpp", "-c 16k"),
+        ("llama_cpp", "-ctk q3_0"),
+        ("llama_cpp", "-ngl=99"),
+        ("llama_cpp", "--lora a.gguf"),
+        ("ik_llama", "-sm row"),
+        ("vllm", "--no-such-option"),
+        ("vllm", "--enable-lora"),
+        ("vllm", "--hf-overrides {}"),
+        ("vllm", "--max-model-len 16q"),
+        ("sglang", "--tp_size 2"),
+        ("sglang", "--tp two"),
+        ("sglang", "--enable-lora"),
+        ("sglang", "--context-length 16K"),
+        ("vllm", "--kv-cache-dtype int3"),
+        ("sglang", "--no-such"),
+    ],
+)
+def test_what_is_not_understood_is_named(engine: str, words: str) -> None:
+    plans = {"llama_cpp": llama.llama_plan, "ik_llama": llama.ik_plan, "vllm": vllm.vllm_plan,
+             "sglang": sglang.sglang_plan}  # fmt: skip
+    plan = plans[engine](words.split())
+    option = words.split()[0]
+    told = [*plan.problems, *plan.uncounted]
+    last = table(engine).option(option)
+    assert any((last.name if last else option) in one for one in told), told
+
+
+def test_harmless_options_are_passed_over() -> None:
+    words = "-m a.gguf --host 0.0.0.0 --port 1 --api-key x --jinja -t 8"
+    plan = llama.llama_plan(words.split())
+    assert (plan.problems, plan.uncounted) == ((), ())
+    words = (
+        "serve m --host 0.0.0.0 --port 1 --served-model-name a b --api-key x --tool-call-parser h"
+    )
+    made = vllm.vllm_plan(words.split())
+    assert (made.problems, made.uncounted) == ((), ())
+
+
+def test_vllms_own_options() -> None:
+    words = "serve m -tp 4 -pp=2 -dp 2 --max_model_len 32K --gpu-memory-utilization 0.5 -ep"
+    plan = vllm.vllm_plan([*words.split(), "--kv-cache-dtype", "fp8", "--max-num-seqs", "8"])
+    assert (plan.ranks, plan.stages, plan.replicas, plan.whole_experts) == (4, 2, 2, True)
+    assert (plan.ctx, plan.fraction, plan.type_kv, plan.seqs) == (32768, 0.5, "fp8", 8)
+    assert vllm.vllm_plan(["--max-model-len", "32k"]).ctx == 32000
+    assert vllm.vllm_plan(["--max-model-len", "auto"]).ctx == -1
+
+
+@pytest.mark.parametrize(
+    "words", [["--api-key=kJ8s7dh2Ks9d"], ["--no-such-api-key", "kJ8s7dh2Ks9d"]]
+)
+def test_no_secret_is_named_with_an_option(words: list[str]) -> None:
+    for read_plan in (llama.llama_plan, vllm.vllm_plan, sglang.sglang_plan):
+        assert "kJ8s7dh2Ks9d" not in str(read_plan(words))
+    told = sglang.sglang_plan(["--enable-lora", "--lora-paths", "https://me:kJ8s7dh2Ks9d@h/a"])
+    assert "kJ8s7dh2Ks9d" not in str(told)
