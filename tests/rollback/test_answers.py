@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -172,6 +173,33 @@ def test_a_garbled_baseline_is_restarted_once_and_then_told(
     assert "garbled: " in done.stdout
     assert not process.alive(*before)
     assert len([line for line in stage.lines if "restarting it once" in line["detail"]]) == 1
+
+
+@pytest.mark.parametrize("program", [STANDIN, "ollama.py"])
+def test_nothing_is_started_beside_what_serves_garbage_and_has_no_record(
+    stage: Stage, lines: Path, program: Path | str
+) -> None:
+    """Somebody started it by hand, perhaps as the baseline: nothing may end it, and a second
+    engine would take the memory of a model and find its port taken."""
+    path = stage.root / Path(program).name
+    shutil.copy(STANDIN, path)
+    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
+    argv = [sys.executable, "-S", str(path), str(stage.port), "--lines", str(lines)]
+    by_hand = stage.spawn(argv, "theirs")
+    stage.until_it_is()
+    result = stage.roll_back()
+    assert result.exit_code == 7
+    held = f"pid {by_hand[0]}, {sys.executable} -S {path}"
+    assert held in result.detail
+    assert "nothing is started beside it; `omni-console adopt` takes it over" in result.detail
+    assert program != STANDIN or "garbled, " in result.detail
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert f"pid {by_hand[0]}, {sys.executable}, serves at its address" in done.stdout
+    assert process.alive(*by_hand)
+    assert stage.baseline_process() is None, "nothing was started"
+    said = "".join(line["detail"] for line in stage.lines) + done.stdout
+    assert "restarting it once" not in said
 
 
 def test_garbage_after_the_restart_is_what_every_face_says(stage: Stage, lines: Path) -> None:

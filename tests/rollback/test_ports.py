@@ -81,5 +81,6 @@ def test_another_program_that_serves_there_is_not_the_baseline(stage: Stage, sam
     assert (Looker().look(stage.plan).word is Word.SERVING) is same
     done = run_script(stage)
     assert (done.returncode == 0) is same, done.stdout
-    assert same or f"something else answers there: pid {pid}, " in done.stdout
+    assert same or f"pid {pid}, {sys.executable}, serves at its address" in done.stdout
+    assert stage.baseline_process() is None, "nothing is started beside it"
     assert process.alive(pid, start)

@@ -20,6 +20,7 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence, live, progress
 from console.recovery.rollback.script import write
+from console.recovery.rollback.script.stops import STOPS
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.runtime.probe import Health
@@ -355,6 +356,15 @@ def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int
     assert (stage.baseline_process() is not None) is (times == 1)
     [line], _ = progress.read_lines(stage.plan.rollback_dir / progress.PROGRESS_FILE)
     assert line["state"] == ("ok" if times == 1 else "failed")
+
+
+def test_a_zombie_that_is_reaped_while_it_is_looked_at_is_not_alive(tmp_path: Path) -> None:
+    """Under load its parent takes seconds to do so; the first reading tells of it, the next not."""
+    zombie = "Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0"
+    once = f'stat_of() {{ [ ! -e "{tmp_path}/seen" ] || return 0; : >"{tmp_path}/seen"; '
+    body = STOPS + once + f'echo "{zombie}"; }}\nalive $$ 4711 && echo alive; exit 0\n'
+    said = subprocess.run(["sh", "-c", body], capture_output=True, text=True, check=True).stdout
+    assert said == ""
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:

@@ -74,7 +74,7 @@ def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
         done = subprocess.run(
             script, env=env, capture_output=True, text=True, timeout=90, check=False
         )
-        assert done.returncode == 0, done
+        assert done.returncode == 0, done.stdout + done.stderr
         restored(outage)
     before = outage.baseline()
     roll_back(outage)

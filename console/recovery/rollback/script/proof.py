@@ -308,13 +308,18 @@ names_of() {
     -e p -e 's/^\([a-z][a-z0-9_]*\)[:.].*/\1/p'
 }
 
+# The first word of a process' command line.
+program() {
+  tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | tr -dc '\40-\176' | cut -d ' ' -f 1
+}
+
 # Who else than the baseline is seen to hold a socket of its address, in words.
 stranger() {
   if [ "$KIND" = container ]; then own=$(pids_in_host); else own=$(own_pids); fi
   for inode in $(answering 3); do
     holds "$inode" "$own" && continue
-    for pid in $(holders "$inode" | head -n 1); do printf ': pid %s, %s' "$pid" \
-      "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | tr -dc '\40-\176' | cut -d ' ' -f 1)"
+    for pid in $(holders "$inode" | head -n 1); do
+      printf ': pid %s, %s' "$pid" "$(program "$pid")"
     done
   done
 }

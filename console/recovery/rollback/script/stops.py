@@ -27,10 +27,11 @@ user_of() { stat -c %u "/proc/$1" 2>/dev/null; }
 # The id of the container that a process runs in.
 container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
 
+# One reading of a process tells all: a zombie may be reaped between two.
 alive() {
-  [ -r "/proc/$1/stat" ] && [ "$(start_of "$1")" = "$2" ] || return 1
-  case "$(stat_of "$1")" in Z*|X*) return 1 ;; esac
-  return 0
+  fields=$(stat_of "$1" 2>/dev/null)
+  case "$fields" in ''|Z*|X*) return 1 ;; esac
+  [ "$(echo "$fields" | cut -d ' ' -f 20)" = "$2" ]
 }
 
 # The leader may be gone while its group lives: the kernel keeps the number for the group.

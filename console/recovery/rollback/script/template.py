@@ -40,6 +40,20 @@ start_container() {
   return 1
 }
 
+# Whether a server that no record names as the baseline serves at its address: a second one would be
+# loaded beside it, and could not answer there. Behind the engine's proxy may be what the baseline's
+# start script is about to replace.
+held() {
+  [ "$KIND" != container ] && ! runs && ! has_proxy || return 1
+  [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] || return 1
+  who=$(for inode in $(answering 3); do holders "$inode" | head -n 1; done | head -n 1)
+  if [ -n "$who" ]; then who="pid $who, $(program "$who"),"
+  elif is_foreign; then who="another user's server"; else return 1; fi
+  ALIVE=yes
+  say start "$who serves at its address: nothing is started beside it"
+  say start "omni-console adopt takes it over if it is the baseline"
+}
+
 start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
@@ -80,6 +94,7 @@ unit_ends() {
 
 # Ends a baseline that hangs, and starts it again.
 start_again() {
+  if held; then return 1; fi
   say start "restarting it once"
   FRESH=yes
   if [ "$KIND" = unit ]; then
@@ -215,6 +230,7 @@ restore() {
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
+  elif held; then give_up
   elif [ "$KIND" = process ]; then start_process
   elif [ "$KIND" = unit ]; then start_unit || give_up
   else start_container || give_up

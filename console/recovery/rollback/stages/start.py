@@ -16,12 +16,13 @@ from console.common.logs.tail import read_last, size_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.licence import Reason, stop_group
-from console.host.ports import owners
+from console.host.ports import foreign, held_words, owners, strangers
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
-from console.recovery.rollback.observe import OWNER_S, Observed
+from console.recovery.rollback.observe import OWNER_S, Observed, is_up
 from console.recovery.rollback.stages import stop
 from console.runtime.engine_api import OVERRIDES, EngineRefused, NoSuchContainer, RawEngine
+from console.runtime.probe import Health, health
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -69,6 +70,8 @@ class Baseline(Observed):
         self.gone = False
         """The engine answers that the container does not exist, and nothing can create it again;
         or there is no engine on this machine."""
+        self.displaced = ""
+        """Who serves at its address, so that nothing was started beside it; "" for nobody."""
         self._give_up_at: float | None = None
         """When to stop waiting for an engine that is away; None before the wait has begun."""
         self._log_begin = 0
@@ -106,6 +109,31 @@ class Baseline(Observed):
         """Whether its address is in use, as these lines say, though nobody listens there."""
         return cause_of(lines)[0] == PORT and not owners(self.plan.url, here=True)
 
+    def held(self) -> str:
+        """Who serves at the baseline's address although no record names it as the baseline, and
+        what to do about it; "" if nobody is seen to.
+
+        A second engine would be loaded beside it, and could not answer there. What runs behind the
+        engine's proxy may be what a start script is about to replace.
+        """
+        url, own = self.plan.url, self.pids()
+        if any(other.is_engine_proxy for other in strangers(url, own)):
+            return ""
+        hidden = not own and foreign(url, here=True, published=True) is not None
+        held = held_words(url, own) or ("another user's server holds its port" if hidden else "")
+        if not held or health(url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
+            return ""
+        return (
+            f"{held} and serves there: nothing is started beside it; `omni-console adopt` takes it "
+            "over if it is the baseline"
+        )
+
+    def _start_beside_nobody(self) -> None:
+        """Raise ServiceError if somebody else serves at the baseline's address."""
+        self.displaced = self.held()
+        if self.displaced:
+            raise ServiceError(self.displaced)
+
     def _container_to_stop(self) -> str:
         """The container that hangs: the one that was started, or the first that the plan names."""
         return self.container or next(iter(self.ways()), "")
@@ -132,6 +160,7 @@ class Baseline(Observed):
         # A unit that is stopping is started all the same: systemd starts it when it is down.
         if state is not None and state.is_up and state.active != "deactivating":
             return f"{spec.words} runs already"
+        self._start_beside_nobody()
         units.start(spec)
         self.started = True
         return spec.words
@@ -143,6 +172,7 @@ class Baseline(Observed):
         self.process = self.context.baseline_process()
         if self.process is not None:
             return f"pid {self.process[0]} runs already"
+        self._start_beside_nobody()
         log = log_path(self.context.plan)
         with contextlib.suppress(OSError):
             paths.make(log.parent)
@@ -183,9 +213,13 @@ class Baseline(Observed):
     def _start_container(self) -> str:
         """Start the container by its id, or else by name, or else by compose.
 
-        An engine that is away is asked again, for START_WAIT_S in all, a restart included.
+        An engine that is away is asked again, for START_WAIT_S in all, a restart included. It is
+        the engine that refuses a published port which somebody holds; in the host's network it
+        would let the container load beside whoever serves there.
         """
-        context = self.context
+        context, state = self.context, self._state(OWNER_S) or {}
+        if (state.get("HostConfig") or {}).get("NetworkMode") == "host" and not is_up(state):
+            self._start_beside_nobody()
         if self._give_up_at is None:
             self._give_up_at = context.clock.monotonic() + START_WAIT_S
         refused, address_until = 0, context.clock.monotonic() + ADDRESS_S

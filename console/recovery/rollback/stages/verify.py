@@ -111,8 +111,12 @@ class Readiness:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
-        if self.restarted or self.misplaced or self.refuses or self.loads:
+        well = self.misplaced or self.refuses or self.loads or self.baseline.displaced
+        if self.restarted or well:
             self.context.fail(stage, detail)
+            return False
+        if self.plan.kind != "container" and (held := self.baseline.held()):
+            self.context.fail(stage, f"{detail}; {held}")
             return False
         self.restarted, self.served = True, False
         self.context.report.note(stage, f"{detail}; restarting it once")
@@ -273,7 +277,7 @@ class Readiness:
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
-        held = held_words(self.plan.url, self.baseline.pids())
+        held = self.baseline.displaced or held_words(self.plan.url, self.baseline.pids())
         name = f": {held}" if held else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
