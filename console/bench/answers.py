@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from console.bench.client import ChatRequest
+from console.bench.client import PROMPTS, ChatRequest
 from console.bench.metrics import Sample
 from console.bench.sse import Reply
 from console.common import redact
@@ -114,13 +114,13 @@ class Answers:
     ) -> tuple[Reply, Garbled | None]:
         """The reply by which a server is judged, and why it is garbled."""
         reply = exchange.reply
-        garbled = _garbled(reply, exchange.sample.completion_tokens)
+        garbled = _garbled(exchange, reply, exchange.sample.completion_tokens)
         if garbled is not None and garbled.kind in GOES_ON and exchange.forced:
             if ask_freely is None:
                 excused = garbled.kind in LOOPS or exchange.prompt in self._go_on
                 garbled = None if excused else garbled
             elif (free := ask_freely()).failure is None:
-                second = _garbled(free, free.completion_tokens)
+                second = _garbled(exchange, free, free.completion_tokens)
                 if second is not None or _alike(free.raw_text, reply.raw_text):
                     reply, garbled = free, second
                 if garbled is None:
@@ -173,8 +173,14 @@ def _shown(text: str, limit: int) -> str:
     return one_line(redact.text(text[: 8 * limit]), limit)
 
 
-def _garbled(reply: Reply, tokens: int | None) -> Garbled | None:
-    return judge(reply.answer, reply.reasoning, tokens=tokens or 0, finish=reply.finish_reason)
+def _garbled(exchange: Exchange, reply: Reply, tokens: int | None) -> Garbled | None:
+    """An answer of as many tokens as it may have was cut off there, whatever the server says: some
+    say `stop` of all that they answer."""
+    return judge(
+        reply.answer, reply.reasoning, tokens=tokens or 0, finish=reply.finish_reason,
+        limit_reached=(tokens or 0) >= exchange.request.max_tokens,
+        sentence=exchange.prompt in PROMPTS,
+    )  # fmt: skip
 
 
 def _alike(free: str, text: str) -> bool:

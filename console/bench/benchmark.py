@@ -15,6 +15,7 @@ from typing import Any
 
 from console.bench.answers import Answers, Exchange, Garbage, Kept
 from console.bench.client import (
+    PROMPTS,
     ChatRequest,
     ClockNs,
     Endpoint,
@@ -40,11 +41,6 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.runtime.probe import ProbeError, fetch
 
-PROMPTS = (
-    "Explain quantum entanglement in simple terms.",
-    "Write a Python function to find prime numbers.",
-    "What are the key principles of distributed systems?",
-)
 ENOUGH_RUNS = 5
 MOST_FAILURES = 3
 WAIT_S, WAITS_S, LOOK_S = 60.0, 300.0, 2.0

@@ -50,6 +50,13 @@ OnEvent = Callable[[str], None]
 """Called with the data of each event as it arrives, in the reading thread; must be quick."""
 Endpoint = Literal["chat", "completions"]
 PATHS: dict[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+PROMPTS = (
+    "Explain quantum entanglement in simple terms.",
+    "Write a Python function to find prime numbers.",
+    "What are the key principles of distributed systems?",
+)
+"""What a measurement asks for where the operator names no prompts: prose and code, so that one
+word or character again and again is no answer to any of them, however it ends."""
 
 
 class Waiting:

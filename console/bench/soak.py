@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from console.bench.benchmark import PROMPTS
+from console.bench.client import PROMPTS
 from console.bench.metrics import Sample
 from console.bench.soak_requests import Answer, Out
 from console.bench.soak_stats import Line, Normal, Patience, Tally

@@ -122,6 +122,24 @@ def test_garbage_now_and_then_is_none_the_better_for_a_sane_answer() -> None:
     assert {void["reason"] for void in result.voids} == {f"garbled: {Kind.CHARACTER}"}
 
 
+@pytest.mark.parametrize("text", ["G" * TOKENS, "0" * TOKENS, "A" * TOKENS, "de " * TOKENS])
+def test_garbage_to_the_limit_is_garbage_though_the_server_calls_it_ended(text: str) -> None:
+    """It says `stop` of everything; letters of bases, digits and lines may end by themselves."""
+    with scripted(streams(whole(text, finish=delta(finish="stop")))) as server:
+        result = Benchmark(server.url, QUICK).run()
+    assert len(result.voids) == len(result.runs) == 3
+    assert some(result.garbled).mostly
+
+
+@pytest.mark.parametrize("text", ["G" * 40, "no " * 30])
+def test_one_thing_again_and_again_answers_no_question_of_ours(text: str) -> None:
+    """Where it may end, it ends by itself, and it is as little of an answer."""
+    ends = whole(text, tokens=40, finish=delta(finish="stop"))
+    ours = Protocol(max_tokens=TOKENS, runs=3, max_runs=3)
+    with scripted(by_leave(whole("G" * TOKENS), ends)) as server:
+        assert some(Benchmark(server.url, ours).run().garbled).mostly
+
+
 def test_one_garbled_run_is_void_and_the_others_count() -> None:
     script = [GOOD, GOOD, streams(garbage(TOKENS)), GOOD]
     with scripted(*script) as server:

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from console.bench.benchmark import PROMPTS, Benchmark, Protocol
+from console.bench.benchmark import Benchmark, Protocol
+from console.bench.client import PROMPTS
 from console.bench.concurrency import measure_level
 from console.bench.metrics import Sample
 from tests.bench.scripted import answers, reply, scripted, streams

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.bench.benchmark import PROMPTS
+from console.bench.client import PROMPTS
 from console.bench.growth import REQUESTS, Growth, context_of
 from console.bench.metrics import Sample
 from console.bench.soak_requests import Asker

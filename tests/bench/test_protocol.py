@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from console.bench import benchmark as protocol
-from console.bench.benchmark import PROMPTS, Benchmark, Protocol, tokenize
+from console.bench.benchmark import Benchmark, Protocol, tokenize
+from console.bench.client import PROMPTS
 from console.bench.metrics import METRICS, Sample, repeated
 from console.rehearsal.demo import passage
 from tests.bench.scripted import (

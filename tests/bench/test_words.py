@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
+from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
+from console.bench.client import PROMPTS
 from console.bench.concurrency import Level, measure_level
 from console.bench.llama_bench import read_figures
 from console.bench.metrics import Sample, measure, repeated

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
+from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.beside.users import Asked, Users
 from console.bench.beside.who import is_here
-from console.bench.client import Waiting
+from console.bench.client import PROMPTS, Waiting
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
 from console.common import redact

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from console.bench.answers import Answers
-from console.bench.benchmark import PROMPTS, model_of
+from console.bench.benchmark import model_of
 from console.bench.beside.users import Users
+from console.bench.client import PROMPTS
 from console.bench.growth import Growth, context_of
 from console.bench.metrics import SOAK_REQUEST_S
 from console.bench.soak import End, Soak, SoakPlan

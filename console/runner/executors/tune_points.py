@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 from typing import Any, Protocol
 
-from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, tokenize
+from console.bench.benchmark import Benchmark, BenchmarkResult, tokenize
 from console.bench.benchmark import Protocol as Measuring
+from console.bench.client import PROMPTS
 from console.bench.growth import context_of
 from console.bench.llama_bench import read_figures
 from console.bench.metrics import Sample
