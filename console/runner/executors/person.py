@@ -8,7 +8,9 @@ import queue
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.playbook.steps import Approval, Manual, Report
+from console.host import process
 from console.host.children import Cancelled
+from console.host.memory import pids_of_container
 from console.journal.state import Cause, RunState
 from console.render.report.document import write_report
 from console.runner.context import Attempt, Context, Done, StepFailed
@@ -17,7 +19,8 @@ from console.runner.executors.gate import evidence_hash
 from console.runner.fault import point
 from console.runner.prepare.plan import PlannedStep
 
-POLL_S = 0.2
+POLL_S, LOOK_S = 0.2, 2.0
+"""Seconds between two looks for an answer, and between two at what the question is about."""
 
 
 def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -50,7 +53,8 @@ def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
     """Ask, and wait for approve or reject; `confirm`, if not empty, has to be typed."""
     control, clock = context.control, context.clock
-    deadline = clock.monotonic() + expires_s
+    begun = clock.monotonic()
+    deadline, look_at, ended = begun + expires_s, begun, set[str]()
     # before the journal says so: whoever reads the question there may answer it at once
     control.set(
         state=RunState.WAITING_APPROVAL, evidence=evidence_hash(context.view), confirm=confirm
@@ -66,6 +70,9 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
             try:
                 verb = control.inbox.get(timeout=POLL_S)
             except queue.Empty:
+                if clock.monotonic() >= look_at:
+                    ended |= _say_ended(context, attempt, ended)
+                    look_at = clock.monotonic() + LOOK_S
                 if clock.monotonic() >= deadline:
                     text = f"nobody answered within {format_duration(expires_s)}"
                     raise StepFailed(Cause.EXPIRED, text) from None
@@ -79,6 +86,23 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
     finally:
         control.set(evidence="", confirm="", state=RunState.RUNNING)
         context.record("run.state", state=str(RunState.RUNNING))
+
+
+def _say_ended(context: Context, attempt: Attempt, told: set[str]) -> set[str]:
+    """Say which services of the run have ended while the question is open: whoever answers it
+    believes that they serve. An engine that hangs must not keep an answer waiting, so it is asked
+    only why one ended, once."""
+    ended = set[str]()
+    for name, handle in context.services.handles.items():
+        runs = process.alive(handle.pid, handle.start) if handle.pid else True
+        if handle.container:
+            runs = bool(pids_of_container(handle.container))
+        if runs or name in told:
+            continue
+        ended.add(name)
+        if why := context.services.explain(name):
+            attempt.say(f"meanwhile {why.detail}", always=True)
+    return ended
 
 
 def note(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -1,6 +1,7 @@
 """`rollback` from a second shell, and the script, while everything they might lean on is broken."""
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -118,6 +119,20 @@ def test_a_candidate_that_has_died_costs_no_outage(world: World) -> None:
     assert world.at("baseline:stop").detail == "side does not run: nothing to cut over to"
     assert world.baseline() == before, "it was never stopped"
     is_back(world)
+
+
+def test_a_candidate_that_dies_while_a_question_is_open_is_told(world: World) -> None:
+    """Whoever approves believes that it serves."""
+    ask = "id: ask, approval: {prompt: Go on?, expires: 60s}"
+    world.detach(world.write("b.yaml", book(SIDE, ask)))
+    world.state("waiting_approval")
+    record = json.loads((world.records / "side.json").read_text())
+    os.kill(record["pid"], signal.SIGKILL)
+    world.until(lambda: world.at("ask").said, "it is told")
+    shown = world.console("show", world.run.id).out
+    assert "meanwhile side died: ended by signal 9 (SIGKILL)" in shown, shown
+    assert world.tell("abort").code == 0
+    assert str(world.over().state) == "rolled_back"
 
 
 def test_the_sealed_script_ends_a_cutover(world: World) -> None:
