@@ -1,22 +1,21 @@
 """What it takes to ask a build's own `llama-fit-params` about a model, beyond reading its header.
 
 Each question is asked in a process of its own, as `check gguf` and `check checkpoint` ask it, with
-the real program: `OMNI_FIT_PARAMS` names it if it is not in PATH. What the architecture alone takes
-of a remote file is in `gguf`.
+the real program (`tests.testbed.fit_params`). What the architecture alone takes of a remote file is
+in `gguf`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 
-from console.checks.preflight.architecture.memory import TOOL
 from tests.benchmarks.figures import Figure, Measured
 from tests.benchmarks.surroundings import ROOT, CannotRun
+from tests.testbed.cache import Unavailable
+from tests.testbed.fit_params import ensure_fit_params
 
 ROUNDS = 5
 MODELS = ("Llama-3.1-8B", "gpt-oss-120b", "DeepSeek-R1")
@@ -43,9 +42,10 @@ print(json.dumps([took, grown, peak(resource.RUSAGE_CHILDREN), answered or said]
 
 def run(say: Callable[[str], None]) -> list[Measured]:
     """Wall time of the question, and the peak of the console's growth and the program together."""
-    program = os.environ.get("OMNI_FIT_PARAMS") or shutil.which(TOOL)
-    if not program:
-        raise CannotRun(f"no {TOOL} here, and OMNI_FIT_PARAMS names none")
+    try:
+        program = ensure_fit_params()
+    except Unavailable as error:
+        raise CannotRun(error.reason) from error
     rows: list[Measured] = []
     for name in MODELS:
         seconds, megabytes = [], []

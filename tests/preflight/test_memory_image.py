@@ -1,11 +1,6 @@
 """What a build in an image says of a model's memory, asked inside a real container."""
 
-import os
-import re
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import docker
 import pytest
@@ -83,21 +78,9 @@ def test_a_tool_that_never_ends_or_takes_too_much_is_stopped(
 
 @pytest.mark.full
 def test_a_real_build_in_an_image_says_what_it_says_outside(
-    client: docker.DockerClient, packages: Packages, mine: Labels
+    client: docker.DockerClient, extra_image: str, mine: Labels
 ) -> None:
-    """`OMNI_FIT_PARAMS` names the program if it is not in PATH; its libraries go with it."""
-    program = os.environ.get("OMNI_FIT_PARAMS") or shutil.which(memory.TOOL)
-    if not program:
-        pytest.skip(f"no {memory.TOOL} here, and OMNI_FIT_PARAMS names none")
-    env = {"LD_LIBRARY_PATH": str(Path(program).parent)}
-    linked = subprocess.run(
-        ["ldd", program], capture_output=True, text=True, check=True, env={**os.environ, **env}
-    ).stdout
-    libraries = re.findall(r"(lib(?:ggml|llama|stdc|gcc|gomp)\S*) => (\S+)", linked)
-    files = {name: Path(path).read_bytes() for name, path in libraries}
-    files |= {memory.TOOL: Path(program).read_bytes(), "llama-server": b"#!/bin/sh\n"}
-    inside = {"LD_LIBRARY_PATH": "/opt/packages"}
-    build = ImageBuild(client, packages(files), command=SERVER, env=inside, labels=mine)
+    build = ImageBuild(client, extra_image, command=("llama-server", "-m", "/x.gguf"), labels=mine)
     arguments = "-c 32768 -np 1"
     head, size = skeleton(HEADER)
     said = memory.read(build.measured(head, size, memory.arguments(llama_plan(arguments.split()))))

@@ -1,14 +1,12 @@
 """The sum for well-known models beside what a real build said of the same headers.
 
 `known.json` holds the answers of llama.cpp's `llama-fit-params` in MiB (weights, cache, compute),
-without cards. `python -m tests.sizing.test_known PROGRAM` asks that program and writes them anew.
+without cards. `python -m tests.sizing.test_known` asks the program anew and writes them.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -24,6 +22,8 @@ from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import place
 from tests.sizing.known import KNOWN
+from tests.testbed.fit_params import ensure_fit_params
+from tests.testbed.plugin import need
 from tests.waiting import some
 
 MIB = 1 << 20
@@ -88,10 +88,7 @@ def asked(program: str, name: str, arguments: str) -> Reserved | str:
 @pytest.mark.full
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_real_build_says_so_too(name: str) -> None:
-    """`OMNI_FIT_PARAMS` names the program if it is not in PATH."""
-    program = os.environ.get("OMNI_FIT_PARAMS") or shutil.which(memory.TOOL)
-    if not program:
-        pytest.skip(f"no {memory.TOOL} here, and OMNI_FIT_PARAMS names none")
+    program = need(ensure_fit_params)
     for arguments in cases(name):
         said = asked(program, name, arguments)
         assert isinstance(said, Reserved), (name, arguments, said)
@@ -114,4 +111,4 @@ def main(program: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1] if len(sys.argv) > 1 else ensure_fit_params())
