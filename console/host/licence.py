@@ -23,6 +23,7 @@ from console.common.errors import ServiceError
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.cgroup import FULL_ID
+from console.host.ports import ports_of
 from console.host.process import BASELINE_COOKIE, Stat
 
 BASELINES = "baseline.*json"
@@ -142,13 +143,36 @@ def stop_group(
     cookie: str = "", step: str = "",
 ) -> bool:  # fmt: skip
     """End a session and group as `process.stop_group` does, without the baselines in it that the
-    licence does not cover. Raises Refused if its leader is one."""
+    licence does not cover, and without `other_servers`. Raises Refused if its leader is one."""
     require(licence, pid, start)
-    kept = not_covered(licence)
+    kept, others = not_covered(licence), set[int]()
+    if licence.reason is Reason.BASELINE:
+        others = {other for other, _ in other_servers(pid, start)}
     return process.stop_group(
         pid, start, grace_s=grace_s, clock=clock, cookie=cookie, step=step,
-        spared=lambda found: any(one.has(found) for one in kept),
+        spared=lambda found: found.pid in others or any(one.has(found) for one in kept),
     )  # fmt: skip
+
+
+def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
+    """(pid, port) of the servers of their own in the session and group of a process that the
+    console has not started itself: each listens at a port that its own command line names.
+
+    A script may have started two servers and become one of them. What starts the baseline again
+    does not start the other, so it may not be ended. Workers listen, too, at ports that no command
+    line names, or have the very command line of their parent.
+    """
+    if process.carries(pid, BASELINE_COOKIE):
+        return []
+    own, found = process.argv(pid), list[tuple[int, int]]()
+    for member in process.Group(pid, start).members():
+        words = process.argv(member.pid)
+        if member.pid == pid or words == own:
+            continue
+        values = {word.partition("=")[2] or word for word in words[1:]}
+        port = next((one for one in ports_of([member.pid]) if str(one) in values), 0)
+        found += [(member.pid, port)] if port else []
+    return found
 
 
 def require_container(licence: Licence, container: str) -> None:

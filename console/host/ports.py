@@ -18,7 +18,8 @@ from console.common.logs.cause import PORT, cause_of
 from console.common.text import decode
 from console.host import process
 
-LISTEN = "0A"
+LISTEN, ESTABLISHED = "0A", "01"
+"""States of a TCP socket in the kernel's tables."""
 MAX_NAMED = 3
 """Of how many strangers at a port the words name the pid and the command line."""
 CONNECT_S = 1.0
@@ -317,13 +318,20 @@ def _readable(address: str) -> str:
     return socket.inet_ntop(socket.AF_INET6 if len(data) > 4 else socket.AF_INET, data)
 
 
-def _rows(proc: Path) -> Iterator[tuple[str, int, str, str]]:
-    """(address in hexadecimal, port, inode, user) of every socket that listens."""
+def has_clients(url: str, proc: Path = Path("/proc")) -> bool:
+    """Whether a connection to a port of this machine is open, whoever holds it. One whose client
+    has given up is not."""
+    port = port_of(url)
+    return any(number == port for _, number, _, _ in _rows(proc, ESTABLISHED))
+
+
+def _rows(proc: Path, state: str = LISTEN) -> Iterator[tuple[str, int, str, str]]:
+    """(address in hexadecimal, port, inode, user) of every socket in this state."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
-                if fields[3] == LISTEN:
+                if fields[3] == state:
                     address, _, port = fields[1].rpartition(":")
                     yield address, int(port, 16), fields[9], fields[7]
 

@@ -110,14 +110,16 @@ def ancestry(pid: int) -> set[int]:
     return seen
 
 
+def argv(pid: int) -> tuple[str, ...]:
+    """The command line of a process, without empty words; () for one that is gone or a kernel's."""
+    data = files.read_bytes(f"/proc/{pid}/cmdline")
+    return tuple(os.fsdecode(word) for word in data.split(b"\0") if word)
+
+
 def command_lines(pid: int) -> list[list[str]]:
     """The command lines of a process and of its ancestors below pid 1, with the name of the program
     file of the process itself, as far as this user may read them."""
-    lines = []
-    for ancestor in ancestry(pid) - {1}:
-        with contextlib.suppress(OSError):
-            data = Path(f"/proc/{ancestor}/cmdline").read_bytes()
-            lines.append([os.fsdecode(word) for word in data.split(b"\0") if word])
+    lines = [list(argv(ancestor)) for ancestor in ancestry(pid) - {1}]
     with contextlib.suppress(OSError):
         lines.append([os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")])
     return [line for line in lines if line]
@@ -331,6 +333,13 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     except those of other users, which only root can read."""
     found = (stat(pid) for pid in pids() if carries(pid, cookie, step))
     return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
+
+
+def has_cookie(pid: int) -> bool:
+    """Whether the environment of a process carries any cookie: a console has started it, or what
+    it descends from. False if this user may not read it."""
+    environ = files.read_bytes(f"/proc/{pid}/environ")
+    return any(word.startswith(f"{COOKIE}=".encode()) for word in environ.split(b"\0"))
 
 
 def carries(pid: int, cookie: str, step: str = "") -> bool:

@@ -190,6 +190,15 @@ class RawEngine:
             return False
         return True
 
+    def image_labels(self, image: str) -> dict[str, Any]:
+        """The labels of an image, which all its containers inherit; {} for one that is gone."""
+        try:
+            path = f"/images/{quote(image, safe='')}/json"
+            value = self._json("image", self._call("inspect image", "GET", path, limit=8 << 20))
+        except NoSuchContainer:
+            return {}
+        return dict(_table(_table(value, "Config"), "Labels")) if isinstance(value, dict) else {}
+
     def start(self, name: str, timeout_s: float = START_S) -> bool:
         """Start a container; False when it ran already."""
         reply = self._call("start", "POST", _of(name, "start"), timeout_s)

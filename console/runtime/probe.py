@@ -561,6 +561,14 @@ def busy(
     return any(count > before.get(slot, count) for slot, count in after.items())
 
 
+def tells_slots(url: str, timeout_s: float = 2.0) -> bool:
+    """Whether a server says what its slots do."""
+    try:
+        return fetch(at_path(url, "/slots"), timeout_s=timeout_s).status == 200
+    except ProbeError:
+        return False
+
+
 def _slots(url: str, timeout_s: float) -> dict[str, int]:
     """Tokens decoded so far of every processing slot, by slot and task."""
     try:

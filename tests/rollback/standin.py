@@ -6,8 +6,9 @@
 With `--loading N` it answers 503 to the first N requests of /health. With `--outlive FILE` it
 completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
-`error`, the `message`, a line for its `log`, `most` tokens after which it hangs. `--shared` shares
-its address with others that do (SO_REUSEPORT). With `--once FILE` it
+the seconds that its health path is `slow`,
+`error`, the `message`, a line for its `log`, `most` tokens after which it hangs, or `spins`.
+`--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
 
@@ -39,9 +40,11 @@ class Handler(BaseHTTPRequestHandler):
     outlive = ""
     once = ""
     lines = ""
+    asked = 0
 
     def do_GET(self) -> None:
         if self.path == "/health":
+            time.sleep(self.told().get("slow", 0))
             status = self.told().get("health", 200)
             if status != 200:
                 self.answer(status, {"error": {"message": "not for you"}})
@@ -64,9 +67,12 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(told["status"], {"error": {"message": told.get("error", "no")}})
             return
         while count > told.get("most", count):
-            time.sleep(0.05)
+            time.sleep(0 if told.get("spins") else 0.05)
         rate = told.get("rate", TOK_S)
         message = told.get("message", {"content": counting(count)})
+        if texts := told.get("messages"):  # one after the other, the last one from then on
+            message = {"content": texts[min(Handler.asked, len(texts) - 1)]}
+            Handler.asked += 1
         self.answer(
             200,
             {

@@ -3,11 +3,14 @@ degraded, and an answer of whoever shares its address is not the baseline's."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -17,7 +20,8 @@ from typing import Any
 import pytest
 
 from console.host import process
-from console.host.ports import held_words, is_free, strangers
+from console.host.ports import held_words, is_free, owners, strangers
+from console.host.process import ProcessSpec
 from console.journal.watch_record import SERVING, UNJUDGED
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
@@ -190,16 +194,114 @@ def test_nothing_is_started_beside_what_serves_garbage_and_has_no_record(
     result = stage.roll_back()
     assert result.exit_code == 7
     held = f"pid {by_hand[0]}, {sys.executable} -S {path}"
-    assert held in result.detail
+    assert f"{held} …, holds port {stage.port}" in result.detail
     assert "nothing is started beside it; `omni-console adopt` takes it over" in result.detail
     assert program != STANDIN or "garbled, " in result.detail
     done = run_script(stage)
     assert done.returncode == 7
-    assert f"pid {by_hand[0]}, {sys.executable}, serves at its address" in done.stdout
+    assert f"pid {by_hand[0]}, {sys.executable}, holds its port: nothing" in done.stdout
     assert process.alive(*by_hand)
     assert stage.baseline_process() is None, "nothing was started"
     said = "".join(line["detail"] for line in stage.lines) + done.stdout
     assert "restarting it once" not in said
+
+
+@pytest.mark.parametrize("status", [503, 401, 404])
+def test_nothing_is_started_beside_what_has_its_address_and_no_record(
+    stage: Stage, lines: Path, status: int
+) -> None:
+    """Whether it loads or refuses: it is alive, and may be the baseline, started by hand."""
+    lines.write_text(json.dumps({"health": status}))
+    by_hand = stage.spawn(list(some(stage.plan.baseline.process).argv), "theirs")
+    until(lambda: owners(stage.plan.baseline.url), "it listens")
+    assert stage.roll_back().exit_code == 7
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert "nothing is started beside it" in done.stdout
+    assert stage.baseline_process() is None
+    assert process.alive(*by_hand)
+
+
+def test_a_health_path_that_is_slow_is_waited_for(stage: Stage, lines: Path) -> None:
+    by_hand = stage.spawn(list(some(stage.plan.baseline.process).argv), "theirs")
+    stage.until_it_is()
+    lines.write_text(json.dumps({"slow": 1.5}))
+    assert stage.roll_back().serving
+    assert stage.said("start", "skipped") == ["already serving"]
+    assert run_script(stage).returncode == 0
+    assert process.alive(*by_hand)
+
+
+def test_a_server_by_hand_that_does_not_listen_yet_is_not_loaded_twice(stage: Stage) -> None:
+    """Engines that load before they listen hold their memory, and no port, for minutes."""
+    stage.base(process=ProcessSpec(("sleep", "601.5")))
+    spec = some(stage.plan.baseline.process)
+    by_hand = subprocess.Popen(spec.argv, env={"PATH": os.environ["PATH"]})
+    try:
+        result = stage.roll_back()
+        assert f"pid {by_hand.pid} has the site file's command line" in result.detail, result
+        done = run_script(stage)
+        assert f"pid {by_hand.pid} has the site file's command line" in done.stdout
+        assert (result.exit_code, done.returncode) == (7, 7)
+        assert stage.baseline_process() is None
+        assert by_hand.poll() is None
+    finally:
+        by_hand.kill()
+        by_hand.wait()
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_one_that_computes_for_others_is_not_restarted_for_a_late_answer(
+    stage: Stage, lines: Path, connected: bool
+) -> None:
+    """Without slots nobody sees that it gets on; a restart would cut its clients."""
+    stage.base(completion=Proof(timeout_s=0.5))
+    plan = replace(stage.plan, site_name="busy")
+    before = serving(stage, lines, most=0, spins=True)
+    with contextlib.ExitStack() as stack:
+        if connected:
+            stack.enter_context(socket.create_connection(("127.0.0.1", stage.port)))
+        result = Procedure(plan).run()
+        assert result.exit_code == 7
+        assert process.alive(*before) is connected
+        assert ("clients are connected, and it computes" in result.detail) is connected
+        if connected:
+            assert evidence.state(plan).word is Word.UNKNOWN
+            done = run_script(stage)
+            assert "clients are connected, and it computes" in done.stdout
+            assert (done.returncode, process.alive(*before)) == (7, True)
+
+
+def test_one_that_only_answers_others_is_not_proven(
+    stage: Stage, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slot gets on, and what it gives there nobody has read: it may be garbage."""
+    monkeypatch.setattr(verify, "busy", lambda *_, **__: True)
+    stage.base(completion=Proof(timeout_s=0.5))
+    plan = replace(stage.plan, site_name="busy")
+    before = serving(stage, lines, most=0)
+    result = Procedure(plan).run()
+    assert result.serving
+    assert "not proven: it has answered others" in result.detail
+    assert not result.degraded
+    assert evidence.last_proof("busy", plan.baseline.url) is None
+    assert (evidence.state(plan).word, evidence.state(plan).proven) == (Word.SERVING, False)
+    assert process.alive(*before)
+
+
+@pytest.mark.parametrize("third", ["GGGGGGGGGGGG", "I am ready."])
+def test_one_garbled_answer_of_two_is_decided_by_a_third(
+    stage: Stage, lines: Path, third: str
+) -> None:
+    serving(stage, lines)
+
+    def say(line: Line) -> None:
+        if (line["rung"], line["state"]) == ("serving", "ok"):
+            lines.write_text(json.dumps({"messages": ["GGGGGGGGGGGG", "I am ready.", third]}))
+
+    stage.base(completion=Proof(timeout_s=5.0))
+    result = Procedure(stage.plan, emit=say).run()
+    assert result.serving is (third == "I am ready."), result
 
 
 def test_garbage_after_the_restart_is_what_every_face_says(stage: Stage, lines: Path) -> None:

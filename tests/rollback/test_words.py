@@ -29,7 +29,7 @@ from tests.rollback.test_ram import MemoryStage, memory_stage
 
 __all__ = ["memory_stage"]
 GIB, MIB = 1 << 30, 1 << 20
-SLEEPS = ProcessSpec(("sleep", "600"))
+SLEEPS = ProcessSpec(("sleep", "600.5"))
 SERVES = (Health.SERVING, "200 OK")
 LOADS = (Health.LOADING, "503: Loading model")
 REFUSES = (Health.REFUSED, "connection refused")

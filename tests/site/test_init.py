@@ -539,6 +539,41 @@ def test_a_child_of_a_supervisor_is_not_taken_over(
                     os.kill(one.pid, 9)
 
 
+def test_a_server_that_another_one_shares_its_group_with_is_not_taken_over(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script has started two and become the second: its stop would end the first for good."""
+    ports = [free_port(), free_port()]
+    lines = [
+        shlex.join([sys.executable, "-m", ENGINE, "--model", model.name, "--port", str(port)])
+        for port in ports
+    ]
+    script = f"{lines[0]} & exec {lines[1]}"
+    quiet = {"stdout": -3, "stderr": -3}
+    with running(["setsid", "sh", "-c", script], cwd=model.parent, **quiet) as leader:
+        for port in ports:
+            until(lambda url=f"http://127.0.0.1:{port}": health(url)[0] is Health.SERVING, "up")
+        others = licence.other_servers(leader.pid, some(process.start_time(leader.pid)))
+        try:
+            assert [port for _, port in others] == ports[:1]
+            assert main(["init", "--pick", f":{ports[1]}", "--yes"]) == 2
+            said = capsys.readouterr()
+            assert f"another server is in its process group: pid {others[0][0]} at port" in (
+                said.out + said.err
+            )
+            own = Licence(Reason.BASELINE, "local")
+            record = paths.records_dir("local")
+            paths.make(record)
+            spec = ProcessSpec(process.argv(leader.pid))
+            start = some(process.start_time(leader.pid))
+            process.write_record(record, "baseline", spec, leader.pid, start)
+            licence.stop_group(own, leader.pid, start, grace_s=5)
+            assert health(f"http://127.0.0.1:{ports[0]}")[0] is Health.SERVING, "it lives on"
+        finally:
+            for pid, _ in others:
+                os.kill(pid, 9)
+
+
 def test_a_model_that_knows_is_asked_what_it_knows(
     instruct_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,8 @@ from console.runtime.engine_api import NoSuchContainer, RawEngine, published_els
 from console.runtime.probe import Health, health
 
 ELSE = "something else answers there"
+SLOW_S = 5.0
+"""Seconds that a health path gets before what is behind it counts as not serving."""
 OWNER_S = 2.0
 """Seconds that the engine gets to answer when it is asked whether the baseline can answer."""
 
@@ -59,8 +61,10 @@ class Observed:
 
     def serving(self) -> bool:
         """Whether the health path answers and, as far as known, it is the baseline that answers."""
-        answers = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
-        return answers and self.is_ours()
+        state = health(self.plan.url, self.plan.ready_path, 1.0)[0]
+        if state is Health.UNHEALTHY:  # it is there, and may only be slow to say that it is well
+            state = health(self.plan.url, self.plan.ready_path, SLOW_S)[0]
+        return state is Health.SERVING and self.is_ours()
 
     def is_ours(self, limit_s: float | None = None, *, known: bool = False) -> bool:
         """Whether what answers is the baseline, as far as known.

@@ -174,7 +174,7 @@ class Procedure:
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
-            result, measured = self._measured_result(context, baseline, readiness.tok_s)
+            result, measured = self._measured_result(context, readiness)
             if measured.garbled:
                 if not readiness.restart("measure", f"garbled, {measured.garbled}"):
                     break
@@ -200,14 +200,19 @@ class Procedure:
         if not result.serving:
             word = Word.REFUSING if readiness.refuses else Word.DOWN
             word = Word.LOADING if readiness.loads else word
+            word = Word.UNKNOWN if readiness.at_work else word
             asked = bool(context.failures) and context.failures[-1][0] in ("completion", "measure")
             # whether one that answers HTTP 5xx is alive is judged by its health path, not here
-            judged = readiness.refuses or (answer is not None and answer.fails)
+            judged = readiness.refuses or readiness.at_work
+            judged = judged or (answer is not None and answer.fails)
             if answer is not None and not answer.ok and asked and not judged:
                 word = evidence.of_completion(answer, Witness.ROLLBACK, at).word
             why = result.detail.removeprefix(f"{FAILED['completion']}: ")
             life = readiness.baseline.life()
             return Evidence(Kind.FAILED, word, at, Witness.ROLLBACK, why, life=life)
+        if readiness.busy:
+            words, life = "requests of others are under way", readiness.baseline.life()
+            return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.ROLLBACK, words, life=life)
         kind = Kind.PROOF if result.tok_s is None and not result.degraded else Kind.MEASURED
         return Evidence(
             kind, Word.SERVING, at, Witness.ROLLBACK, result.detail, result.tok_s, result.degraded,
@@ -244,9 +249,9 @@ class Procedure:
             threading.Thread(target=ping, name="engine-ping", daemon=True).start()
 
     def _measured_result(
-        self, context: RollbackContext, baseline: Baseline, proven_tok_s: float | None
+        self, context: RollbackContext, readiness: verify.Readiness
     ) -> tuple[Result, Measured]:
-        report, plan = context.report, self.plan.baseline
+        report, plan, baseline = context.report, self.plan.baseline, readiness.baseline
         seconds = report.elapsed_s()
         restore_s = round(seconds, 3) if baseline.started else None
         report.ok("serving", f"{plan.name} serves at {plan.url}")
@@ -256,11 +261,16 @@ class Procedure:
                 restores.remember_restore(memory, plan.name, restore_s, self.clock.now())
         measured = Measured()
         try:
-            measured = verify.measure(context, proven_tok_s)
+            if readiness.busy:
+                report.skipped("measure", "requests of others are under way")
+            else:
+                measured = verify.measure(context, readiness.tok_s)
         except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
+        if readiness.busy:
+            words += "; not proven: it has answered others, and not this rollback"
         if context.failures:
             words += f"; failures: {len(context.failures)}, the first: {context.failures[0][1]}"
         tok_s = measured.tok_s
@@ -279,7 +289,7 @@ class Procedure:
         detail = context.failures[-1][1] if context.failures else "the baseline does not serve"
         # one that answers elsewhere is well: only the site file is to be corrected
         well = readiness.elsewhere_since is not None
-        lives = readiness.refuses or readiness.misplaced
+        lives = readiness.refuses or readiness.misplaced or readiness.at_work
         runs = not lives and readiness.baseline.running() is True
         return Result(
             serving=False,

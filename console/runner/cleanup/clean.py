@@ -56,6 +56,7 @@ from console.runner.cleanup.leftover import (
 )
 from console.runtime import proxy
 from console.runtime.docker.client import NotFound, ask, connect
+from console.runtime.docker.engine_state import is_made_here
 from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, WEIGHTS, role_of
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
     )  # fmt: skip
     for row in rows:
         labels = row.get("Labels") or {}
-        if role_of(labels) in ROLES:
+        if role_of(labels) in ROLES and is_made_here(client, row):
             yield _container(client, row, labels, spared)
 
 

@@ -53,6 +53,8 @@ def adopt(site: Site, running: Running) -> list[str]:
         why, hint = f"it is not what the site file starts: {found}", AGAIN
         if lacking := _secrets_of(runs, running):
             why, hint = lacking[0], where_to_write(lacking[1], site.path)
+    if not why:
+        why, hint = baseline.with_others(running.pid, running.start)
     if why:
         raise CannotAdopt(f"pid {running.pid}: {why}", hint)
     _answers_there(running, url)

@@ -148,6 +148,19 @@ def _may_be_stopped(found: Baseline, site: Site) -> None:
             f"no run starts: pid {known[0]} could not be stopped", why,
             "omni-console adopt with this site file makes it this site's alone",
         )  # fmt: skip
+    why, hint = with_others(*known) if known else ("", "")
+    if known and why:
+        raise BaselineNotReady(f"no run starts: pid {known[0]} could not be stopped", why, hint)
+
+
+def with_others(pid: int, start: int) -> tuple[str, str]:
+    """Which other servers are in the process group of one, in words, and a hint; two empty texts
+    if there are none. Signals go to the group, and nothing would start the others again."""
+    others = [f"pid {other} at port {port}" for other, port in licence.other_servers(pid, start)]
+    if not others:
+        return "", ""
+    why = f"another server is in its process group: {' and '.join(others)}"
+    return why, "start each in a session of its own (setsid), or as a service of its own"
 
 
 def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError, ServiceError
@@ -26,6 +26,7 @@ from console.runtime.spec import (
     is_of_another,
     owner_on,
     role_label,
+    role_of,
 )
 
 if TYPE_CHECKING:
@@ -228,6 +229,17 @@ def refuse_of_another(name: str, labels: Mapping[str, str], site: str) -> None:
     )
 
 
+def is_made_here(client: docker.DockerClient, row: Mapping[str, Any]) -> bool:
+    """Whether a listed container has its role from the console that made it. Where its image has
+    one, too, as after `docker commit` of a candidate, nobody can tell."""
+    image, api = str(row.get("ImageID") or ""), cast(Any, client.api)
+    try:
+        config = ask("Looking at an image", lambda: api.inspect_image(image)).get("Config")
+    except NotFound:
+        return True
+    return not role_of((config or {}).get("Labels") or {})
+
+
 def refuse_running_older(client: docker.DockerClient, service: str, digest: str, site: str) -> None:
     """Raise ServiceError if another specification of the same service still runs, or the same one
     for another site or user."""
@@ -235,6 +247,8 @@ def refuse_running_older(client: docker.DockerClient, service: str, digest: str,
     rows = ask("Listing containers", lambda: client.api.containers(filters={"label": wanted}))
     for row in rows:
         labels = row.get("Labels") or {}
+        if not is_made_here(client, row):
+            continue
         name = one_line((row.get("Names") or [row["Id"][:12]])[0].lstrip("/"))
         refuse_of_another(name, labels, site)
         if labels.get(SPEC_LABEL) != digest:

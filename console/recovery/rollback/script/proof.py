@@ -521,6 +521,31 @@ prove() {
   return 2
 }
 
+# Whether a baseline that gave no answer may be at work for others: clients hold connections to its
+# port, and its processes compute. A restart would cut them.
+works_for_others() {
+  row="^ *[0-9]*: [0-9A-F]*:$(printf '%04X' "$PORT") [^ ]* 01 "
+  [ -n "$(sed -n "/$row/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null)" ] || return 1
+  computed=$(ticks); sleep 1
+  [ $(($(ticks) - computed)) -ge 5 ] || return 1
+  WORD=unknown; ALIVE=yes
+  say completion "clients are connected, and it computes: it was left as it is"
+}
+
+# The hundredths of a second for which its processes have computed.
+ticks() {
+  total=0
+  mine=$(own_pids)
+  if [ "$KIND" = container ]; then
+    mine=$(pids_inside "$(timeout 15 docker inspect --type container -f '{{.Id}}' "$STARTED" 2>&1)")
+  fi
+  for pid in $(printf '%s\n' "$mine" | sort -u); do
+    spent=$(stat_of "$pid" 2>/dev/null | cut -d ' ' -f 12,13)
+    case "$spent" in [0-9]*) total=$((total + ${spent% *} + ${spent#* })) ;; esac
+  done
+  echo "$total"
+}
+
 # Whether the engine was away (it may be restarting) and has come back in time. One that refuses
 # this user was not away.
 engine_back() {

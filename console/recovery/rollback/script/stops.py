@@ -191,8 +191,13 @@ stop_processes() {
 }
 
 # Whether a container's label names this site and user (for root: any user), or there is no owner's
-# label, as on containers of older releases.
+# label, as on containers of older releases. Labels that are those of its image say nothing: one
+# made of a candidate (`docker commit`) has them, too.
 is_owned() {
+  image=$(timeout 15 docker inspect --type container -f '{{.Image}}' "$1" 2>/dev/null)
+  form="{{index .Config.Labels \"$ROLE_LABEL\"}}"
+  role=$(timeout 15 docker image inspect -f "$form" "${image:-none}" 2>/dev/null)
+  if [ -n "$role" ] && [ "$role" != '<no value>' ]; then return 1; fi
   form="{{index .Config.Labels \"$OWNER_LABEL\"}}"
   owner=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null) || return 1
   case "$owner" in ''|"$OWNER") return 0 ;; esac

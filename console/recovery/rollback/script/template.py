@@ -40,18 +40,34 @@ start_container() {
   return 1
 }
 
-# Whether a server that no record names as the baseline serves at its address: a second one would be
-# loaded beside it, and could not answer there. Behind the engine's proxy may be what the baseline's
-# start script is about to replace.
+# Whether somebody has the baseline's address, or runs its command line, although no record names it
+# as the baseline: a second one would be loaded beside it, and could not answer there. Behind the
+# engine's proxy may be what the baseline's start script is about to replace.
 held() {
   [ "$KIND" != container ] && ! runs && ! has_proxy || return 1
-  [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] || return 1
-  who=$(for inode in $(answering 3); do holders "$inode" | head -n 1; done | head -n 1)
-  if [ -n "$who" ]; then who="pid $who, $(program "$who"),"
-  elif is_foreign; then who="another user's server"; else return 1; fi
+  end=$(($(uptime_s) + LEAVES_S)); who=$(holder)
+  while [ -n "$who" ] && [ "$(uptime_s)" -lt "$end" ]; do sleep 0.2; who=$(holder); done
+  [ -n "$who" ] || return 1
   ALIVE=yes
-  say start "$who serves at its address: nothing is started beside it"
+  say start "$who: nothing is started beside it"
   say start "omni-console adopt takes it over if it is the baseline"
+}
+
+holder() {
+  marked=" $([ -z "$MARK" ] || pids_with environ "/^$MARK\$/F" | tr '\n' ' ')"
+  for pid in $(for inode in $(answering 3); do holders "$inode" | head -n 1; done); do
+    case "$marked" in *" $pid "*) continue ;; esac
+    echo "pid $pid, $(program "$pid"), holds its port"; return
+  done
+  if is_foreign; then echo "another user's server holds its port"; return; fi
+  [ -n "$PROGRAM" ] || return 0
+  begun=" $(pids_with environ '/^OMNI_RUN=/F' | tr '\n' ' ')"
+  for pid in $(pids_with cmdline "1{/^$PROGRAM\$/F}"); do
+    case "$begun" in *" $pid "*) continue ;; esac
+    [ -O "/proc/$pid" ] && [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
+    [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ] || continue
+    echo "pid $pid has the site file's command line, and does not listen yet"; return
+  done
 }
 
 start_process() {
@@ -238,6 +254,7 @@ restore() {
   if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; give_up; fi
   prove_baseline; result=$?
   # What is garbled may be so since its start; what hangs has just been started in vain.
+  if [ "$result" = 2 ] && [ -z "$FRESH" ] && works_for_others; then result=1; fi
   if { [ "$result" = 2 ] && [ -z "$FRESH" ]; } || [ "$result" = 3 ]; then
     if start_again; then prove_baseline; result=$?; fi
   fi

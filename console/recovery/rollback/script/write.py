@@ -26,7 +26,7 @@ from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
-from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan, site_script
+from console.recovery.rollback.sealed_plan import SCRIPT, Baseline, SealedPlan, site_script
 from console.recovery.rollback.stages import left, start, verify
 from console.recovery.rollback.stages.stop import ROLES
 from console.recovery.rollback.trigger import FIFO, INBOX
@@ -45,6 +45,7 @@ MORE_TOKENS = 128
 """Tokens that a second question gets: a model that reasons needs more than the first one gives."""
 _PORTABLE = re.compile(r"(?:[A-Za-z0-9 _,:;!%&=<>@#~/'-]|\.[*+]?|\\[.()|]|[()|^$](?![?*+]))+")
 """Patterns that mean the same to `grep -E` and in JSON, where a quote is written otherwise."""
+_PROGRAM = re.compile(r"[\w./+@:-]+", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -130,11 +131,11 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
         "SERVICES": str(plan.records_dir.parent),
         "NAMES": "\n".join(sorted(names_of(base.process.argv))) if base.process else "",
+        **_process(base),
         "MARK": "=".join(_mark(plan)),
         "UNIT": base.unit.name if base.unit else "",
         "UNIT_FLAG": "--user" if base.unit and base.unit.user else "--system",
         "CALL_S": f"{units.CALL_S:.0f}",
-        "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
         **_by_hand(plan),
         **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES")},
@@ -186,6 +187,20 @@ def _mark(plan: SealedPlan) -> tuple[str, ...]:
     """The variable and value by which the script finds a baseline process without its record."""
     base = plan.baseline
     return process.mark(plan.records_dir, base.name, base.process) if base.process else ()
+
+
+def _process(base: Baseline) -> dict[str, str]:
+    """What tells a process baseline: its program as a pattern of sed, and its words, one a line,
+    both empty where a word would not be the same there; and how long another may keep its place."""
+    words = base.process.argv if base.process else ()
+    plain = bool(words) and _PROGRAM.fullmatch(words[0]) and not any("\n" in w for w in words)
+    pattern = re.sub(r"[.+]", r"[\g<0>]", words[0]).replace("/", r"\/") if plain else ""
+    return {
+        "PROGRAM": pattern,
+        "ARGV": "\n".join(words) if plain else "",
+        "LEAVES_S": f"{start.LEAVES_S:.0f}",
+        "SHA": process.spec_sha(base.process) if base.process else "",
+    }
 
 
 def _exports(plan: SealedPlan) -> list[str]:

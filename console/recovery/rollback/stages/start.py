@@ -16,13 +16,13 @@ from console.common.logs.tail import read_last, size_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.licence import Reason, stop_group
-from console.host.ports import foreign, held_words, owners, strangers
+from console.host.ports import owners
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed, is_up
 from console.recovery.rollback.stages import stop
+from console.recovery.rollback.stages.held import held
 from console.runtime.engine_api import OVERRIDES, EngineRefused, NoSuchContainer, RawEngine
-from console.runtime.probe import Health, health
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -38,6 +38,8 @@ ADDRESS_S = 180.0
 listens there: connections of its clients linger in the kernel for a minute."""
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
+LEAVES_S = 2.0
+"""Seconds for which whoever has the baseline's address is given to leave it: it may just end."""
 
 
 def _is_full(directory: Path) -> bool:
@@ -109,30 +111,14 @@ class Baseline(Observed):
         """Whether its address is in use, as these lines say, though nobody listens there."""
         return cause_of(lines)[0] == PORT and not owners(self.plan.url, here=True)
 
-    def held(self) -> str:
-        """Who serves at the baseline's address although no record names it as the baseline, and
-        what to do about it; "" if nobody is seen to.
-
-        A second engine would be loaded beside it, and could not answer there. What runs behind the
-        engine's proxy may be what a start script is about to replace.
-        """
-        url, own = self.plan.url, self.pids()
-        if any(other.is_engine_proxy for other in strangers(url, own)):
-            return ""
-        hidden = not own and foreign(url, here=True, published=True) is not None
-        held = held_words(url, own) or ("another user's server holds its port" if hidden else "")
-        if not held or health(url, self.plan.ready_path, 1.0)[0] is not Health.SERVING:
-            return ""
-        return (
-            f"{held} and serves there: nothing is started beside it; `omni-console adopt` takes it "
-            "over if it is the baseline"
-        )
-
     def _start_beside_nobody(self) -> None:
-        """Raise ServiceError if somebody else serves at the baseline's address."""
-        self.displaced = self.held()
-        if self.displaced:
-            raise ServiceError(self.displaced)
+        """Raise ServiceError if somebody else has the baseline's address, and keeps it."""
+        until = self.context.clock.monotonic() + LEAVES_S
+        while words := held(self):
+            if self.context.clock.monotonic() >= until:
+                self.displaced = words
+                raise ServiceError(words)
+            self.context.clock.sleep(0.2)
 
     def _container_to_stop(self) -> str:
         """The container that hangs: the one that was started, or the first that the plan names."""

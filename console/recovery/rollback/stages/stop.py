@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
@@ -352,6 +352,7 @@ def _all_denied(identity: str, why: Licence) -> bool:
 
 def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
     rows = engine.list_containers({role_label(): ""})
+    recorded = {e.container for e in context.live}
     return {
         row.id: context.licence(Reason.LABEL)
         for row in rows
@@ -359,7 +360,36 @@ def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]
         and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.site_name)
         and not context.may_stay(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(context, row.id, row.name)
+        and (row.id in recorded or not _is_of_image(context, row.id, _labels(engine, row.image)))
     }
+
+
+def _labels(engine: RawEngine, image: str) -> Collection[str]:
+    try:
+        return engine.image_labels(image) if image else ()
+    except EngineError:
+        return ()
+
+
+def _is_of_image(context: RollbackContext, identity: str, labels: Collection[str]) -> bool:
+    """Whether a container may have its role from its image (`docker commit` keeps the labels of
+    what it was made from): then they do not say that a run of this site has started it."""
+    if role_label() not in labels:
+        return False
+    context.report.note(
+        "stop", f"container {identity[:12]} is left alone: its labels are those of its image, and "
+        "no run has recorded it"
+    )  # fmt: skip
+    return True
+
+
+def _labels_by_command(context: RollbackContext, identity: str) -> Collection[str]:
+    """The labels of a container's image, as the docker command tells; () where it does not."""
+    form = "{{range $key, $value := .Config.Labels}}{{$key}}\n{{end}}"
+    with contextlib.suppress(EngineError):
+        image = context.command(["docker", "inspect", "-f", "{{.Image}}", identity]).strip()
+        return context.command(["docker", "image", "inspect", "-f", form, image]).split("\n")
+    return ()
 
 
 def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
@@ -485,6 +515,9 @@ def _stop_by_command(context: RollbackContext) -> None:
             identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
             marked = role in ROLES and not context.may_stay(service)
             marked = marked and not is_of_another(owner, context.plan.site_name)
+            if marked and identity not in ours:
+                own = _labels_by_command(context, identity)
+                marked = not _is_of_image(context, identity, own)
             if (marked or identity in ours) and not _untouchable(context, identity, name):
                 reason = Reason.LABEL if marked else Reason.CANDIDATE
                 targets[identity] = context.licence(reason)

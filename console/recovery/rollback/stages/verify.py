@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from console.common.errors import ConsoleError
 from console.common.logs.cause import PORT, cause_of, last_words
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import held_words, is_free, port_of
+from console.host.ports import has_clients, held_words, is_free, port_of
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.sealed_plan import Baseline as SealedBaseline
+from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
 from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
 from console.recovery.rollback.stages.stop import sweep
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
+from console.runtime.loading import Work
 from console.runtime.probe import (
     DEAD,
     OVERLOADED,
@@ -27,6 +30,7 @@ from console.runtime.probe import (
     engine_dead,
     health,
     prove,
+    tells_slots,
 )
 
 FIRST_PAUSE_S = 0.005
@@ -58,6 +62,8 @@ FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407")
 """Refusals that no load changes."""
 READ_BACK, LAST_LINES = 200, 5
 """Lines of the baseline's log in which its end is explained, and that are shown besides."""
+WORK_S = 1.0
+"""Seconds within which a server that is at work for others is seen to compute."""
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
@@ -84,6 +90,11 @@ class Readiness:
         """
         self.loads = False
         """It was not ready in time, and its processes still worked at its load: the same."""
+        self.busy = False
+        """It was seen at work on requests of others, and has answered none of this rollback: alive,
+        and not proven."""
+        self.at_work = False
+        """The same, only that nobody sees it get on: clients are connected, and it computes."""
         self.tok_s: float | None = None
         """Rate of the completion that proved it last."""
         self._refusing_since: float | None = None
@@ -96,8 +107,11 @@ class Readiness:
         if self.baseline.gone:
             self.context.report.skipped("ready", "there is no container to wait for")
             return False
+        if self.baseline.displaced:
+            self.context.report.skipped("ready", "nothing was started")
+            return False
         while True:
-            self.misplaced = self.refuses = self.loads = False
+            self.misplaced = self.refuses = self.loads = self.busy = self.at_work = False
             trouble = self._ready()
             life = self.baseline.life()
             trouble = trouble or self._completion() or self._not_the_baseline(life)
@@ -111,12 +125,12 @@ class Readiness:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
-        well = self.misplaced or self.refuses or self.loads or self.baseline.displaced
+        well = self.misplaced or self.refuses or self.loads or self.at_work
         if self.restarted or well:
             self.context.fail(stage, detail)
             return False
-        if self.plan.kind != "container" and (held := self.baseline.held()):
-            self.context.fail(stage, f"{detail}; {held}")
+        if self.plan.kind != "container" and (words := held(self.baseline)):
+            self.context.fail(stage, f"{detail}; {words}")
             return False
         self.restarted, self.served = True, False
         self.context.report.note(stage, f"{detail}; restarting it once")
@@ -277,7 +291,7 @@ class Readiness:
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
-        held = self.baseline.displaced or held_words(self.plan.url, self.baseline.pids())
+        held = held_words(self.plan.url, self.baseline.pids())
         name = f": {held}" if held else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
@@ -317,12 +331,12 @@ class Readiness:
             if answer.garbled is not None and not self.baseline.is_ours(OWNER_S):
                 return "completion", self._explain_stranger()
             if answer.garbled is None and busy(self.plan.url, clock=clock):
-                report.ok("completion", f"{answer.detail}; a busy slot makes token progress")
+                self.busy = True
+                words = "a busy slot makes token progress: alive, and not proven"
+                report.ok("completion", f"{answer.detail}; {words}")
                 return None
             state = health(self.plan.url, self.plan.ready_path)[0]
-            if state is Health.UNHEALTHY:
-                return "completion", answer.why if answer.dead else answer.detail
-            if tries >= COMPLETION_TRIES and not passes:
+            if state is Health.UNHEALTHY or (tries >= COMPLETION_TRIES and not passes):
                 return "completion", self._failed(answer, state, written)
             if answer.fails:
                 written = self.baseline.last_lines(READ_BACK)
@@ -333,6 +347,9 @@ class Readiness:
         """Why no completion came. A server that answers with an error of its own is alive if its
         health path is well, unless it wrote into its log since `written` that its engine is dead.
         """
+        self.at_work = _is_at_work(self.baseline, answer)
+        if self.at_work:
+            return f"{answer.detail}; clients are connected, and it computes; {LEFT}"
         if not answer.fails or state not in ALIVE:
             return answer.why if answer.dead else answer.detail
         lines = added(written, self.baseline.last_lines(READ_BACK))
@@ -351,6 +368,24 @@ class Readiness:
             self.plan.url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
             timeout_s=_try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
         )  # fmt: skip
+
+
+def _is_at_work(baseline: Baseline, answer: Completion) -> bool:
+    """Whether one that gave no answer in time may be at work for others: clients hold connections
+    to it, and it computes. An engine without slots shows no more than that."""
+    if answer.status != 0 or answer.dead or not _is_used_silently(baseline.plan.url):
+        return False
+    work, clock = Work(), baseline.context.clock
+    with contextlib.suppress(OSError):
+        for _ in range(2):
+            work.look(baseline.own_pids(), clock.monotonic())
+            clock.sleep(WORK_S)
+    return work.seen_at is not None
+
+
+def _is_used_silently(url: str) -> bool:
+    """Whether clients are connected to a server that does not say what it does for them."""
+    return has_clients(url) and not tells_slots(url)
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
@@ -396,8 +431,10 @@ def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Meas
     rates: list[float] = []
     bounds: list[float] = []
     garbled: list[str] = []
-    for number in range(MEASURED_RUNS):
-        limit_s = _try_timeout_s(plan.completion.timeout_s, number)
+    runs = MEASURED_RUNS
+    while runs > 0:
+        runs -= 1
+        limit_s = _try_timeout_s(plan.completion.timeout_s, len(rates) + len(garbled) + len(bounds))
         answer = complete(
             plan.url, model=plan.completion.model, prompt=plan.completion.prompt,
             max_tokens=MEASURED_TOKENS, timeout_s=limit_s,
@@ -407,13 +444,19 @@ def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Meas
             garbled.append(answer.garbled.words)
         elif answer.status == 200 and answer.decode_tok_s is not None:
             rates.append(answer.decode_tok_s)
+        if len(garbled) == len(rates) == 1 and not runs:
+            runs = 1  # one says this, the other that: a third one decides
+        if answer.status == 200 and answer.garbled is None:
             continue
         report.note("measure", answer.detail)
         if answer.status == 0 and answer.elapsed_s >= limit_s:
+            if busy(plan.url, clock=context.clock) or _is_used_silently(plan.url):
+                report.note("measure", "others use it: how long it takes says nothing of its speed")
+                break
             bounds.append(MEASURED_TOKENS / limit_s)
         if health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY:
             break
-    if garbled and not rates:
+    if garbled and len(garbled) >= len(rates):
         report.failed("measure", f"garbled, {garbled[0]}")
         return Measured(garbled=garbled[0])
     if not rates and not bounds:
