@@ -13,7 +13,7 @@ import pytest
 from console.checks.preflight import Level
 from console.checks.preflight.architecture import on_host, support
 from console.checks.preflight.architecture.check import locate
-from console.checks.preflight.architecture.names import Presence, Said, Scan
+from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.common.errors import ServiceError
@@ -52,7 +52,12 @@ class Build:
             raise ServiceError(self.trouble)
         return {name: self.said.get(name, Said(None)) for name in architectures}
 
-    def scan(self, name: str) -> Scan | None:
+    def load(
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
+    ) -> Sequence[str]:
+        return ()
+
+    def scan(self, name: str, mark: bytes = MARK) -> Scan | None:
         return Scan("libllama.so", self.presence) if self.presence else None
 
     def similar(self, name: str) -> tuple[str, ...]:
@@ -170,9 +175,9 @@ def test_a_folder_named_like_a_repository_is_meant_by_its_path(
     for path in (first, second):
         Path(path).write_bytes(b"GGUF")
     for meant in ("./org/name", f"./{second}"):
-        assert locate(meant, ()) == (first, ())
+        assert locate(meant, ()) == ((first, second), ())
     Path(first).unlink()
-    assert locate(f"./{second}", ()) == (second, ("the repository lacks shard 1 of 2",))
+    assert locate(f"./{second}", ()) == ((second,), ("the repository lacks shard 1 of 2",))
 
 
 DEMO = (

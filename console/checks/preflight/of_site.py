@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from console.checks.lint.rule import facts_of
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import host as on_host
-from console.checks.preflight.architecture import memory
+from console.checks.preflight.architecture import memory, tensor_types
 from console.checks.preflight.architecture.check import (
     Command,
     Connect,
@@ -36,12 +36,14 @@ from console.host.process import ProcessSpec
 from console.models.gguf.header import Header
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
-from console.models.sizing.loader_plan import LoaderPlan
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan
 from console.runtime.spec import ServiceSpec
 
 if TYPE_CHECKING:
     import docker
 
+SHARED_TYPES = frozenset((0, 1, 2, 3, 6, 7, 8, *range(10, 15), 20, 23, 30))
+"""Types of tensors that builds of the last years have, whosever they are: F32 to Q6_K."""
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
 FITS = {
@@ -93,9 +95,31 @@ def checkpoint(
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
 
     def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
-        return memory.findings(build(), header, plan, found)
+        own = build()
+        types = (
+            [] if own is None else _types(own, header, plan, sure=lent is not None or loader.own)
+        )
+        return [*types, *memory.findings(own, header, plan, found)]
 
     return preflight(asked, machine, site, by_build)
+
+
+def _types(build: Engine, header: Header, plan: LoaderPlan, *, sure: bool) -> list[Finding]:
+    """What a build says of the types of a file and of a cache, where not every build has them.
+    `sure`: this build will load it, and not another that the question is about."""
+    new = [one for one in header.tensors or () if one.type not in SHARED_TYPES]
+    found = []
+    if new:
+        found.append(tensor_types.verdict_on(new, header.architecture or "", build).finding())
+    if isinstance(plan, LlamaPlan):
+        found += tensor_types.cache_findings((plan.type_k, plan.type_v), build)
+    if sure:
+        return found
+    hint = "is the baseline's build the one that is to load it? ask that one with check gguf"
+    return [
+        replace(one, level=Level.UNKNOWN, hint=hint) if one.level is Level.FAIL else one
+        for one in found
+    ]  # fmt: skip
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

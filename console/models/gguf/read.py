@@ -26,7 +26,7 @@ from console.common.files import open_untrusted, write_atomically
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
 from console.models.gguf.byte_source import GgufError, Kind, LocalFile, is_address
-from console.models.gguf.header import Array, Header, Tensor, Value, type_name
+from console.models.gguf.header import Array, Header, Tensor, Value, pad, type_name
 from console.models.gguf.parser import Want, parse
 from console.models.hub.reference import shard
 
@@ -305,8 +305,24 @@ def _read(
         raise
 
 
+def _with_last(header: Header, total: int | None) -> Header:
+    """The header with the size of a last tensor of a type that this reader does not know: it ends
+    with the file, padding included."""
+    if total is None or not header.tensors or header.tensors[-1].bytes is not None:
+        return header
+    *before, last = header.tensors
+    begin = pad(header.header_bytes, header.alignment)
+    for tensor in before:
+        if tensor.bytes is None:
+            return header
+        begin += pad(tensor.bytes, header.alignment)
+    if begin >= total:
+        return header
+    return replace(header, tensors=(*before, replace(last, bytes=total - begin)))
+
+
 def _reading(source: LocalFile | RemoteFile, want: Want) -> Reading:
-    header = parse(source, want)
+    header = _with_last(parse(source, want), source.total)
     if header.byte_order != sys.byteorder:
         title = f"the GGUF header of {source.name} cannot be used"
         words = f"{Kind.UNSUPPORTED}: it is {header.byte_order}-endian, this machine is not"

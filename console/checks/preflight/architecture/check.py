@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.checks.preflight import Finding, Level
+from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
-from console.checks.preflight.checkpoint import finding_lines, listing_of
+from console.checks.preflight.architecture.tensor_types import TypeVerdict, verdict_on
+from console.checks.preflight.checkpoint import READ_S, TYPES, finding_lines, listing_of
 from console.checks.preflight.compatibility import Loader
-from console.common.errors import ServiceError, UsageError
+from console.common.errors import Exit, ServiceError, UsageError
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
@@ -28,7 +29,7 @@ from console.host.process import ProcessSpec
 from console.host.sample import Machine
 from console.host.units import UnitSpec
 from console.models.gguf.byte_source import GgufError, Kind, is_address
-from console.models.gguf.read import Reading, read_architecture
+from console.models.gguf.read import Reading, read_architecture, read_shards
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
@@ -49,6 +50,8 @@ site files of earlier versions have."""
 
 Connect = Callable[[], "docker.DockerClient"]
 
+MAX_SHARDS = 999
+"""A set that is named by an address has no more files than this."""
 MAPS = ("", "mmap")
 LLAMA = ("", "llama.cpp")
 
@@ -142,17 +145,29 @@ class Answer:
     verdict: ArchVerdict | None
     problems: tuple[str, ...] = ()
     """Why no loader accepts the file's set."""
+    types: TypeVerdict | None = None
+    """What the build says of its tensors' types; None where that was not asked."""
+    unread: Finding | None = None
+    """Why the tensors' types are not known, although the build was asked."""
 
     @property
     def architecture(self) -> str:
         return self.reading.header.architecture or ""
 
     def finding(self) -> Finding | None:
-        """Whether a loader accepts it; None if no build was asked."""
+        """Whether a loader accepts it: the gravest of what is known, the architecture first; None
+        if no build was asked."""
         if self.problems:
             hint = "no loader takes a part of a set"
             return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
+        found = [one for one in (self._architecture(), self._types()) if one is not None]
+        return next((one for one in found if one.level is worst(found)), None)
+
+    def _architecture(self) -> Finding | None:
         return None if self.verdict is None else self.verdict.finding()
+
+    def _types(self) -> Finding | None:
+        return self.unread if self.types is None else self.types.finding()
 
     def lines(self, width: int = WIDTH) -> list[str]:
         """The file and the answer, clean."""
@@ -178,7 +193,8 @@ class Answer:
             )
             words = taken if self.verdict.accepted else f"it said: {self.verdict.said}"
             out += wrapped(f"  {words}", "    ", width)
-        return [*out, *finding_lines(self.verdict.finding(), width)]
+        found = (self.verdict.finding(), self._types())
+        return [*out, *(line for one in found if one for line in finding_lines(one, width))]
 
     def to_json(self) -> dict[str, Any]:
         reading, verdict = self.reading, self.verdict
@@ -187,6 +203,7 @@ class Answer:
             "file_bytes": reading.file_bytes, "exchanges": reading.exchanges,
             "body_bytes": reading.body_bytes, "notes": list(reading.notes),
             "problems": list(self.problems),
+            "types": None if self.types is None else self.types.to_json(), "unread": self.unread.text if self.unread else "",
             "verdict": None if verdict is None else {
                 **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
                 "engine": verdict.engine.text,
@@ -201,49 +218,91 @@ def check(
     include: tuple[str, ...] = (),
     cancelled: threading.Event | None = None,
 ) -> Answer:
-    """Read a path, an address or a repository's GGUF, and ask the build.
+    """Read a path, an address or a repository's GGUF, and ask the build: for the architecture, and
+    where it knows that, for the types of all tensors of the set, which takes its whole headers.
 
     Raises GgufError, HubError.
     """
-    where, problems = locate(what, include)
-    reading = read_architecture(where, token=settings.token() if _on_hub(where) else "")
-    verdict = None
-    if engine is not None:
-        verdict = accepts(reading.header.architecture or "", engine, cancelled=cancelled)
-    return Answer(reading, verdict, problems)
+    places, problems = locate(what, include)
+    token = settings.token() if _on_hub(places[0]) else ""
+    reading = read_architecture(places[0], token=token)
+    if engine is None:
+        return Answer(reading, None, problems)
+    architecture = reading.header.architecture or ""
+    verdict = accepts(architecture, engine, cancelled=cancelled)
+    if problems or verdict.accepted is False:
+        return Answer(reading, verdict, problems)
+    try:
+        readings = read_shards(places, token=token, deadline_s=READ_S)
+    except GgufError as error:
+        level = Level.FAIL if error.exit_code is Exit.NO_GO else Level.UNKNOWN
+        hint = error.hint or "the headers of all its files have to be read to be judged"
+        unread = Finding(level, TYPES, one_line(str(error)), hint)
+        return Answer(reading, verdict, problems, unread=unread)
+    tensors = [one for shard in readings for one in shard.header.tensors or ()]
+    types = verdict_on(tensors, architecture, engine, cancelled) if tensors else None
+    return Answer(_summed([reading, *readings]), verdict, problems, types)
 
 
-def locate(what: str, include: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The file to read (the one named, or the first shard of a repository's set), and the missing
-    files of the set."""
+def _summed(readings: Sequence[Reading]) -> Reading:
+    """The first reading, with what was read in all of them."""
+    return replace(
+        readings[0], exchanges=sum(one.exchanges for one in readings),
+        body_bytes=sum(one.body_bytes for one in readings),
+    )  # fmt: skip
+
+
+def locate(what: str, include: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files to read (the one named, or all shards of a set, the first one first), and the
+    missing files of the set."""
     if is_address(what) and not _on_hub(what):
-        return what, ()
+        return _siblings(what), ()
     found = parse(what)
     if isinstance(found, Path):
         return _local(found)
     listing = listing_of(what)
     if found.path.endswith(".gguf"):
-        return listing.url(found.path), ()
+        one = shard(found.path)
+        names = [file.path for file in listing.files if one and _same(shard(file.path), one)]
+        return tuple(listing.url(name) for name in sorted(names) or [found.path]), ()
     patterns = include or ((f"{found.path}/*",) if found.path else ())
     chosen = read_contents(listing, patterns).choose()
     if chosen.format is not Format.GGUF:
         hint = "`check checkpoint` is for these"
         raise GgufError(Kind.NOT_GGUF, f"{listing.repo} holds no GGUF here", chosen.line, hint)
-    return listing.url(chosen.files[0].path), () if chosen.whole else (chosen.gap,)
+    places = tuple(listing.url(file.path) for file in chosen.files)
+    return places, () if chosen.whole else (chosen.gap,)
+
+
+def _same(one: tuple[str, int, int] | None, other: tuple[str, int, int]) -> bool:
+    return one is not None and (one[0], one[2]) == (other[0], other[2])
+
+
+def _siblings(address: str) -> tuple[str, ...]:
+    """The addresses of all shards of a set, from that of one."""
+    found = shard(address)
+    if found is None or found[2] > MAX_SHARDS:
+        return (address,)
+    stem, number, count = found
+    written = address[len(stem) :]
+    return tuple(
+        stem + written.replace(f"{number:05}-of", f"{at:05}-of", 1) for at in range(1, count + 1)
+    )
 
 
 def _on_hub(where: str) -> bool:
     return where.startswith(f"{settings.endpoint()}/")
 
 
-def _local(path: Path) -> tuple[str, tuple[str, ...]]:
-    """A local file; for a split set its first shard, and the missing files of the set."""
+def _local(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A local file; for a split set all of its shards, and the missing files of the set."""
     folder, split = path.is_dir(), shard(path.name) is not None and not sidecar(path.name)
     if not folder and not (split and path.exists()):
-        return str(path), ()
+        return (str(path),), ()
     chosen = read_contents(local(path)).choose()
-    first = (path if folder else path.parent) / chosen.files[0].path
-    return str(first), () if chosen.whole else (chosen.gap,)
+    whole = path if folder else path.parent
+    places = tuple(str(whole / file.path) for file in chosen.files)
+    return places, () if chosen.whole else (chosen.gap,)
 
 
 def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> Machine:

@@ -64,6 +64,7 @@ exit 127
 """Makes the hole inside, where an archive would fill it, and finds the tool beside the program or
 as a command of llama.cpp's one program. Needs a shell and `truncate` in the image."""
 NO_FILE, NO_TOOL = 125, 127
+_SIGNALLED = "it was ended by signal {}"
 
 
 class ImageBuild:
@@ -86,7 +87,7 @@ class ImageBuild:
         self.labels = dict(labels or {})
         self._given = (tuple(entrypoint), tuple(command))
         self._runtime = ""
-        self._surveyed: list[Library | None] = []
+        self._surveyed: dict[bytes, Library | None] = {}
 
     def identity(self) -> Identity:
         image, found = self._image, names.call(self._words(), "", PORT)
@@ -103,21 +104,24 @@ class ImageBuild:
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
     ) -> dict[str, Said]:
-        found = names.call(self._words(), f"{FILES}/probe.gguf", PORT)
-        assert found is not None  # PROGRAM stands where nothing is known
-        argv = found.argv
-
         def one(name: str) -> Said:
-            ended = self._run(argv, {"probe.gguf": names.probe(name)}, cancelled)
-            said = names.read(ended.lines, name)
-            if said.accepted is None and ended.code is None:
-                return Said(None, f"it did not end; its last words: {said.line}")
-            if said.accepted is None and ended.oom:
-                return Said(None, "it ran out of the memory it was given")
-            return said
+            return names.read(self.load(names.probe(name), cancelled=cancelled), name)
 
         with ThreadPoolExecutor(AT_ONCE, "probe") as pool:
             return dict(zip(architectures, pool.map(one, architectures), strict=True))
+
+    def load(
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
+    ) -> list[str]:
+        found = names.call(self._words(), f"{FILES}/probe.gguf", PORT)
+        assert found is not None  # PROGRAM stands where nothing is known
+        ended = self._run((*found.argv, *words), {"probe.gguf": model}, cancelled)
+        lines = [line for line in ended.lines if line.strip()]
+        if ended.oom:
+            return [*lines, "it ran out of the memory it was given"]
+        if ended.code is None:
+            return [*lines, f"it did not end; its last words: {lines[-1] if lines else ''}"]
+        return [*lines, _SIGNALLED.format(ended.code - 128)] if ended.code > 128 else lines
 
     def measured(self, head: bytes, size: int, words: Sequence[str]) -> Sequence[str]:
         """What the image's llama-fit-params says of a file that begins with `head` and is `size`
@@ -141,9 +145,9 @@ class ImageBuild:
         lines = [line for line in ended.lines if line.strip()]
         return lines or (f"it ended with exit code {ended.code}",)
 
-    def scan(self, name: str) -> Scan | None:
+    def scan(self, name: str, mark: bytes = names.MARK) -> Scan | None:
         def reading(place: ImagePlace) -> Scan | None:
-            library = self._library(place)
+            library = self._library(place, mark)
             if library is None:
                 return None
             found = names.find(place.read(library.path), name)
@@ -194,13 +198,14 @@ class ImageBuild:
             place = ImagePlace(self.client, container)
             return within(SCAN_S, "Reading files out of the image", lambda: reading(place))
 
-    def _library(self, place: ImagePlace) -> Library | None:
-        if not self._surveyed:
+    def _library(self, place: ImagePlace, mark: bytes = names.MARK) -> Library | None:
+        if mark not in self._surveyed:
             found = names.call(self._words(), "", PORT)
             path = self._program(place, (found.program or found.argv[:1])[-1]) if found else None
             env = {**self._image.env, **self.env}
-            self._surveyed.append(names.survey(place, path, env) if path is not None else None)
-        return self._surveyed[0]
+            library = names.survey(place, path, env, mark) if path is not None else None
+            self._surveyed[mark] = library
+        return self._surveyed[mark]
 
     def _program(self, place: ImagePlace, name: str) -> str | None:
         if "/" in name:

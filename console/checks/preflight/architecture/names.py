@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from console.common.text import one_line
-from console.models.gguf.header import ARCHITECTURE, ValueType
+from console.models.gguf.header import ARCHITECTURE, ValueType, pad, row_bytes, type_of
 
 CHUNK = 1 << 20
 OVERLAP = 512
@@ -37,12 +37,18 @@ NEAR = 6
 SPAN = 200
 MARK = b"%s.context_length\0"
 """A string of llama.cpp's own: the file that has it holds the table of architectures."""
+TYPE_MARK = b"q8_K\0"
+"""A name that every table of tensor types has: it is in libggml-base, or in the program itself."""
+PROBED, ROWS = 256, 8
+"""Elements of a row of a probe's tensor, a multiple of every type's block, and its rows, a multiple
+of what repacked types take together."""
+ALIGNMENT = 32
 STANDARD = (
     "/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/lib64",
     "/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/app", "/app/lib",
 )  # fmt: skip
 USUAL = ("libllama.so", "libllama.so.0")
-_LIBRARY = re.compile(rb"\0(lib[\w.+-]{0,40}llama[\w.+-]{0,40}\.so[.\d]{0,20})(?=\0)")
+_LIBRARY = re.compile(rb"\0(lib[\w.+-]{0,40}(?:llama|ggml)[\w.+-]{0,40}\.so[.\d]{0,20})(?=\0)")
 _RUNPATH = re.compile(rb"\0((?:\$ORIGIN|/)[\w./+:$-]{0,300})(?=\0)")
 
 
@@ -116,9 +122,11 @@ def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(name, sorted(seen), NEAR, 0.5))
 
 
-def survey(place: Place, program: str, env: Mapping[str, str]) -> Library | None:
-    """The library with the table, found from a program by following the file names in each file;
-    None if none was found. Reads at most MOST_FILES files."""
+def survey(
+    place: Place, program: str, env: Mapping[str, str], mark: bytes = MARK
+) -> Library | None:
+    """The library with the table that `mark` is a string of, found from a program by following the
+    file names in each file; None if none was found. Reads at most MOST_FILES files."""
     folders = [posixpath.dirname(program)]
     folders += [one for one in env.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
     wanted: list[str] = []
@@ -128,7 +136,7 @@ def survey(place: Place, program: str, env: Mapping[str, str]) -> Library | None
     while waiting and len(read) < MOST_FILES:
         path = waiting.pop(0)
         read.append(path)
-        there, libraries, paths = _look(place, path)
+        there, libraries, paths = _look(place, path, mark)
         if there:
             return Library(path, tuple(read))
         folders += [one for one in paths if one not in folders]
@@ -150,10 +158,10 @@ def _targets(names: Iterable[str], folders: list[str]) -> Iterator[str]:
             yield posixpath.join(folder, name)
 
 
-def _look(place: Place, path: str) -> tuple[bool, list[str], list[str]]:
+def _look(place: Place, path: str, mark: bytes) -> tuple[bool, list[str], list[str]]:
     """Whether a file holds the table; if not, the libraries and folders that it names."""
     # Two passes: the first is a plain search at full speed, and most often enough.
-    if any(MARK in block for block in overlapping(place.read(path))):
+    if any(mark in block for block in overlapping(place.read(path))):
         return True, [], []
     libraries: dict[str, None] = {}
     folders: dict[str, None] = {}
@@ -219,11 +227,25 @@ def is_name(architecture: str) -> bool:
     return _NAME.fullmatch(architecture) is not None
 
 
-def probe(architecture: str) -> bytes:
-    """A GGUF without tensors that makes a loader say whether it knows the architecture."""
+def tensor_name(number: int) -> str:
+    """The name of a probe's tensor of a type."""
+    return f"probe.{number}"
+
+
+def probe(architecture: str, types: Sequence[int] = ()) -> bytes:
+    """A GGUF that makes a loader say whether it knows the architecture, with a tensor of 256 by
+    ROWS zeros of each type. A type of unknown size may only be alone."""
     key, name = ARCHITECTURE.encode(), architecture.encode("utf-8", "surrogateescape")
-    head = struct.pack(f"<4sIQQQ{len(key)}s", b"GGUF", 3, 0, 1, len(key), key)
-    return head + struct.pack(f"<IQ{len(name)}s", ValueType.STRING, len(name), name)
+    head = struct.pack(f"<4sIQQQ{len(key)}s", b"GGUF", 3, len(types), 1, len(key), key)
+    head += struct.pack(f"<IQ{len(name)}s", ValueType.STRING, len(name), name)
+    offset = 0
+    for number in types:
+        tensor, kind = tensor_name(number).encode(), type_of(number)
+        head += struct.pack(f"<Q{len(tensor)}sIQQ", len(tensor), tensor, 2, PROBED, ROWS)
+        head += struct.pack("<IQ", number, offset)
+        size = row_bytes(kind, PROBED) if kind else 8 * PROBED
+        offset += pad(size * ROWS, ALIGNMENT)
+    return head.ljust(pad(len(head), ALIGNMENT), b"\0") + bytes(offset) if types else head
 
 
 def read(lines: Iterable[str], architecture: str) -> Said:

@@ -76,24 +76,29 @@ class HostProgram:
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
     ) -> dict[str, Said]:
-        answers = {}
-        with tempfile.TemporaryDirectory(prefix="omni-probe-") as folder:
-            for at, name in enumerate(architectures):
-                if cancelled is not None and cancelled.is_set():
-                    raise Cancelled("the architecture check")
-                path = Path(folder) / f"{at}.gguf"
-                path.write_bytes(names.probe(name))
-                found = names.call(self.argv, str(path), _free_port())
-                if found is None:
-                    raise ServiceError(
-                        f"{one_line(self.argv[0])} is not known as a llama.cpp program",
-                        "none of its words is llama-server or a model name ending in .gguf",
-                    )
-                answers[name] = names.read(_output(found.argv, self.env), name)
-        return answers
+        return {
+            name: names.read(self.load(names.probe(name), cancelled=cancelled), name)
+            for name in architectures
+        }
 
-    def scan(self, name: str) -> Scan | None:
-        library = self._library
+    def load(
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
+    ) -> list[str]:
+        if cancelled is not None and cancelled.is_set():
+            raise Cancelled("the architecture check")
+        with tempfile.TemporaryDirectory(prefix="omni-probe-") as folder:
+            path = Path(folder) / "probe.gguf"
+            path.write_bytes(model)
+            found = names.call(self.argv, str(path), _free_port())
+            if found is None:
+                raise ServiceError(
+                    f"{one_line(self.argv[0])} is not known as a llama.cpp program",
+                    "none of its words is llama-server or a model name ending in .gguf",
+                )
+            return _output([*found.argv, *words], self.env)
+
+    def scan(self, name: str, mark: bytes = names.MARK) -> Scan | None:
+        library = self._library if mark == names.MARK else self._with(mark)
         if library is None:
             return None
         return Scan(library.path, names.find(HostPlace().read(library.path), name))
@@ -104,8 +109,11 @@ class HostProgram:
 
     @cached_property
     def _library(self) -> Library | None:
+        return self._with(names.MARK)
+
+    def _with(self, mark: bytes) -> Library | None:
         starts = self._libraries or (_program(self.argv, self.env),)
-        found = (names.survey(HostPlace(), start, self.env) for start in starts)
+        found = (names.survey(HostPlace(), start, self.env, mark) for start in starts)
         return next((one for one in found if one is not None), None)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.architecture.names import Presence, Said, Scan, is_name
+from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan, is_name
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
@@ -135,8 +135,14 @@ class Engine(Protocol):
     ) -> Mapping[str, Said]:
         """The loader's answers; a name may be missing."""
 
-    def scan(self, name: str) -> Scan | None:
-        """How the name occurs in the build's library; None if no library was found."""
+    def load(
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
+    ) -> Sequence[str]:
+        """The clean lines that its program writes when it is started with a model file of these
+        bytes and more words."""
+
+    def scan(self, name: str, mark: bytes = MARK) -> Scan | None:
+        """How the name occurs in the library that has `mark`; None if none was found."""
 
     def similar(self, name: str) -> tuple[str, ...]:
         """Strings of the library that resemble a name."""
