@@ -22,6 +22,8 @@ Tokenize = Callable[[str], int | None]
 NS = 1e9
 DISAGREEMENT = 0.05
 ENOUGH_TOKENS = 64
+LOOSE_TOKENS = 8
+"""Tokens without text that every answer may have: those that open and close its parts."""
 MOST_SAMPLES = 400
 """Most samples of a metric in the journal, for a gate to resample; files have them all."""
 REPEATED = 0.01
@@ -139,7 +141,12 @@ def measure(
     server = server_decode_rate(reply.timings)
     told = any(event.tokens for event in text) or len(text) == tokens
     begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
-    decode, first = decode_rate(text, tokens, flags, begin)
+    hidden = unseen_tokens(reply, text, tokens, tokenize)
+    if hidden and tokens:
+        seen = tokens - hidden
+        words = f"{hidden} of {tokens} tokens came without text"
+        flags.append(f"{words}: the decode rate is that of the {seen} that were seen")
+    decode, first = decode_rate(text, (tokens or 0) - hidden, flags, begin)
     decode = _checked(decode, server, flags) if text else None
     size = len(reply.raw_text.encode(errors="replace"))
     if tokens and size and tokens > size:
@@ -181,6 +188,26 @@ def count_tokens(reply: Reply, tokenize: Tokenize | None) -> tuple[int | None, s
     return None, ""
 
 
+def unseen_tokens(
+    reply: Reply, text: list[Event], tokens: int | None, tokenize: Tokenize | None
+) -> int:
+    """How many of the server's tokens came without text, as thinking that it counts and does not
+    show: their time lies before the first text, so they would be too many for the time after it.
+
+    Where events carry a running count, or each token had an event, there are none to look for. Else
+    the server's own count of thinking tells, where none was shown, or its tokenizer.
+    """
+    first = next((event.tokens for event in text if event.at_ns == text[0].at_ns), None)
+    if not tokens or not text or first or len(text) >= tokens:
+        return 0
+    if reply.reasoning_tokens and not reply.reasoning:
+        return min(reply.reasoning_tokens, tokens - 1)
+    counted = tokenize(reply.raw_text) if tokenize and reply.raw_text else None
+    if not counted or tokens - counted <= max(LOOSE_TOKENS, DISAGREEMENT * tokens):
+        return 0
+    return tokens - counted
+
+
 def decode_rate(
     text: list[Event], tokens: int | None, flags: list[str], begin: int | None = None
 ) -> tuple[float | None, float | None]:
@@ -198,7 +225,8 @@ def decode_rate(
     k = float(first) if first else max(1.0, tokens / len(text)) * len(together)
     n = last if first and last else tokens
     if not first and len(text) != tokens:
-        flags.append(f"tokens in the first chunk estimated as {k:.3g}")
+        doubt = "" if begin else ", if all tokens came as text"
+        flags.append(f"tokens in the first chunk estimated as {k:.3g}{doubt}")
     span = _seconds(text[0].at_ns, text[-1].at_ns)
     if not span or n <= k:
         return None, k

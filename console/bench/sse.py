@@ -93,6 +93,8 @@ class Reply:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    """How many of the completion's tokens the server says were thinking, shown or not."""
     timings: Timings | None = None
     failure: Failure | None = None
     transport_retries: int = 0
@@ -272,10 +274,13 @@ class _Reader:
             tokens = _count(usage.get("completion_tokens"))
             details = usage.get("prompt_tokens_details")
             cached = details.get("cached_tokens") if isinstance(details, dict) else None
+            details = usage.get("completion_tokens_details")
+            thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
             counts = {
                 "completion_tokens": tokens,
                 "prompt_tokens": _count(usage.get("prompt_tokens")),
                 "cached_tokens": _count(cached),
+                "reasoning_tokens": _count(thought),
             }
             self._set(**{name: count for name, count in counts.items() if count is not None})
         if isinstance(timings, dict):

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import statistics as stats
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -69,6 +70,39 @@ def test_tokens_a_chunk_do_not_bend_the_rate(per_chunk: int, counted: bool) -> N
     assert sample.decode_tok_s == pytest.approx(100)
     assert sample.first_chunk_tokens == per_chunk
     assert bool(sample.flags) == (not counted and per_chunk > 1)
+
+
+def hidden(**values: Any) -> Reply:
+    """128 tokens of thinking that no text shows, then 128 of text, two a chunk: 100 tok/s."""
+    reply = made(128, 2, counted=False, usage=256, **values)
+    later = [replace(one, at_ns=one.at_ns + 1280 * MS) for one in reply.events]
+    return replace(reply, events=tuple(later), ended_ns=reply.ended_ns + 1280 * MS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "tokenize"),
+    [(hidden(), len), (hidden(reasoning_tokens=128), None), (hidden(reasoning_tokens=128), len)],
+)
+def test_thinking_that_is_counted_and_not_shown_does_not_double_the_rate(
+    reply: Reply, tokenize: Callable[[str], int] | None
+) -> None:
+    sample = measure(reply, 256, tokenize)
+    assert sample.decode_tok_s == pytest.approx(100, rel=0.01)
+    assert sample.completion_tokens == 256
+    assert any(one.startswith("128 of 256 tokens came without text") for one in sample.flags)
+
+
+def test_whether_all_tokens_came_as_text_is_in_doubt_where_nobody_tells() -> None:
+    (flag,) = measure(replace(hidden(), raw_text="word " * 128), 256).flags
+    assert flag.endswith("if all tokens came as text")
+
+
+@pytest.mark.parametrize("reply", [made(256, 4, counted=False), made(256, 4)])
+def test_thinking_that_is_shown_is_not_missed(reply: Reply) -> None:
+    shown = replace(reply, reasoning="x" * 100, reasoning_tokens=100)
+    sample = measure(shown, 256, lambda text: len(text) - 3)
+    assert sample.decode_tok_s == pytest.approx(100, rel=0.02)
+    assert not any("without text" in one for one in sample.flags)
 
 
 def test_more_chunks_than_tokens_is_one_token_at_first_and_flagged() -> None:

@@ -108,6 +108,13 @@ def test_only_text_is_text() -> None:
     assert (reply.done, reply.failure) == (True, None)
 
 
+def test_thinking_is_taken_from_the_details_of_a_usage() -> None:
+    usage = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}}
+    assert read(chunk(content="a"), {"choices": [], "usage": usage}).reasoning_tokens == 5
+    odd = {"completion_tokens": 9, "completion_tokens_details": "none"}
+    assert read(chunk(content="a"), {"choices": [], "usage": odd}).reasoning_tokens is None
+
+
 def test_a_later_usage_without_a_count_keeps_the_earlier_one() -> None:
     reply = read(chunk(content="a") | {"usage": {"completion_tokens": 1, "prompt_tokens": 9}},
                  chunk("stop") | {"usage": {"completion_tokens": 2}})  # fmt: skip

@@ -203,7 +203,8 @@ class Answer:
             "file_bytes": reading.file_bytes, "exchanges": reading.exchanges,
             "body_bytes": reading.body_bytes, "notes": list(reading.notes),
             "problems": list(self.problems),
-            "types": None if self.types is None else self.types.to_json(), "unread": self.unread.text if self.unread else "",
+            "types": None if self.types is None else self.types.to_json(),
+            "unread": self.unread.text if self.unread else "",
             "verdict": None if verdict is None else {
                 **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
                 "engine": verdict.engine.text,
