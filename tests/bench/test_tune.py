@@ -57,6 +57,18 @@ def test_a_point_replaces_a_flag_however_it_was_written() -> None:
     assert made.changes(point) == "-t 4 -ub 256 -fa on (no --mlock)"
 
 
+def test_a_flag_with_underscores_or_a_short_name_is_the_same_flag() -> None:
+    base = ("llama-server", "--ctx_size", "8192", "--n_gpu_layers", "20", "-ctk", "q8_0")
+    found = [value_of(base, one) for one in ("-c", "-ngl", "--cache-type-k")]
+    assert found == ["8192", "20", "q8_0"]
+    made = space({"--ctx-size": ["4096"], "--cache_type_k": ["f16"]}, base)
+    words = made.argv(base, (1, 1))
+    assert words[1:3] == ("--ctx-size", "4096")
+    assert words[5:] == ("--cache_type_k", "f16")
+    with pytest.raises(ValueError, match="varied twice"):
+        space({"-c": ["1"], "--ctx_size": ["2"]}, base)
+
+
 def test_a_flag_of_a_wrapper_is_changed_where_it_stands() -> None:
     base = ("numactl", "--interleave", "all", "llama-server", "-m", "x.gguf")
     made = space({"--interleave": ["0", None]}, base)

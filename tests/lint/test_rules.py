@@ -4,7 +4,7 @@ import pytest
 
 from console.checks.lint.rule import rules
 from console.checks.lint.run import BROKEN
-from tests.lint.faults import CASES, NOTHING, SGLANG, C, found, said, stack
+from tests.lint.faults import CASES, NOTHING, R1, SGLANG, C, found, said, stack
 
 
 def test_the_fault_is_found_once_and_the_same_done_right_is_not() -> None:
@@ -21,6 +21,29 @@ def test_the_fault_is_found_once_and_the_same_done_right_is_not() -> None:
 
 def test_every_rule_has_a_fault() -> None:
     assert set(rules()) == {case.rule for case in CASES}
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (f"llama-server --split_mode graph --model {R1}\n", "split-mode-graph-moe"),
+        (f"LLAMA_ARG_MODEL={R1} llama-server -sm graph\n", "split-mode-graph-moe"),
+        (f"LLAMA_ARG_SPLIT_MODE=graph llama-server -m {R1}\n", "split-mode-graph-moe"),
+        ("LLAMA_ARG_SPLIT_MODE=row llama-server -m x.gguf\n", "tensor-parallel-asymmetric-cards"),
+        ("vllm serve x --tensor_parallel_size 2\n", "tensor-parallel-asymmetric-cards"),
+        ("vllm serve x -tp=2\n", "tensor-parallel-asymmetric-cards"),
+        ("vllm serve x --kv_cache_dtype=fp8\n", "fp8-kv-on-sm120"),
+        (f"{SGLANG} --kt-meth AMXINT8\n", "amx-method-without-amx"),
+        (f"{SGLANG} --model /m/x.gguf\n", "gguf-into-kt-kernel"),
+    ],
+)
+def test_an_option_is_known_however_the_engine_takes_it(text: str, rule: str) -> None:
+    assert rule in [one[0] for one in said("x.sh", text)]
+
+
+def test_what_an_engine_does_not_take_is_no_option_of_it() -> None:
+    text = f"{SGLANG} --model x --tp_size 2\n"  # argparse takes no underscores
+    assert said("x.sh", text) == []
 
 
 def test_entrypoint_and_command_of_a_service_are_one_argv() -> None:

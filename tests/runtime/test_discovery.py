@@ -1,6 +1,7 @@
 """Model servers are found by their command lines, their sockets, their groups and their engine."""
 
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -59,6 +60,29 @@ def test_the_engine_of_a_command_line(line: str, engine: Engine | None, port: in
     argv = line.split()
     assert engine_of(argv) is engine
     assert engine is None or port_of(engine, argv) == port
+
+
+@pytest.mark.parametrize(
+    ("engine", "line", "env", "port"),
+    [
+        (LLAMA, "llama-server -m a.gguf", {"LLAMA_ARG_PORT": "9001"}, 9001),
+        (LLAMA, "llama-server --port 9002", {"LLAMA_ARG_PORT": "9001"}, 9002),
+        (LLAMA, "numactl -N 0 llama-server --port 1 --alias --port --port 9003", {}, 9003),
+        (VLLM, "python -m vllm.entrypoints.openai.api_server --por 9004", {}, 9004),
+        (VLLM, "sh -c 'exec vllm serve Q --port=9005'", {}, 9005),
+        (SGLANG, "sglang serve Q --port 9006 --nccl-port 1", {}, 9006),
+    ],
+)
+def test_a_port_is_read_as_the_engine_reads_it(
+    engine: Engine, line: str, env: dict[str, str], port: int
+) -> None:
+    assert port_of(engine, shlex.split(line), env) == port
+
+
+def test_a_model_that_a_variable_names_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").touch()
+    env = {"LLAMA_ARG_MODEL": "a.gguf"}
+    assert weights(["llama-server", "--jinja"], str(tmp_path), env) == [str(tmp_path / "a.gguf")]
 
 
 def test_weights_that_are_there(tmp_path: Path) -> None:

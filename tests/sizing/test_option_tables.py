@@ -4,11 +4,13 @@
 name of the file. A newer list beside an older one shows what a release has added.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
-from console.common.options.command_line import given, own_words
+from console.common import redact
+from console.common.options.command_line import given, own_words, value_of
 from console.common.options.table import GRAMMARS, Effect, table
 from console.models.sizing.flags import llama, sglang, vllm
 from console.models.sizing.flags.reading import named
@@ -136,6 +138,30 @@ def test_what_is_not_understood_is_named(engine: str, words: str) -> None:
     told = [*plan.problems, *plan.uncounted]
     last = table(engine).option(option)
     assert any((last.name if last else option) in one for one in told), told
+
+
+def test_the_value_in_the_end() -> None:
+    llama, vllm = table("llama_cpp"), table("vllm")
+    env = {"LLAMA_ARG_CTX_SIZE": "1"}
+    assert value_of(["llama-server"], "-c", llama, env) == "1"
+    assert value_of(["llama-server", "--ctx_size", "2", "-c", "3"], "-c", llama, env) == "3"
+    assert value_of(["llama-server", "--ctx-size=8192"], "-c", llama) is None  # it is refused
+    assert value_of(["vllm", "serve", "m", "--max_model_len=4"], "--max-model-len", vllm) == "4"
+    assert value_of(["vllm", "serve", "m"], "--no-such-option", vllm) is None
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_every_secret_of_an_engine_is_hidden_however_it_is_written(engine: str) -> None:
+    options = table(engine)
+    secrets = [
+        name for option in options.options for name in option.spellings
+        if re.search(r"(?:api-key|(?<!first-)token|password)$", name)
+        and option.kind in ("str", "list")
+    ]  # fmt: skip
+    for name in secrets:
+        for form in {name, name.replace("-", "_").replace("__", "--", 1)}:
+            assert "sk-s3cr3t" not in " ".join(redact.argv([form, "sk-s3cr3t"])), form
+            assert "sk-s3cr3t" not in " ".join(redact.argv([f"{form}=sk-s3cr3t"])), form
 
 
 def test_harmless_options_are_passed_over() -> None:

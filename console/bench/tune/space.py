@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from console.common import redact
-from console.models.sizing.flags.reading import spellings
+from console.common.options.table import spellings
 
 Value = str | None
 """A flag's value; None leaves the flag out, and "" gives it without a value."""
@@ -19,12 +19,8 @@ Point = tuple[int, ...]
 """One combination: for each flag of a space, the place of its value."""
 Resource = Literal["host", "card"]
 
-_RATES = (
-    ("-t", "--threads"), ("-tb", "--threads-batch"), ("-b", "--batch-size"),
-    ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), ("-ncmoe", "--n-cpu-moe"),
-    ("--draft", "--draft-max", "--draft-n", "--spec-draft-n-max"),
-)  # fmt: skip
-"""Spellings of flags that change the speed; those that change the memory are the sizing's."""
+_DRAFT = ("--draft", "--draft-max", "--draft-n", "--spec-draft-n-max")
+"""One flag, whose first names older builds take."""
 _MEMORY: dict[str, tuple[int, int]] = {
     "--n-gpu-layers": (-1, 1), "--n-cpu-moe": (1, -1), "--n-cpu-ffn": (1, -1),
     "--ctx-size": (1, 1), "--parallel": (1, 1), "--batch-size": (1, 1), "--ubatch-size": (1, 1),
@@ -42,7 +38,14 @@ _COMMAND, _GIVEN = re.compile("-[a-z]*c"), re.compile(r"\$[@*1-9{]")
 
 def same(name: str) -> tuple[str, ...]:
     """Every spelling of a flag, as far as it is known, and at least the one given."""
-    return next((one for one in _RATES if name in one), spellings(name) or (name,))
+    return _DRAFT if name in _DRAFT else spellings(name) or (name,)
+
+
+def _flag(word: str) -> str:
+    """The flag that a word of a command line gives, with the dashes for which engines take
+    underscores as well."""
+    flag = word.partition("=")[0]
+    return flag.replace("_", "-") if flag.startswith("--") else flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,7 @@ def _alone(flag: Flag) -> bool:
 
 
 def _value(words: list[str], names: tuple[str, ...], name: str, alone: bool) -> Value:
-    places = [place for place, word in enumerate(words) if word.partition("=")[0] in names]
+    places = [place for place, word in enumerate(words) if _flag(word) in names]
     if not places:
         return None
     if len(places) > 1:
@@ -224,8 +227,8 @@ def _changed(words: list[str], name: str, value: Value, alone: bool) -> list[str
     new = [] if value is None else [name, value] if value else [name]
     names = same(name)
     for place, word in enumerate(words):
-        found, mark, _ = word.partition("=")
-        if found in names:
+        _, mark, _ = word.partition("=")
+        if _flag(word) in names:
             follows = words[place + 1] if place + 1 < len(words) else ""
             end = place + (2 if not mark and not alone and _is_value(follows) else 1)
             return [*words[:place], *new, *words[end:]]

@@ -335,10 +335,6 @@ class Unit:
         name = str(self.source.path)
         return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
 
-    def options(self, *names: str) -> Iterator[tuple[str, Word]]:
-        """(value, place) of these options in every command."""
-        return (found for command in self.commands for found in command.options(*names))
-
     def next_script(self) -> int:
         self.scripts += 1
         return self.scripts

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import posixpath
 import re
 from collections.abc import Container, Iterable, Iterator
 
 from console.checks.lint.rule import Facts
 from console.checks.lint.unit import Command, Place, Unit, Word
+from console.common.options.table import is_same, table
 
 _PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
@@ -39,6 +41,11 @@ _PIP_VALUED = (
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
 _ARCHIVE = re.compile(r"\.(?:whl|tar\.\w+|tgz|zip)$|/.*[*?]")
+ENGINES = {
+    "llama": ("llama_cpp", "ik_llama"), "vllm": ("vllm",), "sglang": ("sglang",),
+    "": ("llama_cpp", "ik_llama", "vllm", "sglang"),
+}  # fmt: skip
+"""The tables of options by what `engine` calls their program."""
 CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
 """The version of CUDA in the name of an image."""
 
@@ -215,15 +222,42 @@ def engine(command: Command) -> str:
         return "vllm" if "vllm" in image else "sglang"
     if command.name.startswith("llama-") or (bare and "llama" in image):
         return "llama"
-    return "llama" if bare and command.has("--n-gpu-layers", "-ngl") else ""
+    words = [word.text.partition("=")[0] for word in command.words]
+    layers = any(is_same(one, "--n-gpu-layers", ENGINES["llama"]) for one in words)
+    return "llama" if bare and layers else ""
 
 
-def model_name(command: Command) -> str:
+def given(unit: Unit, command: Command, *names: str) -> Iterator[tuple[str, Place, str]]:
+    """(value, place, spelling) of an engine's options in a command, however they are spelled
+    (`--split_mode`, `-sm`, `--tp=2`), and of the variables that the engine takes for them. Of an
+    engine that is not known, any engine's spellings count."""
+    engines = ENGINES.get(engine(command), ENGINES[""])
+    words = _own_words(command)
+    for word, after in itertools.zip_longest(words, words[1:]):
+        spelling, sign, value = word.text.partition("=")
+        if " " in spelling:
+            spelling, sign, value = word.text.partition(" ")
+        if spelling.startswith("-") and any(is_same(spelling, one, engines) for one in names):
+            value = value.strip() if sign else after.text if after else ""
+            yield value, word.place, spelling
+    options = [table(of).option(one) for of in engines for one in names]
+    for name in dict.fromkeys(name for option in options if option for name in option.env):
+        for variable in unit.settings(command, name):
+            yield variable.value, variable.place, name
+
+
+def _own_words(command: Command) -> tuple[Word, ...]:
+    """The words behind the program, without Python's own (`-m MODULE`)."""
+    texts = [word.text for word in command.args]
+    if is_python(command) and "-m" in texts:
+        return command.args[texts.index("-m") + 2 :]
+    return command.args
+
+
+def model_name(unit: Unit, command: Command) -> str:
     """The model a server is told to load: path or repository."""
-    names = ["--model", "--model-path", "--hf-repo", "-hf", "-hfr"]
-    if not is_python(command):  # whose -m is a module
-        names.append("-m")
-    found = next((value for value, _ in command.options(*names)), "")
+    names = ("--model", "--model-path", "--hf-repo")
+    found = next((value for value, _, _ in given(unit, command, *names) if value), "")
     if not found and command.name == "vllm" and len(command.args) > 1:
         found = next((w.text for w in command.args[1:] if not w.text.startswith("-")), "")
     return found

@@ -93,6 +93,17 @@ def from_environment(env: Mapping[str, str], table: Table) -> Iterator[Given]:
                 yield Given(name, env[name].strip(), option)
 
 
+def value_of(
+    argv: Sequence[str], name: str, table: Table, env: Mapping[str, str] | None = None
+) -> str | None:
+    """The value that an option has in the end, whatever it is called: on the command line, or by a
+    variable where it does not stand there; None where neither gives it. The last one counts."""
+    option = table.option(name)
+    found = [*from_environment(env or {}, table), *given(argv, table)]
+    values = [one.value for one in found if one.option is not None and one.option is option]
+    return values[-1] if values else None
+
+
 def own_words(argv: Sequence[str]) -> list[str] | None:
     """The engine's own words: without wrapper, interpreter, program, and `serve`; None where they
     are in a shell's script that is more than one plain command.

@@ -11,7 +11,7 @@ of which names engine and version. The last spelling is the one for messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -109,6 +109,23 @@ def table(name: str) -> Table:
         for spelling in option.spellings:
             made._by_spelling[made.normal(spelling)] = option
     return made
+
+
+def spellings(name: str, engines: Iterable[str] = tuple(GRAMMARS)) -> tuple[str, ...]:
+    """Every spelling of an option in the first of these engines that has it; none without one."""
+    for engine in engines:
+        option = table(engine).option(name)
+        if option is not None and table(engine).normal(name) in option.spellings:
+            return option.spellings
+    return ()
+
+
+def is_same(one: str, other: str, engines: Iterable[str] = tuple(GRAMMARS)) -> bool:
+    """Whether two spellings give one option to any of these engines: `-c` and `--ctx_size`."""
+    if one == other:
+        return True
+    pairs = ((table(engine).option(one), table(engine).option(other)) for engine in engines)
+    return any(first is not None and first is second for first, second in pairs)
 
 
 def _option(row: str) -> Option:

@@ -238,7 +238,7 @@ def _answers(server: Server, told: Told) -> Iterator[str]:
 def _models(server: Server) -> Iterator[str]:
     found: Iterable[str] = server.box.models if server.box is not None else ()
     if server.box is None and server.running is not None:
-        found = weights(server.running.argv, server.running.cwd)
+        found = weights(server.running.argv, server.running.cwd, server.running.environ)
     if listed := [scalar(path) for path in found]:
         yield "models:   # have to be there, or no run starts"
         yield from (f"  - {path}" for path in listed)

@@ -174,7 +174,8 @@ def _picked(argv: Sequence[str], wanted: Callable[[str], bool]) -> tuple[str, ..
     taken = False
     for word in argv:
         if _FLAG.match(word):
-            taken = wanted(word.partition("=")[0])
+            flag = word.partition("=")[0]
+            taken = wanted(flag.replace("_", "-") if flag.startswith("--") else flag)
         if taken:
             found.append(word)
     return tuple(found)

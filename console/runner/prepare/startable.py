@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from console.common import paths
 from console.common.errors import InvalidFile, Problem, ServiceError
+from console.common.options.table import is_same
 from console.common.text import one_line
 from console.config.locate import CANDIDATES
 from console.config.playbook.load import TITLE
@@ -279,7 +280,7 @@ def _options(words: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, 
     """The values of options, `--name VALUE` or `--name=VALUE`, and where each stands."""
     for index, (word, after) in enumerate(pairwise((*words, ""))):
         name, sign, value = word.partition("=")
-        if name in names:
+        if name.startswith("-") and any(is_same(name, one) for one in names):
             yield (index, value) if sign else (index + 1, after)
 
 

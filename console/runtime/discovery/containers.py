@@ -118,7 +118,8 @@ def _unit_of_client(name: str, identity: str) -> UnitSpec | None:
 
 def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) -> tuple[str, str]:
     """Where this machine reaches it; and why it does not, in clean words."""
-    port = port_of(engine, argv)
+    given = (str(one).partition("=") for one in _table(container, "Config").get("Env") or ())
+    port = port_of(engine, argv, {name: value for name, _, value in given})
     if _table(container, "HostConfig").get("NetworkMode") == "host":
         return f"http://127.0.0.1:{port}", ""
     published = _table(_table(container, "NetworkSettings"), "Ports")

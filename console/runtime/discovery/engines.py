@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from console.common.options import command_line
+from console.common.options.table import table
 from console.runtime.spec import WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A kind of model server: the port it takes without being told one, the path that says whether
-    it serves, and whether a request has to name the model."""
+    it serves, whether a request has to name the model, and the table of its options."""
 
     name: str
     port: int
     ready: str = "/health"
     names_model: bool = True
+    options: str = ""
 
 
-LLAMA = Engine("llama.cpp", 8080, names_model=False)
-VLLM = Engine("vLLM", 8000)
-SGLANG = Engine("SGLang", 30000)
+LLAMA = Engine("llama.cpp", 8080, names_model=False, options="llama_cpp")
+VLLM = Engine("vLLM", 8000, options="vllm")
+SGLANG = Engine("SGLang", 30000, options="sglang")
 OLLAMA = Engine("ollama", 11434, "/api/version")
 OTHER = Engine("a model server", 8080)
 """A program that is none of these, and whose command line names a file with weights."""
@@ -66,33 +69,44 @@ def program_of(argv: Sequence[str]) -> tuple[str, list[str]]:
     return name, []
 
 
-def value_of(argv: Sequence[str], *flags: str) -> str:
-    """The value that a flag has in a command line, written behind it or behind `=`; the last one
-    counts."""
+def value_of(
+    engine: Engine, argv: Sequence[str], flag: str, env: Mapping[str, str] | None = None
+) -> str:
+    """The value that an option has as the engine reads it: on the command line, or by a variable;
+    "" without one. Where its own reader finds none, what stands behind it or `=`, since forks and
+    engines whose options are not known read in ways of their own."""
+    if engine.options:
+        found = command_line.value_of(argv, flag, table(engine.options), env) or ""
+        if found:
+            return found
     found = ""
     for at, word in enumerate(argv):
-        flag, equals, value = word.partition("=")
-        if flag in flags:
+        name, equals, value = word.partition("=")
+        if name == flag:
             found = value if equals else next(iter(argv[at + 1 :]), "")
     return found
 
 
-def port_of(engine: Engine, argv: Sequence[str]) -> int:
-    """The port that a command line asks for, else the engine's usual one."""
-    port = value_of(argv, "--port")
+def port_of(engine: Engine, argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """The port that a command line or a variable asks for, else the engine's usual one."""
+    port = value_of(engine, argv, "--port", env)
     return int(port) if port.isascii() and port.isdigit() and 0 < int(port) < 65536 else engine.port
 
 
-def weights(argv: Sequence[str], cwd: str) -> list[str]:
-    """The files and directories with a model's weights that a command line names and that are
-    there, by their whole paths."""
-    found = []
-    for flag, word in zip(["", *argv], argv, strict=False):
-        path = os.path.join(cwd, word.rpartition("=")[2] if word.startswith("-") else word)
-        named = path.endswith(WEIGHTS[:2]) and os.path.isfile(path)
-        if named or (flag in _MODELS and "/" in word and os.path.isdir(path)):
-            found.append(os.path.normpath(path))
+_MODELS = ("-m", "--model", "--model-path")
+
+
+def weights(argv: Sequence[str], cwd: str, env: Mapping[str, str] | None = None) -> list[str]:
+    """The files and directories with a model's weights that a command line or a variable names and
+    that are there, by their whole paths."""
+    engine = engine_of(argv) or OTHER
+    words = [word.rpartition("=")[2] if word.startswith("-") else word for word in argv]
+    paths = [(os.path.join(cwd, word), False) for word in words]
+    behind = next(iter(argv[argv.index("serve") + 1 :]), "") if "serve" in argv else ""
+    models = [behind, *(value_of(engine, argv, one, env) for one in _MODELS)]
+    paths += [(os.path.join(cwd, word), "/" in word) for word in models if word]
+    found = [
+        os.path.normpath(path) for path, folder in paths
+        if (path.endswith(WEIGHTS[:2]) and os.path.isfile(path)) or (folder and os.path.isdir(path))
+    ]  # fmt: skip
     return list(dict.fromkeys(found))
-
-
-_MODELS = ("-m", "--model", "--model-path", "serve")

@@ -18,7 +18,7 @@ from console.host import process, units
 from console.host.memory import container_of
 from console.host.process import COOKIE
 from console.host.units import UnitSpec
-from console.runtime.discovery.engines import value_of
+from console.runtime.discovery.engines import OTHER, engine_of, value_of
 
 PROC = Path("/proc")
 DELETED = " (deleted)"
@@ -112,7 +112,8 @@ def not_again(one: Running) -> str:
             f"no program is found by the first word of its command line ({first}): the process has "
             "overwritten it, or the program was moved"
         )
-    if value_of(one.argv, "--port") == "0":
+    engine = engine_of(one.argv) or OTHER
+    if value_of(engine, one.argv, "--port", one.environ) == "0":
         return "it asks for any free port, so it would answer at another one (--port 0)"
     try:
         for word in (*one.argv, one.cwd):

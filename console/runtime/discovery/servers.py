@@ -185,7 +185,7 @@ def _server(running: Running, listening: list[Door]) -> Server | None:
     engine = engine_of(running.argv)
     if engine is None:
         return None
-    port = port_of(engine, running.argv)
+    port = port_of(engine, running.argv, running.environ)
     own = _own_doors(running, listening, port)
     if engine is OTHER and not own:
         return None  # a program that merely names a model's file: a copy, a download, an editor

@@ -36,10 +36,11 @@ def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if sm120 is False:
         return
     unsure = "" if sm120 else ": broken where cards are of compute 12.0"
-    for value, word in unit.options("--kv-cache-dtype"):
-        if value.startswith("fp8"):
-            said = f"--kv-cache-dtype {value}{unsure}"
-            yield Hit(word.place, said, INFO if unsure else None)
+    for command in unit.commands:
+        for value, place, _ in vocabulary.given(unit, command, "--kv-cache-dtype"):
+            if value.startswith("fp8"):
+                said = f"--kv-cache-dtype {value}{unsure}"
+                yield Hit(place, said, INFO if unsure else None)
 
 
 @rule(
@@ -54,15 +55,13 @@ def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
         if vocabulary.engine(command) != "sglang":
             continue
-        lacks = [
-            option
-            for option in ("--attention-backend", "--fp8-gemm-backend")
-            if not any(value == "triton" for value, _ in command.options(option))
-        ]
-        if "--attention-backend" in lacks and command.has("--attention-backend"):
-            value, word = next(command.options("--attention-backend"))
+        names = ("--attention-backend", "--fp8-gemm-backend")
+        asked = {name: list(vocabulary.given(unit, command, name)) for name in names}
+        lacks = [n for n in names if not any(value == "triton" for value, _, _ in asked[n])]
+        if "--attention-backend" in lacks and asked["--attention-backend"]:
+            value, place, _ = asked["--attention-backend"][-1]  # the last one counts
             if value in ("flashinfer", "flashmla", "fa3"):
-                yield Hit(word.place, f"--attention-backend {value}")
+                yield Hit(place, f"--attention-backend {value}")
         elif lacks:
             yield Hit(command.place, f"sglang without {' and '.join(f'{x} triton' for x in lacks)}")
 
@@ -76,17 +75,19 @@ def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def gguf_input(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        asked: tuple[str, ...] = ()
         if _converts(command):
-            asked = ("--input-path", "--input-type")
-        elif vocabulary.engine(command) == "sglang" and not any(
-            "LLAMAFILE" in value.upper() for value, _ in command.options("--kt-method")
-        ):
-            asked = ("--kt-weight-path", "--model", "--model-path")
-        for option in asked:
-            for value, word in command.options(option):
+            for option in ("--input-path", "--input-type"):
+                for value, word in command.options(option):
+                    if vocabulary.names_gguf(value):
+                        yield Hit(word.place, f"{option} {value}")
+        elif vocabulary.engine(command) == "sglang":
+            methods = vocabulary.given(unit, command, "--kt-method")
+            if any("LLAMAFILE" in value.upper() for value, _, _ in methods):
+                continue
+            names = ("--kt-weight-path", "--model-path")
+            for value, place, spelling in vocabulary.given(unit, command, *names):
                 if vocabulary.names_gguf(value):
-                    yield Hit(word.place, f"{option} {value}")
+                    yield Hit(place, f"{spelling} {value}")
 
 
 def _converts(command: Command) -> bool:
@@ -123,9 +124,10 @@ def without_amx(unit: Unit, facts: Facts) -> Iterator[Hit]:
         return
     unsure = facts.amx is None
     why = "only for a CPU with AMX" if unsure else "and the site's CPU has no AMX"
-    for value, word in unit.options("--kt-method"):
-        if found := re.search(r"\bAMX\w*", value.upper()):
-            yield Hit(word.place, f"--kt-method {found[0]}, {why}", INFO if unsure else None)
+    for command in unit.commands:
+        for value, place, _ in vocabulary.given(unit, command, "--kt-method"):
+            if found := re.search(r"\bAMX\w*", value.upper()):
+                yield Hit(place, f"--kt-method {found[0]}, {why}", INFO if unsure else None)
 
 
 @rule(
@@ -138,7 +140,7 @@ def without_amx(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def too_large(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        name = vocabulary.model_name(command).partition("@")[0]
+        name = vocabulary.model_name(unit, command).partition("@")[0]
         if vocabulary.engine(command) not in ("sglang", "vllm") or not _WHOLE.fullmatch(name):
             continue
         word = next((one for one in command.words if name in one.text), command.words[0])

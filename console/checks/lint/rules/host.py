@@ -17,6 +17,9 @@ _FLAGS = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512CD", "AVX512DQ")
 OLDEST = (12, 8)
 
 
+_SPLIT_MODE = "LLAMA_ARG_SPLIT_MODE"
+
+
 @rule(
     "kernel-6.12-ppa", ERROR, "F-018 F-023 D-002",
     title="A kernel from outside the distribution for sched_ext",
@@ -192,14 +195,14 @@ def tensor_parallel(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
         name = vocabulary.engine(command)
         if name in ("sglang", "vllm"):
-            options = ("--tensor-parallel-size", "--tp-size", "--tp", "-tp")
-            for value, word in command.options(*options):
+            options = ("--tensor-parallel-size", "--tp-size")
+            for value, place, spelling in vocabulary.given(unit, command, *options):
                 if value.isdecimal() and int(value) > 1:
-                    yield Hit(word.place, f"{word.text.partition('=')[0]} {value}")
+                    yield Hit(place, f"{spelling} {value}")
         elif name == "llama":
-            for value, word in command.options("--split-mode", "-sm"):
+            for value, place, _ in vocabulary.given(unit, command, "--split-mode"):
                 if value in ("row", "tensor"):
-                    yield Hit(word.place, f"--split-mode {value}", WARNING)
+                    yield Hit(place, f"--split-mode {value}", WARNING)
 
 
 @rule(
@@ -210,19 +213,18 @@ def tensor_parallel(unit: Unit, facts: Facts) -> Iterator[Hit]:
     fix="standard llama.cpp with --tensor-split",
 )  # fmt: skip
 def split_graph(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    seen = set()
     for command in unit.commands:
-        for value, word in command.options("--split-mode", "-sm"):
-            if value == "graph":
-                yield from _graph(_model(unit, command), Hit(word.place, "--split-mode graph"))
+        if vocabulary.engine(command) not in ("llama", ""):
+            continue
+        for value, place, spelling in vocabulary.given(unit, command, "--split-mode"):
+            if value == "graph" and place not in seen:
+                seen.add(place)
+                what = f"{spelling}=graph" if spelling.isupper() else "--split-mode graph"
+                yield from _graph(vocabulary.model_name(unit, command), Hit(place, what))
     for variable in unit.variables:
-        if variable.name == "LLAMA_ARG_SPLIT_MODE" and variable.value == "graph":
-            yield from _graph("", Hit(variable.place, "LLAMA_ARG_SPLIT_MODE=graph"))
-
-
-def _model(unit: Unit, command: Command) -> str:
-    return vocabulary.model_name(command) or next(
-        (v.value for v in unit.settings(command, "LLAMA_ARG_MODEL")), ""
-    )
+        if (variable.name, variable.value) == (_SPLIT_MODE, "graph") and variable.place not in seen:
+            yield from _graph("", Hit(variable.place, f"{_SPLIT_MODE}=graph"))
 
 
 def _graph(model: str, hit: Hit) -> Iterator[Hit]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from console.common import redact
 from console.common.options.command_line import Given
-from console.common.options.table import Effect, Table, table
+from console.common.options.table import Effect, Table
 from console.common.text import one_line
 
 ON = ("on", "enabled", "true", "1", "yes")
@@ -163,12 +163,3 @@ def named(table: Table, appliers: Mapping[str, Apply]) -> dict[str, Apply]:
     those of options that the table does not have are left out."""
     found = ((table.option(spelling), apply) for spelling, apply in appliers.items())
     return {option.name: apply for option, apply in found if option is not None}
-
-
-def spellings(name: str) -> tuple[str, ...]:
-    """Every spelling of an option that changes the memory of some engine; none for another."""
-    for engine in ("llama_cpp", "sglang", "vllm"):
-        option = table(engine).option(name)
-        if option is not None and option.effect is Effect.READ:
-            return option.spellings
-    return ()
