@@ -1,0 +1,86 @@
+"""Verdicts and figures against public logs of llama.cpp and ik_llama.cpp.
+
+`data/llama_logs.json` has one report each: source, command line, cards, whether it served (null:
+the log does not tell), and the figures that the loader has printed, in MiB. Where a thread shows
+the log and not the command line, `argv_from` says so. A model's shape is its publisher's
+(`log_models`); its bytes follow from the tensor types, or are the log's where these are mixed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.host.sample import Card, Machine
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import Verdict
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.flags.llama import ik_plan, llama_plan
+from console.models.sizing.loader_plan import LlamaPlan
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.placement import place
+from tests.sizing.log_models import MIB, model
+
+LOGS = json.loads((Path(__file__).parent / "data" / "llama_logs.json").read_text("utf-8"))
+WITHIN = 0.05
+CAREFUL = {
+    "ikawrakow/ik_llama.cpp#370 (llama.cpp 36667c8e beside it)": "93 MiB of 47 GiB too much: room "
+    "for three matrices of experts that are copied to the card, and a build of then copied fewer",
+}
+"""Served, and NO-GO here."""
+ROOM = (Card("any", total=2**38, free=2**38, compute=(8, 6)),)
+"""For a log that does not name its card."""
+
+
+def read(row: dict[str, Any]) -> tuple[ModelFacts, LlamaPlan, tuple[Card, ...]]:
+    facts = from_gguf(model(row["model"], row.get("types", {}), row.get("mib")))
+    plan = (llama_plan if row["engine"] == "llama.cpp" else ik_plan)(row["argv"].split())
+    cards = tuple(
+        Card(
+            card["name"], total=card["total_mib"] * MIB,
+            free=card.get("free_mib", card["total_mib"] - 500) * MIB,
+            compute=tuple(map(int, card["compute"].split("."))) if card["compute"] else None,
+        )
+        for card in row["cards"]
+    )  # fmt: skip
+    return facts, plan, cards
+
+
+@pytest.mark.parametrize("row", LOGS, ids=lambda row: row["source"])
+def test_no_go_is_said_where_it_ran_out_of_memory(row: dict[str, Any]) -> None:
+    if row["served"] is None:
+        return
+    facts, plan, cards = read(row)
+    ram = int((row["ram_gib"] or 512) * 0.97 * 2**30)
+    found = assess(facts, plan, Machine(cards=cards, ram_available=ram))
+    if row["served"]:
+        assert found.verdict is not Verdict.NO_GO or row["source"] in CAREFUL, found.because
+    else:
+        assert found.verdict not in (Verdict.GO, Verdict.STREAMING), row["refused_because"]
+
+
+@pytest.mark.parametrize("row", LOGS, ids=lambda row: row["source"])
+def test_the_figures_are_those_of_the_log(row: dict[str, Any]) -> None:
+    facts, plan, cards = read(row)
+    placed = place(facts, plan, cards or (ROOM if plan.gpu_layers else ()))
+    first, host = next(iter(placed.cards), placed.host), placed.host
+    ours = {
+        "weights_cards": sum(one.weights for one in placed.cards), "weights_host": host.weights,
+        "cache": host.cache + sum(one.cache for one in placed.cards), "cache_first": first.cache,
+        "cards": sum(one.weights + one.cache + one.compute for one in placed.cards),
+    }  # fmt: skip
+    figures = dict(row["figures"])
+    for name, share in (("compute_first", first), ("compute_host", host)):
+        if (theirs := figures.pop(name, None)) is not None:
+            assert share.compute >= theirs * MIB * (1 - WITHIN), name
+            whole = share.weights + share.cache + theirs * MIB
+            assert share.weights + share.cache + share.compute == pytest.approx(whole, rel=WITHIN)
+    for name, theirs in figures.items():
+        assert ours[name] / MIB == pytest.approx(theirs, rel=WITHIN), name
+
+
+def test_each_engine_has_eight_logs() -> None:
+    engines = [row["engine"] for row in LOGS]
+    assert min(engines.count(one) for one in ("llama.cpp", "ik_llama.cpp")) >= 8
+    assert len({row["source"] for row in LOGS}) == len(LOGS)
