@@ -9,10 +9,12 @@ import docker
 import pytest
 
 from console.checks.preflight import Level
-from console.checks.preflight.architecture import in_image
+from console.checks.preflight.architecture import in_image, names
 from console.checks.preflight.architecture.in_image import ImageBuild, needs_driver, runtimes
 from console.checks.preflight.architecture.names import Presence
 from console.checks.preflight.architecture.support import Witness, accepts
+from console.checks.preflight.architecture.tensor_types import cache_findings, verdict_on
+from console.models.gguf.header import Tensor
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
@@ -62,6 +64,18 @@ def test_the_lesson_before_the_download(build: ImageBuild) -> None:
     assert "llama-server of image" in verdict.words
     again = accepts("deepseek3_2", build)
     assert (again.remembered, again.knows) == (True, verdict.knows)
+
+
+def test_types_are_asked_of_the_build_in_the_image(build: ImageBuild) -> None:
+    tensors = [Tensor(f"t{n}", (256,), n, "", None) for n in (0, 12, 14, 144)]
+    assert verdict_on(tensors[:3], "llama", build).finding().level is Level.OK
+    found = verdict_on(tensors, "llama", build)
+    assert [one.number for one in found.refused] == [144]
+    assert "invalid ggml type 144" in found.finding().text
+    assert some(build.scan("iq4_ks", names.TYPE_MARK)).presence is Presence.ABSENT
+    assert some(build.scan("q4_K", names.TYPE_MARK)).presence is Presence.WHOLE
+    (refused,) = cache_findings(("q8_0", "q8_KV"), build)
+    assert "q8_KV" in refused.text
 
 
 def test_the_library_is_found_without_a_shell_or_ldd(build: ImageBuild) -> None:

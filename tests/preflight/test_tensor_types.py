@@ -4,7 +4,7 @@ import re
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,10 @@ from console.checks.preflight.architecture.check import check, locate
 from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity
-from console.checks.preflight.architecture.tensor_types import cache_findings, verdict_on
+from console.checks.preflight.architecture.tensor_types import cache_findings, findings, verdict_on
+from console.checks.preflight.compatibility import Loader
 from console.common.errors import ServiceError
-from console.models.gguf.header import BY_NUMBER, Tensor, pad, row_bytes, type_name, type_of
+from console.models.gguf.header import BY_NUMBER, Header, Tensor, pad, row_bytes, type_name, type_of
 from console.models.gguf.read import read_header
 from tests.gguf import raw
 from tests.ports import free_port
@@ -124,6 +125,25 @@ def test_a_cache_type_is_asked_of_the_builds_own_options() -> None:
     assert cache_findings(("f16", "q8_0", "q6_0"), build) == []
     (finding,) = cache_findings(("q8_KV", "q8_KV"), build)
     assert (finding.level, "q8_KV" in finding.text) == (Level.FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "sure", "level"),
+    [
+        ("", True, Level.FAIL),
+        ("ik_llama.cpp", True, Level.FAIL),
+        ("llama.cpp", False, Level.UNKNOWN),
+        ("ik_llama.cpp", False, Level.WARN),
+    ],
+)
+def test_a_refusal_of_a_build_that_is_not_meant_is_no_verdict(
+    engine: str, sure: bool, level: Level
+) -> None:
+    loader = Loader(engine=engine, args=("-ctk", "q8_KV", "--cache_type_v", "q6_0"))
+    header = Header(3, "little", 32, 2, {}, (tensor(12), tensor(144)), 0)
+    found = findings(Build(), loader, header, sure=sure)
+    assert [one.level for one in found] == [level] * 3
+    assert findings(Build(), Loader(), replace(header, tensors=(tensor(12),)), sure=True) == []
 
 
 @pytest.fixture

@@ -36,14 +36,12 @@ from console.host.process import ProcessSpec
 from console.models.gguf.header import Header
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
-from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan
+from console.models.sizing.loader_plan import LoaderPlan
 from console.runtime.spec import ServiceSpec
 
 if TYPE_CHECKING:
     import docker
 
-SHARED_TYPES = frozenset((0, 1, 2, 3, 6, 7, 8, *range(10, 15), 20, 23, 30))
-"""Types of tensors that builds of the last years have, whosever they are: F32 to Q6_K."""
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
 FITS = {
@@ -96,30 +94,11 @@ def checkpoint(
 
     def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
         own = build()
-        types = (
-            [] if own is None else _types(own, header, plan, sure=lent is not None or loader.own)
-        )
+        sure = lent is not None or loader.own
+        types = [] if own is None else tensor_types.findings(own, loader, header, sure=sure)
         return [*types, *memory.findings(own, header, plan, found)]
 
     return preflight(asked, machine, site, by_build)
-
-
-def _types(build: Engine, header: Header, plan: LoaderPlan, *, sure: bool) -> list[Finding]:
-    """What a build says of the types of a file and of a cache, where not every build has them.
-    `sure`: this build will load it, and not another that the question is about."""
-    new = [one for one in header.tensors or () if one.type not in SHARED_TYPES]
-    found = []
-    if new:
-        found.append(tensor_types.verdict_on(new, header.architecture or "", build).finding())
-    if isinstance(plan, LlamaPlan):
-        found += tensor_types.cache_findings((plan.type_k, plan.type_v), build)
-    if sure:
-        return found
-    hint = "is the baseline's build the one that is to load it? ask that one with check gguf"
-    return [
-        replace(one, level=Level.UNKNOWN, hint=hint) if one.level is Level.FAIL else one
-        for one in found
-    ]  # fmt: skip
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from console.checks.preflight import Finding, Level
@@ -19,12 +19,18 @@ from console.checks.preflight.architecture import names
 from console.checks.preflight.architecture.names import Presence, Said
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import TYPES
+from console.checks.preflight.compatibility import Loader
 from console.common.errors import ConsoleError
+from console.common.options.command_line import value_of
+from console.common.options.table import table
 from console.common.text import one_line
-from console.models.gguf.header import IK_LLAMA, Tensor, type_name, type_of
+from console.models.gguf.header import IK_LLAMA, Header, Tensor, type_name, type_of
 
+IK = "ik_llama.cpp"
 SHOWN = 3
 """Most types that are shown with a tensor."""
+SHARED_TYPES = frozenset((0, 1, 2, 3, 6, 7, 8, *range(10, 15), 20, 23, 30))
+"""Types of tensors that builds of the last years have, whosever they are: F32 to Q6_K."""
 SHARED_CACHES = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
 """Cache types that llama.cpp and its forks have alike."""
 _INVALID = re.compile(r"(?:invalid|bad) ggml type|of type \d+ .*not a multiple of block size")
@@ -188,6 +194,24 @@ def _scanned(numbers: Sequence[int], engine: Engine, why: str) -> dict[int, Said
 def _spelled(name: str) -> str:
     """A type's name as llama.cpp's own table spells it: `q4_K`, `tq1_0`, `q8_KV`."""
     return re.sub(r"_(k|kv)(?=_|$)", lambda found: found[0].upper(), name.lower())
+
+
+def findings(build: Engine, loader: Loader, header: Header, *, sure: bool) -> list[Finding]:
+    """What a build says of the types of a model's tensors and of the cache that a command line asks
+    for, where not every build has them. `sure`: this build loads it, and not another one that the
+    question is about; else its refusal is no verdict on that one."""
+    new = [one for one in header.tensors or () if one.type not in SHARED_TYPES]
+    found = []
+    if new:
+        found.append(verdict_on(new, header.architecture or "", build).finding())
+    options = table("ik_llama" if loader.engine == IK else "llama_cpp")
+    asked = (value_of(loader.args, one, options, loader.env) for one in ("-ctk", "-ctv"))
+    found += cache_findings([kind for kind in asked if kind], build)
+    if sure:
+        return found
+    level = Level.WARN if loader.engine == IK else Level.UNKNOWN
+    hint = "is this the build that is to load it? `check gguf` asks another one"
+    return [one if one.level is Level.OK else replace(one, level=level, hint=hint) for one in found]
 
 
 def cache_findings(
