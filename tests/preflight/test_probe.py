@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.check import command_of
+from console.checks.preflight.architecture.check import command_of, loader_for
 from console.checks.preflight.architecture.names import (
     MARK,
     Call,
@@ -28,6 +28,7 @@ from console.checks.preflight.architecture.names import (
 )
 from console.common.errors import ServiceError
 from console.common.text import clean
+from console.config.site.site import load_site
 from console.host import units
 from console.host.units import UnitSpec
 from console.models.gguf.parser import parse
@@ -226,3 +227,15 @@ def test_the_build_of_a_unit_is_what_its_first_process_runs(
         return
     with pytest.raises(ServiceError, match="does not run"):
         command_of(spec, pytest.fail)
+
+
+def test_arguments_that_are_read_as_the_baselines_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    args = '["-c", "8192", "--n-gpu-layers", "19", "-fa", "on"]'
+    told = f"{{container: x, url: 'http://127.0.0.1:8080', args: {args}}}"
+    path.write_text(f"schema: omni.site/v1\nname: ws\nbaseline: {told}\n")
+    site = load_site(path).model
+    alike = ("--ctx_size", "8192", "-ngl", "19", "--flash-attn", "on")
+    assert loader_for(site, "", "", alike, None).own
+    assert not loader_for(site, "", "", ("-c", "8193", *alike[2:]), None).own
+    assert not loader_for(site, "", "", (*alike, "--unheard-of"), None).own

@@ -21,6 +21,8 @@ from console.checks.preflight.architecture.tensor_types import TypeVerdict, verd
 from console.checks.preflight.checkpoint import READ_S, TYPES, finding_lines, listing_of
 from console.checks.preflight.compatibility import Loader
 from console.common.errors import Exit, ServiceError, UsageError
+from console.common.options.command_line import given
+from console.common.options.table import table
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
@@ -325,17 +327,27 @@ def loader_for(
 ) -> Loader:  # fmt: skip
     """The loader that is meant: given arguments, those of a service, or the baseline's own.
 
-    Arguments equal to the baseline's count as the baseline's: they are known to serve.
+    Arguments that are read as the baseline's count as the baseline's: they are known to serve.
     """
     if lent is not None:
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
         return Loader(kind, engine, lent.argv, dict(lent.env), ctx, whose, mine)
     known = site.baseline.args
-    if known and (not args or tuple(args) == tuple(known)) and kind in MAPS and engine in LLAMA:
+    if known and (not args or _alike(args, known)) and kind in MAPS and engine in LLAMA:
         whose = f"the arguments of {site.name}'s baseline"
         return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True)
     return Loader(kind, engine, tuple(args), {}, ctx)
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether llama.cpp reads two command lines alike: `-c 8192` is `--ctx_size 8192`."""
+    if tuple(one) == tuple(other):
+        return True
+    options = table("llama_cpp")
+    read = [[(got.name, got.value) for got in given(words, options)] for words in (one, other)]
+    sure = all(got.option for words in (one, other) for got in given(words, options))
+    return sure and read[0] == read[1]
 
 
 def build_of(
