@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from console.checks.lint.rule import Facts
 from console.checks.lint.unit import Command, Place, Unit, Word
-from console.common.options.table import is_same, table
+from console.common.options.table import Option, is_same, table
 
 _PIP = re.compile(r"pip(?:3(?:\.\d+)?)?")
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?|pypy3?")
@@ -232,18 +232,23 @@ def given(unit: Unit, command: Command, *names: str) -> Iterator[tuple[str, Plac
     (`--split_mode`, `-sm`, `--tp=2`), and of the variables that the engine takes for them. Of an
     engine that is not known, any engine's spellings count."""
     engines = ENGINES.get(engine(command), ENGINES[""])
-    words = _own_words(command)
+    options = [option for of in engines for one in names if (option := table(of).option(one))]
+    words = _own_words(command) if options else ()
     for word, after in itertools.zip_longest(words, words[1:]):
         spelling, sign, value = word.text.partition("=")
         if " " in spelling:
             spelling, sign, value = word.text.partition(" ")
-        if spelling.startswith("-") and any(is_same(spelling, one, engines) for one in names):
+        if spelling.startswith("-") and _is_one_of(spelling, options, engines):
             value = value.strip() if sign else after.text if after else ""
             yield value, word.place, spelling
-    options = [table(of).option(one) for of in engines for one in names]
-    for name in dict.fromkeys(name for option in options if option for name in option.env):
+    for name in dict.fromkeys(name for option in options for name in option.env):
         for variable in unit.settings(command, name):
             yield variable.value, variable.place, name
+
+
+def _is_one_of(spelling: str, options: list[Option], engines: tuple[str, ...]) -> bool:
+    given = [table(of).option(spelling) for of in engines]
+    return any(one is option for one in given if one for option in options)
 
 
 def _own_words(command: Command) -> tuple[Word, ...]:

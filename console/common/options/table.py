@@ -11,10 +11,11 @@ of which names engine and version. The last spelling is the one for messages.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -82,14 +83,26 @@ class Table:
     grammar: Grammar
     options: tuple[Option, ...]
     _by_spelling: dict[str, Option] = field(default_factory=dict)
+    _sorted: list[str] = field(default_factory=list)
 
     def option(self, spelling: str) -> Option | None:
         """The option of a spelling, which is normalised as the engine does it."""
         normal = self.normal(spelling)
         found = self._by_spelling.get(normal)
         if found is None and self.grammar.beginnings and normal.startswith("--"):
-            rest = {id(o): o for name, o in self._by_spelling.items() if name.startswith(normal)}
-            return next(iter(rest.values())) if len(rest) == 1 else None
+            return self._only_one(normal)
+        return found
+
+    def _only_one(self, beginning: str) -> Option | None:
+        """The option whose spellings alone begin so."""
+        found = None
+        for at in range(bisect_left(self._sorted, beginning), len(self._sorted)):
+            if not self._sorted[at].startswith(beginning):
+                break
+            option = self._by_spelling[self._sorted[at]]
+            if found is not None and option is not found:
+                return None
+            found = option
         return found
 
     def normal(self, spelling: str) -> str:
@@ -108,6 +121,7 @@ def table(name: str) -> Table:
     for option in options:
         for spelling in option.spellings:
             made._by_spelling[made.normal(spelling)] = option
+    made._sorted.extend(sorted(made._by_spelling))
     return made
 
 
@@ -120,7 +134,8 @@ def spellings(name: str, engines: Iterable[str] = tuple(GRAMMARS)) -> tuple[str,
     return ()
 
 
-def is_same(one: str, other: str, engines: Iterable[str] = tuple(GRAMMARS)) -> bool:
+@lru_cache(16384)
+def is_same(one: str, other: str, engines: tuple[str, ...] = tuple(GRAMMARS)) -> bool:
     """Whether two spellings give one option to any of these engines: `-c` and `--ctx_size`."""
     if one == other:
         return True
