@@ -98,6 +98,12 @@ def test_another_build_has_log_probabilities_of_its_own(models: Path, site: Site
     assert trial(step, process(models), site, models).sealed != first
 
 
+def test_flags_with_underscores_are_shared_as_well() -> None:
+    words = ["llama-server", "--cache_type_k", "q8_0", "--port", "1", "--n_gpu_layers", "-1"]
+    shared = quality._picked(words, quality.SHARED.__contains__)
+    assert shared == ("--cache_type_k", "q8_0", "--n_gpu_layers", "-1")
+
+
 def test_the_tool_lies_beside_the_program() -> None:
     assert program_of(["llama-server", "-m", "x"]) == ("llama-perplexity",)
     assert program_of(["sh", "-c", "exec /app/llama-server -m x"]) == ("/app/llama-perplexity",)
