@@ -4,7 +4,8 @@ A GGUF file's size is its header and the data of the tensors it declares, in the
 llama.cpp's Q3_K_M and Q4_K_M use. Where operators' notes say 642 GB, their tool counted GiB.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -225,20 +226,35 @@ def qwen_checkpoint() -> Iterator[tuple[str, int]]:
     yield "lm_head.weight", 152064 * 5120 * 2
 
 
+def header(tensors: Iterable[tuple[str, int]]) -> bytes:
+    """The header of a safetensors file with these tensors, one byte an element."""
+    at, entries = 0, {}
+    for name, size in tensors:
+        entries[name] = {"dtype": "I8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
 def sharded(
     tensors: list[tuple[str, int]], shards: int, total: int | None = None, digits: int = 5
 ) -> dict[str, Any]:
-    """A safetensors set and its index; `total` spreads the files' sizes to that sum."""
-    weights = [size for _, size in tensors]
+    """A safetensors set and its index; `total` is reached by one more tensor in the last file."""
     names = [f"model-{n:05}-of-{shards:0{digits}}.safetensors" for n in range(1, shards + 1)]
-    parts = _split(weights, shards)
-    sizes = [sum(weights[at] for at in part) + 130 * len(part) for part in parts]
+    parts = [[tensors[at] for at in part] for part in _split([s for _, s in tensors], shards)]
     if total is not None:
-        sizes = [size * total // sum(sizes) for size in sizes]
-        sizes[-1] += total - sum(sizes)
-    where = {tensors[at][0]: name for name, part in zip(names, parts, strict=True) for at in part}
-    index = {"metadata": {"total_size": sum(weights)}, "weight_map": where}
-    return {"model.safetensors.index.json": index, **dict(zip(names, sizes, strict=True))}
+        more = total - sum(size for _, size in tensors)
+        parts[-1].append(("model.filler.weight", more))  # a name of any size: the same header
+        more -= sum(len(header(part)) for part in parts)
+        parts[-1][-1] = ("model.filler.weight", more)
+    made: dict[str, Any] = {}
+    for name, part in zip(names, parts, strict=True):
+        head = header(part)
+        made[name] = File(len(head) + sum(size for _, size in part), head)
+    where = {tensor: name for name, part in zip(names, parts, strict=True) for tensor, _ in part}
+    size = sum(size for part in parts for _, size in part)
+    index = {"metadata": {"total_size": size}, "weight_map": where}
+    return {"model.safetensors.index.json": index, **made}
 
 
 @cache

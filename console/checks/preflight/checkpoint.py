@@ -32,9 +32,11 @@ from console.models.hub.checkpoint import Contents, Format, WeightSet
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.listing import Listing, RemoteFile, look_up
 from console.models.hub.local_files import Here
-from console.models.hub.model_config import fetch_config, fetch_index, kind
+from console.models.hub.model_config import Index, fetch_config, fetch_index, kind
 from console.models.hub.progress import download_time, seconds_for
 from console.models.hub.reference import RepoReference, parse, shard
+from console.models.safetensors.read import File, StoredBytes
+from console.models.safetensors.read import read as read_stored
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
@@ -167,7 +169,8 @@ def preflight(
     """
     machine, unseen = seen(machine, ask.loader.env)
     listing = listing_of(ask.what)
-    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
+    about = described(listing)
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     chosen = contents.choose()
     ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
@@ -185,7 +188,7 @@ def preflight(
         if chosen.format is Format.GGUF:
             readings = shard_headers(listing, chosen)
             findings += shards(chosen, readings)
-        facts = facts_of(listing, chosen, readings)
+        facts = facts_of(listing, chosen, readings, about)
     except (GgufError, BadFacts) as error:
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
@@ -247,25 +250,67 @@ def within(what: str) -> tuple[str, ...]:
     return (path,) if part is None else (f"{part[0]}-*-of-*{Path(path).suffix}", "*.json")
 
 
-def contents_of(listing: Listing, include: Sequence[str], exclude: Sequence[str]) -> Contents:
+@dataclass(frozen=True, slots=True)
+class Described:
+    """config.json and the index of a repository, read once; None where there is none."""
+
+    config: Mapping[str, Any] | None = None
+    index: Index | None = None
+
+
+def described(listing: Listing) -> Described:
+    """What a repository that may be read, or a directory, says of itself. Raises HubError."""
+    if listing.refused is not None:
+        return Described()
+    if not listing.commit:
+        return Described(_config(listing))
+    return Described(fetch_config(listing), fetch_index(listing))
+
+
+def contents_of(
+    listing: Listing,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    about: Described | None = None,
+) -> Contents:
     """The sets of weights, labelled from config.json if that is readable."""
-    if listing.refused is not None or not listing.commit:
-        return read_contents(listing, include, exclude)
-    config, index = fetch_config(listing), fetch_index(listing)
-    return read_contents(listing, include, exclude, config=config, index=index)
+    about = about or described(listing)
+    config = about.config if listing.commit else None
+    return read_contents(listing, include, exclude, config=config, index=about.index)
 
 
-def facts_of(listing: Listing, chosen: WeightSet, readings: Sequence[Reading]) -> ModelFacts:
-    """The model's facts: from the GGUF headers of all shards, else from config.json. Raises
-    BadFacts and HubError."""
+def facts_of(
+    listing: Listing, chosen: WeightSet, readings: Sequence[Reading], about: Described
+) -> ModelFacts:
+    """The model's facts: from the GGUF headers of all shards, else from config.json and the headers
+    of safetensors. Raises BadFacts, HubError, and GgufError for a header that no loader takes."""
     if readings:
         return from_gguf(merged([one.header for one in readings]))
-    config = _config(listing)
-    if config is None:
+    if about.config is None:
         raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
     if chosen.size is None:
         raise BadFacts("the size of a file is not known", chosen.line)
-    return from_config(config, chosen.size)
+    stored, why = _stored(listing, chosen, about.index)
+    return from_config(about.config, chosen.size, stored, why)
+
+
+def _stored(
+    listing: Listing, chosen: WeightSet, index: Index | None
+) -> tuple[StoredBytes | None, str]:
+    """The bytes that the headers of a set tell, or why they were not to be had."""
+    if not all(file.path.endswith(".safetensors") for file in chosen.files):
+        return None, f"{chosen.format} has none"
+    folder, sent = Path(listing.repo), settings.token() if listing.commit else ""
+    files = [
+        File(listing.url(f.path) if listing.commit else str(folder / f.path), f.path, f.size)
+        for f in chosen.files
+    ]
+    try:
+        return read_stored(files, index.shards if index else None, token=sent), ""
+    except GgufError as error:
+        if error.exit_code is Exit.NO_GO:
+            raise
+        return None, "; ".join(part for part in (str(error), error.detail) if part)
 
 
 def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
@@ -292,8 +337,7 @@ def _key(file: RemoteFile) -> str:
 
 
 def _config(listing: Listing) -> Mapping[str, Any] | None:
-    if listing.commit:
-        return fetch_config(listing)
+    """config.json of a directory, with what hf_quant_config.json adds to it."""
     config = _local(listing, model_config.CONFIG)
     if config is None or model_config.quantization(config):
         return config

@@ -6,12 +6,14 @@ transport, httpcore, takes a network backend that can enforce both a number of b
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -37,6 +39,7 @@ SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
 """A server that has begun to answer and sends fewer bytes than this in that time is given up."""
 HEADS = 256 * 1024
 """Most bytes before the status of an answer, `100 Continue` and the like included."""
+_STORES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _HEAD = 4096
 """Bytes of one read until the status, and with it the wanted number, is known."""
 _END = 256
@@ -193,13 +196,21 @@ class Wire:
         key = f"{address.scheme} {via}"
         if key not in self._pools:
             self._pools[key] = httpcore.ConnectionPool(
-                # Loading the trust store costs tens of milliseconds; plain http has no use for it.
-                ssl_context=ssl.create_default_context() if address.scheme == "https" else None,
+                # Plain http has no use for it.
+                ssl_context=_trust(*map(os.environ.get, _STORES))
+                if address.scheme == "https"
+                else None,
                 proxy=_proxy(via) if via else None,
                 network_backend=_Network(self),
                 retries=1,
             )
         return self._pools[key]
+
+
+@cache
+def _trust(*stores: str | None) -> ssl.SSLContext:
+    """The trust store that these variables name; loading it costs tens of milliseconds."""
+    return ssl.create_default_context()
 
 
 def _url(address: Address) -> httpcore.URL:

@@ -39,7 +39,10 @@ class RemoteFile:
     Raises GgufError throughout.
     """
 
-    def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
+    def __init__(
+        self, url: str, token: str, clock: Clock | None, deadline_s: float, first: int = FIRST_READ
+    ) -> None:
+        """`first` are the bytes of the first range."""
         self._start = self._at = parse_address(url)
         if token and not _TOKEN.fullmatch(token):
             raise GgufError(
@@ -51,7 +54,7 @@ class RemoteFile:
         self._clock = clock or SystemClock()
         self._wire = Wire(self._clock, deadline_s)
         self._facts: dict[str, str] = {}
-        self._end = 0
+        self._end, self._first = 0, first
         self._whole = False
         self.name = self._start.shown
         self.total: int | None = None
@@ -80,8 +83,8 @@ class RemoteFile:
             words = f"the server ignores Range: reading stopped after {format_bytes(self._end)}"
             hint = "a mirror or a proxy in between? ask the hub itself, or fetch the file"
             raise self._error(Kind.NO_RANGES, f"{words}, and more is needed", hint)
-        small = not self._end or offset - self._end >= STEP
-        last = offset + (FIRST_READ if small else STEP) - 1
+        step = STEP if offset - self._end < STEP else FIRST_READ
+        last = offset + (step if self._end else self._first) - 1
         if self.total is not None:
             last = min(last, self.total - 1)
         answer = self._fetch(offset, last)
@@ -103,7 +106,7 @@ class RemoteFile:
         while self.exchanges < MAX_EXCHANGES:
             own = self._token and self._at.origin == self._start.origin
             sent = headers | ({"Authorization": f"Bearer {self._token}"} if own else {})
-            answer = self._wire.get(self._at, sent, lambda status: _wanted(status, first, last))
+            answer = self._wire.get(self._at, sent, lambda code: _wanted(code, first, last))
             self._pin(answer)
             if answer.status not in _REDIRECTS or "location" not in answer.headers:
                 return answer

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.common.errors import EngineTimeout
@@ -20,6 +20,7 @@ from console.models.hub import errors, settings
 from console.models.hub.errors import FileMissing, HubAnswer, HubTimeout, HubUnreachable
 from console.models.hub.listing import Listing
 from console.models.hub.reference import BadReference, check_path
+from console.models.safetensors.names import Shard, by_shard
 
 if TYPE_CHECKING:
     import httpx
@@ -126,10 +127,12 @@ def _word(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A safetensors index: the files it names, and the tensor bytes it claims (not trusted)."""
+    """A safetensors index: the files it names, the tensor bytes it claims (not trusted), and which
+    tensors it puts into each file."""
 
     files: frozenset[str]
     total_size: int | None = None
+    shards: Mapping[str, Shard] = field(default_factory=dict, compare=False)
 
 
 def fetch_config(listing: Listing) -> dict[str, Any] | None:
@@ -159,20 +162,20 @@ def fetch_index(listing: Listing) -> Index | None:
 def read_index(document: Mapping[str, Any]) -> Index:
     """The index in a document; pure. Raises HubAnswer if it is not an index."""
     named = document.get("weight_map")
-    values = named.values() if isinstance(named, dict) else ()
-    found = {name for name in values if isinstance(name, str)}
-    if not found:
+    pairs = named.items() if isinstance(named, dict) else ()
+    shards = by_shard((name, file) for name, file in pairs if isinstance(file, str))
+    if not shards:
         raise HubAnswer(f"{INDEX} names no files", "", "use the sizes of the files instead")
     try:
-        files = frozenset(check_path(name) for name in found)
+        files = frozenset(check_path(name) for name in shards)
     except BadReference as error:
         hint = "such a repository is broken or hostile: do not download it"
         raise HubAnswer(f"{INDEX} names a file that is no path", error.detail, hint) from None
     about = document.get("metadata")
     total = about.get("total_size") if isinstance(about, dict) else None
     if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < 2**62:
-        return Index(files)
-    return Index(files, int(total))
+        return Index(files, None, shards)
+    return Index(files, int(total), shards)
 
 
 def fetch_json(

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from console.models.hub.model_config import quantization
+
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("n_head", "n_heads", "num_heads"),
@@ -43,6 +45,24 @@ _KNOWN = re.compile(
     r"num_key_value_heads|num_kv_heads|n_head_kv|kv_n_heads|multi_query(?:_attention|_group_num)?"
     r"|first_num_key_value_heads|swa_num_key_value_heads"
 )
+
+
+ENDS, DENSE = "token table and output", "dense"
+"""Classes of weights that a quantization may leave out: the ends, and all but experts."""
+_LEFT_OUT = ("ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules", "exclude")
+_ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
+
+
+def kept_wide(config: Mapping[str, object]) -> frozenset[str]:
+    """Classes of weights that stay in 16 bits by the list of what a quantization leaves out; empty
+    without such a list. The ends are nearly always in it, so a list that names attention is taken
+    to mean all but the experts."""
+    how = quantization(config)
+    listed = [one for key in _LEFT_OUT if isinstance(one := how.get(key), list) and one]
+    names = [name for one in listed for name in one if isinstance(name, str)]
+    if not names:
+        return frozenset()
+    return frozenset({ENDS, DENSE}) if any(map(_ATTENTION.search, names)) else frozenset({ENDS})
 
 
 def normal(config: Mapping[str, object]) -> dict[str, object]:

@@ -1,19 +1,25 @@
 """Model facts from a Hugging Face config.json and the bytes of its safetensors.
 
-Only the total of the bytes is known: it is divided by the number of parameters, so a class of
-weights stored in another precision is off a little.
+Their headers tell the bytes of every class of weights, whatever its precision is. Where no header
+can be had, the total is shared out by the number of parameters and by what the configuration says
+of modules that are not quantized: an estimate, which is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from console.common.text import one_line
 from console.models.hub.model_config import describe, kind, quantization, whole
+from console.models.safetensors.names import OUTSIDE, Role, role
+from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
+    ENDS,
     forward_of_block,
     heads_of_blocks,
+    kept_wide,
     normal,
     not_understood,
 )
@@ -39,8 +45,14 @@ RECURRENT = ("mamba", "ssm", "linear_attention", "rwkv", "conv_L_cache", "linear
 """Words in a config.json for states whose size is not known here."""
 
 
-def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
-    """Facts of a checkpoint of `weight_bytes`. Raises BadFacts for impossible values."""
+def from_config(
+    config: Mapping[str, object],
+    weight_bytes: int,
+    stored: StoredBytes | None = None,
+    unread: str = "",
+) -> ModelFacts:
+    """Facts of a checkpoint of `weight_bytes`, with the bytes that its headers tell; `unread` says
+    why they were not to be had. Raises BadFacts for impossible values."""
     if not 0 <= weight_bytes <= MOST_BYTES:
         raise BadFacts(f"{weight_bytes} bytes of weights cannot be", "", "count the files again")
     keys = Keys(normal(whole(config)), "", SOURCE, _unpack)
@@ -53,7 +65,10 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
     attention = _attention(keys, arch, layers)
     experts = _experts(keys)
     sizes = _Sizes(keys, arch, attention, experts, layers, spare)
-    weights = sizes.weights(weight_bytes)
+    if stored is None:
+        weights, origin = sizes.shared_out(weight_bytes, config, unread)
+    else:
+        weights, origin = sizes.as_stored(stored), stored.words
     if any(word in name for word in RECURRENT for name in _words(keys.table)):
         keys.missing.append("the states of its recurrent layers (not known from a config.json)")
     return ModelFacts(
@@ -70,7 +85,7 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
         block=_block(config),
         stored=kind(describe(config)),
         weights=weights,
-        weights_from="the checkpoint's bytes, shared out by the sizes in config.json",
+        weights_from=origin,
         missing=tuple(dict.fromkeys(keys.missing)),
     )
 
@@ -183,6 +198,37 @@ def _experts(keys: Keys) -> Experts:
     )
 
 
+def _shares(groups: list[Weight], weight_bytes: int, wide: Set[str]) -> tuple[Weight, ...]:
+    """The groups with their share of the bytes: first what is kept in 16 bits, then the rest."""
+    whole = [ENDS if g.kind in (Kind.TOKENS, Kind.OUTPUT) else str(g.kind) for g in groups]
+    kept = sum(2 * g.elements for g, name in zip(groups, whole, strict=True) if name in wide)
+    left = sum(g.elements for g, name in zip(groups, whole, strict=True) if name not in wide)
+    if not 0 < kept < weight_bytes or not left:
+        kept, left, wide = 0, sum(g.elements for g in groups), frozenset()
+    return tuple(
+        replace(g, bytes=2 * g.elements if name in wide
+                else (weight_bytes - kept) * g.elements // left)
+        for g, name in zip(groups, whole, strict=True)
+    )  # fmt: skip
+
+
+def _parted(
+    groups: list[Weight], by_place: Mapping[tuple[int | None, Kind], int]
+) -> Iterator[tuple[Weight, int]]:
+    """Each group with its part of the bytes of its layer and kind; in all they are those bytes."""
+    same: dict[tuple[int | None, Kind], list[Weight]] = {}
+    for group in groups:
+        same.setdefault((group.layer, group.kind), []).append(group)
+    for place, members in same.items():
+        size, whole = by_place.get(place, 0), sum(group.elements for group in members)
+        given = 0
+        for group in members[:-1]:
+            part = size * group.elements // whole if whole else 0
+            given += part
+            yield group, part
+        yield members[-1], size - given
+
+
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     """Parameters by class, computed from the sizes in a config.json."""
@@ -194,30 +240,88 @@ class _Sizes:
     layers: int
     spare: int
 
-    def weights(self, weight_bytes: int) -> tuple[Weight, ...]:
-        """Groups of weights with their share of the bytes; nothing if a size is missing."""
+    def shared_out(
+        self, weight_bytes: int, config: Mapping[str, object], unread: str
+    ) -> tuple[tuple[Weight, ...], str]:
+        """Groups of weights with their share of the bytes, and the words for where they come from;
+        nothing if a size is missing."""
+        groups = self._groups()
+        words = "the checkpoint's bytes, shared out by the sizes in config.json"
+        if unread:
+            words = f"an estimate: {words}; its headers were not read: {unread}"
+        if not sum(group.elements for group in groups):
+            return (), words
+        wide = kept_wide(config)
+        if wide:
+            words += ", with 2 bytes for a parameter of what is not quantized"
+        if unread and self.experts.count and quantization(config) and not wide:
+            self.keys.missing.append(
+                "how many of the bytes are experts (they are quantized, the headers were not read, "
+                "and config.json does not say what is left out)"
+            )
+        return _shares(groups, weight_bytes, wide), words
+
+    def as_stored(self, stored: StoredBytes) -> tuple[Weight, ...]:
+        """Groups of weights with the bytes that the headers tell."""
+        by_place: Counter[tuple[int | None, Kind]] = Counter()
+        for (pattern, layer), size in stored.groups.items():
+            by_place[self._place(role(pattern), layer)] += size
+        sparse = {layer for layer, kind in by_place if kind is Kind.EXPERTS}
+        if self.experts.count and not sparse:
+            self.keys.missing.append("which tensors are the experts (no name says it)")
+        groups = self._groups(sparse)
+        for dtype in stored.unknown:
+            self.keys.missing.append(f"what loads the dtype {dtype} (it is not known here)")
+        beyond = [n for n, what in by_place if what is Kind.DENSE and n and n >= self.layers]
+        if beyond:
+            words = f"what layer {max(beyond)} is (config.json has {self.layers} layers)"
+            self.keys.missing.append(words)
+        found = [replace(group, bytes=part) for group, part in _parted(groups, by_place)]
+        placed = {(group.layer, group.kind) for group in groups}
+        return (*found, *(
+            Weight(f"other {kind}.weight", kind, size, 0, layer)
+            for (layer, kind), size in by_place.items() if size and (layer, kind) not in placed
+        ))  # fmt: skip
+
+    def _place(self, what: Role, layer: int) -> tuple[int | None, Kind]:
+        """The layer and the kind of tensors with that role."""
+        if what is Role.BESIDE:
+            return None, Kind.DENSE
+        if what is Role.AHEAD:
+            return self.layers + max(layer, 0), Kind.SKIPPED
+        if layer >= self.layers:
+            return layer, Kind.SKIPPED if self.spare else Kind.DENSE
+        if what is Role.EXPERTS:
+            return layer, Kind.EXPERTS
+        if layer != OUTSIDE:
+            return layer, Kind.DENSE
+        return None, {Role.TOKENS: Kind.TOKENS, Role.OUTPUT: Kind.OUTPUT}.get(what, Kind.DENSE)
+
+    def _groups(self, sparse: set[int | None] | None = None) -> list[Weight]:
+        """Every group of weights with its parameters; nothing if a size is missing. `sparse` are
+        the layers with experts, where the tensors themselves tell."""
         width, vocabulary = self.keys.count("hidden_size"), self.keys.count("vocab_size")
         if width is None:
             self.keys.lacks("hidden_size", "the width of the model")
         if vocabulary is None:
             self.keys.lacks("vocab_size", "the size of the token table")
         if width is None or vocabulary is None:
-            return ()
+            return []
         groups = [Weight("token_embd.weight", Kind.TOKENS, 0, vocabulary * width)]
         tied = self.keys.raw("tie_word_embeddings")
         if tied is not True and not (tied is None and self.arch.startswith(TIED)):
             groups.append(Weight("output.weight", Kind.OUTPUT, 0, vocabulary * width))
         for layer in range(self.layers + self.spare):
-            groups += self._layer(layer, width)
-        whole = sum(group.elements for group in groups)
-        if not whole:
-            return ()
-        return tuple(replace(g, bytes=weight_bytes * g.elements // whole) for g in groups)
+            known = sparse is None or layer >= self.layers
+            groups += self._layer(
+                layer, width, self._is_sparse(layer) if known else layer in (sparse or ())
+            )
+        return groups
 
-    def _layer(self, layer: int, width: int) -> list[Weight]:
+    def _layer(self, layer: int, width: int, sparse: bool) -> list[Weight]:
         skipped = layer >= self.layers
         dense, experts = self._heads(width), 0
-        if self._is_sparse(layer):
+        if sparse:
             each = 3 * width * self.experts.width
             experts = each * self.experts.count
             dense += each * self.experts.shared + width * self.experts.count

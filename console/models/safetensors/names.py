@@ -1,0 +1,94 @@
+"""What the name of a tensor in a checkpoint tells: its layer, its pattern, and what it is for.
+
+Names are those of transformers' classes. Tensors of one pattern differ in nothing but the numbers
+of layer and expert, and are usually stored alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+OUTSIDE = -1
+"""The layer of a tensor that belongs to none."""
+_NUMBER = re.compile(r"\.(\d{1,6})(?=\.|$)")
+_BESIDE = re.compile(
+    r"(?:^|[._])(?:visual|vision|image|video|audio|speech|talker|code2wav|token2wav|mm|vit"
+    r"|multi_modal|multimodal|projector|embed_vision|embed_audio)(?:[._]|$)|(?:vision|audio)_?tower"
+)
+_AHEAD = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:[._]|$)")
+_EXPERTS = re.compile(
+    r"(?:^|\.)(?:(?:local_|routed_|moe_)?experts|switch_mlp)(?:\.|$)"
+    r"|\.block_sparse_moe\.(?:input_linear|output_linear)\."
+    r"|\.moe\.(?:gate_proj|up_proj|down_proj)\."
+)
+_TOKENS = re.compile(
+    r"(?:^|\.)(?:embed_tokens(?:_per_layer)?|wte|word_embeddings|tok_embeddings|embed_in"
+    r"|embeddings?)(?:\.|$)"
+)
+_OUTPUT = re.compile(r"^(?:[a-z_]+\.)*(?:lm_head|embed_out|output|output_layer)\.")
+
+
+class Role(StrEnum):
+    """What a tensor is for. `BESIDE` are towers for images and sound and what leads from them,
+    `AHEAD` layers that only guess tokens ahead, `REST` everything of the layers that is dense."""
+
+    TOKENS = "token table"
+    OUTPUT = "output"
+    EXPERTS = "experts"
+    BESIDE = "beside"
+    AHEAD = "ahead"
+    REST = "rest"
+
+
+Group = tuple[str, int]
+"""Tensors that are stored alike: a name with `#` for its numbers, and the layer (or OUTSIDE)."""
+
+
+@dataclass(slots=True)
+class Shard:
+    """What an index says of one file: how many tensors of each group, and the length of their
+    names in all, in bytes."""
+
+    groups: Counter[Group] = field(default_factory=Counter)
+    names: int = 0
+
+    @property
+    def count(self) -> int:
+        return self.groups.total()
+
+
+def group(name: str) -> Group:
+    """The pattern of a tensor's name and its layer: the first number between dots."""
+    found = _NUMBER.search(name)
+    if found is None:
+        return name, OUTSIDE
+    return _NUMBER.sub(".#", name), int(found[1])
+
+
+def by_shard(places: Iterable[tuple[str, str]]) -> Mapping[str, Shard]:
+    """The shards of an index from its (tensor, file) pairs."""
+    shards: dict[str, Shard] = {}
+    for name, file in places:
+        shard = shards.get(file)
+        if shard is None:
+            shard = shards[file] = Shard()
+        shard.groups[group(name)] += 1
+        shard.names += len(name)
+    return shards
+
+
+def role(pattern: str) -> Role:
+    """What tensors of this pattern are for."""
+    if _BESIDE.search(pattern):
+        return Role.BESIDE
+    if _AHEAD.search(pattern):
+        return Role.AHEAD
+    if _EXPERTS.search(pattern):
+        return Role.EXPERTS
+    if _OUTPUT.search(pattern):
+        return Role.OUTPUT
+    return Role.TOKENS if _TOKENS.search(pattern) else Role.REST
