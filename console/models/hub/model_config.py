@@ -163,7 +163,7 @@ def read_index(document: Mapping[str, Any]) -> Index:
     """The index in a document; pure. Raises HubAnswer if it is not an index."""
     named = document.get("weight_map")
     pairs = named.items() if isinstance(named, dict) else ()
-    shards = by_shard((name, file) for name, file in pairs if isinstance(file, str))
+    shards = by_shard({name: file for name, file in pairs if isinstance(file, str)})
     if not shards:
         raise HubAnswer(f"{INDEX} names no files", "", "use the sizes of the files instead")
     try:

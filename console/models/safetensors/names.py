@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 OUTSIDE = -1
 """The layer of a tensor that belongs to none."""
 _NUMBER = re.compile(r"\.(\d{1,6})(?=\.|$)")
+_EXPERT_NUMBER = re.compile(r"experts\.\d{1,6}\.")
+MORE_DIGITS = 3
+"""Digits that the number of an expert may have beyond one."""
 _BESIDE = re.compile(
     r"(?:^|[._])(?:visual|vision|image|video|audio|speech|talker|code2wav|token2wav|mm|vit"
     r"|multi_modal|multimodal|projector|embed_vision|embed_audio)(?:[._]|$)|(?:vision|audio)_?tower"
@@ -50,8 +53,8 @@ Group = tuple[str, int]
 
 @dataclass(slots=True)
 class Shard:
-    """What an index says of one file: how many tensors of each group, and the length of their
-    names in all, in bytes."""
+    """What an index says of one file: how many tensors of each group, and the most bytes that their
+    names have in all."""
 
     groups: Counter[Group] = field(default_factory=Counter)
     names: int = 0
@@ -69,15 +72,21 @@ def group(name: str) -> Group:
     return _NUMBER.sub(".#", name), int(found[1])
 
 
-def by_shard(places: Iterable[tuple[str, str]]) -> Mapping[str, Shard]:
-    """The shards of an index from its (tensor, file) pairs."""
+def by_shard(places: Mapping[str, str]) -> Mapping[str, Shard]:
+    """The shards of an index from its tensors and their files.
+
+    Names that differ in the expert alone are made one before they are looked at: an index has a
+    hundred thousand of them, and a few thousand are left.
+    """
+    text = "\n".join(places)
+    alike = _EXPERT_NUMBER.sub("experts.#.", text).split("\n")
+    if len(alike) != len(places):  # a line break in a name
+        alike = list(places)
     shards: dict[str, Shard] = {}
-    for name, file in places:
-        shard = shards.get(file)
-        if shard is None:
-            shard = shards[file] = Shard()
-        shard.groups[group(name)] += 1
-        shard.names += len(name)
+    for (name, file), count in Counter(zip(alike, places.values(), strict=True)).items():
+        shard = shards.setdefault(file, Shard())
+        shard.groups[group(name)] += count
+        shard.names += (len(name) + name.count("#") * MORE_DIGITS) * count
     return shards
 
 

@@ -146,8 +146,8 @@ def _is_alike(shard: Shard, file: File, seen: Mapping[str, Counter[int]]) -> boo
         if sizes is None or len(sizes) != 1:
             return False
         data += count * next(iter(sizes))
-    least, most = (LENGTH + shard.names + entry * shard.count for entry in ENTRY)
-    return least <= file.size - data <= most + SPARE
+    least, most = ENTRY[0] * shard.count, shard.names + ENTRY[1] * shard.count + SPARE
+    return least <= file.size - data - LENGTH <= most
 
 
 def _merged(readings: Sequence[_Reading], rest: Mapping[str, Shard], files: int) -> StoredBytes:
