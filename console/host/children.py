@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -42,8 +43,15 @@ class Cancelled(Exception):
         self.what = what
 
 
-def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
-    """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
+def within(
+    seconds: float,
+    what: str,
+    call: Callable[[], T],
+    hint: str = HINT,
+    patience: Callable[[], float] | None = None,
+) -> T:
+    """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all,
+    or when the seconds that `patience` gives it, asked again and again, are none.
 
     For calls that cannot be interrupted: a timeout of the engine's library counts from byte to
     byte, so a dripping reply outlasts it, and building a client hangs on a frozen engine. Each call
@@ -63,8 +71,11 @@ def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -
             done.set()
 
     threading.Thread(target=attempt, name=f"within: {what}"[:60], daemon=True).start()
-    if not done.wait(seconds):
-        raise EngineTimeout(f"{what} did not answer within {format_duration(seconds)}", "", hint)
+    end = time.monotonic() + seconds
+    while not done.wait(min(left := end - time.monotonic(), patience() if patience else left)):
+        if time.monotonic() >= end or (patience is not None and patience() <= 0):
+            words = f"{what} did not answer within {format_duration(seconds)}"
+            raise EngineTimeout(words, "", hint)
     if failure:
         raise failure[0]
     return value[0]

@@ -37,7 +37,7 @@ CASES: dict[str, bytes] = {
     "string of 2^63 in a list": header(array(b"tokens", T.STRING, 2, u64(HUGE) + u64(0))),
     "2^63 tensors": b"GGUF" + u32(3) + u64(HUGE) + u64(1) + LLAMA,
     "2^63 keys": header(LLAMA, count=HUGE),
-    "5000 keys": header(LLAMA, count=5000),
+    "70000 keys": header(LLAMA, count=70_000),
     "arrays nested 5000 deep": header(pair(b"nest", T.ARRAY, (u32(T.ARRAY) + u64(1)) * 5000)),
     "array of an unknown type": header(array(b"odd", 77, 1, b"\0" * 8)),
     "unknown metadata type": header(pair(b"odd", 13, b"\0" * 8)),

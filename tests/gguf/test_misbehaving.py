@@ -8,7 +8,7 @@ import httpcore
 import pytest
 
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
-from console.models.gguf.http import HEADS, SLOW_BYTES, SLOW_S, Wire
+from console.models.gguf.http import HEADS, PATIENCE_S, SLOW_BYTES, Wire
 from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import MAX_REDIRECTS
 from tests.clock import FakeClock
@@ -206,19 +206,22 @@ def test_a_drip_has_a_deadline_over_all_of_it(where: str) -> None:
     assert refused(answer, clock=clock, deadline_s=60.0).kind is Kind.TIMEOUT
 
 
-def test_a_drip_is_left_long_before_the_deadline() -> None:
+@pytest.mark.parametrize("pause", [1, 4, 9])
+def test_chunks_too_slow_to_be_of_use_are_silence(pause: int) -> None:
     clock = FakeClock()
-    for second_brings, ends in ((SLOW_BYTES // 20, SLOW_S), (SLOW_BYTES, None)):
-        wire = Wire(clock, 60.0)
+    for brings, ends in ((SLOW_BYTES // 20, True), (SLOW_BYTES, False)):
+        wire = Wire(clock, 600.0)
         begun, ended = clock.monotonic(), None
         for _ in range(50):
             try:
-                wire.took(second_brings)
+                patience = wire.left()
             except httpcore.ReadTimeout:
                 ended = clock.monotonic() - begun
                 break
-            clock.sleep(1.0)
-        assert ended == ends
+            clock.sleep(min(pause, patience))  # a read ends with bytes, or when time is up
+            if pause <= patience:
+                wire.took(brings)
+        assert ended == (PATIENCE_S if ends else None)
 
 
 def test_an_answer_that_never_comes_to_its_status() -> None:

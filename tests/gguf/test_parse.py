@@ -258,12 +258,24 @@ def test_floods_stay_small() -> None:
     found = parse(Pieces(header(LLAMA, *long_text)))
     assert sum(len(one) for one in found.kv.values() if isinstance(one, str)) < KEPT_IN_ALL
     assert str(found.kv["k0"]).endswith("…")
-    many = [text(b"k%d" % n, b"x" * 1024) for n in range(300)]
+    many = [text(b"llama.k%d" % n, b"x" * 1024) for n in range(300)]
     assert refused(lambda: parse(Pieces(header(LLAMA, *many)))).kind is Kind.TOO_BIG
-    numbers = [array(b"k%d" % n, T.UINT8, 4096, bytes(4096)) for n in range(100)]
+    numbers = [array(b"llama.k%d" % n, T.UINT8, 4096, bytes(4096)) for n in range(100)]
     assert refused(lambda: parse(Pieces(header(LLAMA, *numbers)))).kind is Kind.TOO_BIG
-    keys = [pair(b"%01000d" % n, T.BOOL, b"\1") for n in range(300)]
+    keys = [pair(b"llama.%01000d" % n, T.BOOL, b"\1") for n in range(300)]
     assert refused(lambda: parse(Pieces(header(LLAMA, *keys)))).kind is Kind.TOO_BIG
+    early = [text(b"k%d" % n, b"x" * 1024) for n in range(300)]
+    assert refused(lambda: parse(Pieces(header(*early, LLAMA)))).kind is Kind.TOO_BIG
+
+
+def test_keys_that_change_nothing_are_passed_over_and_not_refused() -> None:
+    """Ten thousand remarks on a model are no reason for not knowing what it takes."""
+    remarks = [text(b"general.remark.%d" % n, b"x" * 900) for n in range(10_000)]
+    found = parse(Pieces(header(LLAMA, *remarks, pair(b"llama.block_count", T.UINT32, u32(7)))))
+    assert found.integer("llama.block_count") == 7
+    assert sum(len(one) for one in found.kv.values() if isinstance(one, str)) <= KEPT_IN_ALL
+    twice = header(LLAMA, *remarks, remarks[-1])
+    assert refused(lambda: parse(Pieces(twice))).kind is Kind.MALFORMED
 
 
 @pytest.mark.full

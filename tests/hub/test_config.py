@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from console.common.errors import UsageError
 from console.models.hub import errors, model_config, settings
 from console.models.hub.errors import Asked
-from console.models.hub.listing import Listing
+from console.models.hub.listing import Listing, RemoteFile
+from tests.gguf.server import Exchange, serving
 from tests.hub.conftest import listed
 from tests.testbed.hub import File, LocalHub, Repo, files
 
@@ -75,7 +77,8 @@ def test_a_packed_answer_is_read_within_the_limit() -> None:
                                            headers={"content-encoding": coding})
         )  # fmt: skip
         with httpx.Client(transport=transport) as client:
-            return model_config._body(client, asked, "http://h/x", "config.json", limit)
+            pace = model_config._Pace()
+            return model_config._body(client, asked, "http://h/x", "config.json", limit, pace)
 
     assert fetch(gzip.compress(b"{}"), "gzip") == b"{}"
     assert fetch(zlib.compress(b"{}"), "deflate") == b"{}"
@@ -113,6 +116,25 @@ def test_refusals(hub: LocalHub, kind: type[errors.HubError], trouble: str) -> N
         )
     assert type(caught.value) is kind
     assert caught.value.hint
+
+
+def test_bytes_too_slow_to_be_of_use_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_config, "SILENCE_S", 0.5)
+
+    def drips(exchange: Exchange) -> None:
+        exchange.send_response(200)
+        exchange.send_header("Content-Length", "4000")
+        exchange.end_headers()
+        while not exchange.server.stop.wait(0.05):
+            exchange.wfile.write(b" ")
+
+    with serving(drips) as server:
+        held = Listing("org/model", "c" * 40, server.url, (RemoteFile("config.json", 4000),))
+        begun = time.monotonic()
+        with pytest.raises(errors.HubTimeout, match="does not come") as caught:
+            model_config.fetch_json(held, "config.json")
+    assert time.monotonic() - begun < 10
+    assert "in 0.5 s" in caught.value.title
 
 
 def test_an_index() -> None:

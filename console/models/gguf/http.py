@@ -31,12 +31,12 @@ _NO_TOKEN = (
 )
 _TOKEN = "the token given has no access: accept the terms on the model's page, or use another token"
 
-PATIENCE_S = 15.0
+PATIENCE_S = 10.0
 """Longest silence of a server, seconds."""
 CONNECT_S = 5.0
 """Seconds per try to connect; there are two, for the reason given at `services.listener`."""
-SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
-"""A server that has begun to answer and sends fewer bytes than this in that time is given up."""
+SLOW_BYTES = 4 * 1024
+"""Fewer bytes than these in that time are silence, too."""
 HEADS = 256 * 1024
 """Most bytes before the status of an answer, `100 Continue` and the like included."""
 _STORES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -122,8 +122,8 @@ class Wire:
         self.most = _HEAD
         self._head: int | None = 0
         """Bytes that came before the status; None once it is known."""
-        self._window: tuple[float, int] | None = None
-        """Since when how many bytes came; None before the first byte of an answer."""
+        self._since, self._have = clock.monotonic(), 0
+        """Since when how many bytes came."""
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -131,23 +131,26 @@ class Wire:
 
     def left(self) -> float:
         """Seconds that one operation may take now."""
-        left = self._end - self._clock.monotonic()
+        now = self._clock.monotonic()
+        left = self._end - now
         if left <= 0:
             words = f"not done within {format_duration(self._deadline_s)} in all"
             raise httpcore.ReadTimeout(words)
-        return min(left, PATIENCE_S)
+        silent = now - self._since
+        if silent >= PATIENCE_S:
+            raise httpcore.ReadTimeout(f"{self._have} bytes in {silent:.0f} s in all")
+        return min(left, PATIENCE_S - silent)
+
+    def heard(self) -> None:
+        """Count silence from now on."""
+        self._since, self._have = self._clock.monotonic(), 0
 
     def took(self, count: int) -> None:
-        """Account for bytes that a read brought. Raises httpcore's errors for an answer that is too
-        slow, or that has too many bytes before its status."""
-        now = self._clock.monotonic()
-        since, have = self._window or (now, 0)
-        have += count
-        if now - since >= SLOW_S:
-            if have < SLOW_BYTES:
-                raise httpcore.ReadTimeout(f"{have} bytes in {now - since:.0f} s in all")
-            since, have = now, 0
-        self._window = (since, have)
+        """Account for bytes that a read brought. Raises httpcore's error for an answer that has too
+        many bytes before its status."""
+        self._have += count
+        if self._have >= SLOW_BYTES:
+            self.heard()
         if self._head is not None:
             self._head += count
             if self._head > HEADS:
@@ -159,7 +162,8 @@ class Wire:
         """GET, with at most `wanted(status)` bytes of the body. Raises GgufError."""
         self.exchanges += 1
         body = b""
-        self._head, self._window = 0, None
+        self._head = 0
+        self.heard()
         try:
             self.most = _HEAD
             pairs = [("Host", address.authority), *headers.items()]
@@ -269,6 +273,7 @@ class _Network(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         patience = min(self._wire.left(), CONNECT_S)
         stream = self._inner.connect_tcp(host, port, patience, local_address, socket_options or ())
+        self._wire.heard()
         return _Stream(self._wire, stream)
 
 

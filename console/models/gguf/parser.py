@@ -43,7 +43,7 @@ MAX_NAME = 63
 MAX_DIMS = 4
 _INT64 = 2**63 - 1
 
-MAX_PAIRS = 4096
+MAX_PAIRS = 65_536
 """Real files have under 100."""
 MAX_KEY = 1024
 """Bytes; real keys have under 100."""
@@ -60,7 +60,10 @@ KEPT_NUMBERS = 4096
 KEPT_TEXT = 1024
 """Bytes kept of a string."""
 KEPT_IN_ALL = 2**18
-"""Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header."""
+"""Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header. The same
+again is for keys that change nothing; those that do not go in are passed over."""
+_READ = ("split.", "general.architecture", "general.alignment", "general.type")
+"""Keys beside those of the architecture that the console reads, by how they begin."""
 _ENGINE_LIMIT = 2**30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -142,8 +145,9 @@ class _Parser:
     def __init__(self, window: Window, want: Want) -> None:
         self._window, self._want = window, want
         self._kv: dict[str, Value] = {}
-        self._seen: set[bytes] = set()
-        self._room = KEPT_IN_ALL
+        self._seen: set[int] = set()
+        self._room, self._spare = KEPT_IN_ALL, KEPT_IN_ALL
+        self._changes_nothing = False
         self._alignment = DEFAULT_ALIGNMENT
 
     def run(self) -> Header:
@@ -199,6 +203,9 @@ class _Parser:
         return count
 
     def _keep(self, cost: int) -> None:
+        if self._changes_nothing:
+            self._spare -= cost
+            return
         self._room -= cost
         if self._room < 0:
             raise self._error(Kind.TOO_BIG, "its metadata is too much to keep")
@@ -209,17 +216,21 @@ class _Parser:
         if not size:
             raise self._error(Kind.MALFORMED, "an empty key")
         raw, key = window.name(self._count(size, MAX_KEY, "bytes of a key"), "a key")
-        if raw in self._seen:
+        if hash(raw) in self._seen:  # of fixed size, unlike the key
             raise self._error(Kind.MALFORMED, f"the key {key} is there twice")
-        self._seen.add(raw)
+        self._seen.add(hash(raw))
         kind = window.u32()
+        own = self._kv.get(ARCHITECTURE)  # until it is known, any key may be the architecture's
+        self._changes_nothing = own is not None and not key.startswith((f"{own}.", *_READ))
         self._keep(size)
         if key == ARCHITECTURE:
             self._kv[key] = self._architecture(kind)
             if self._want is Want.ARCHITECTURE:
                 window.stop = FIRST_READ
         else:
-            value = self._kv[key] = self._value(key, kind)
+            value = self._value(key, kind)
+            if not self._changes_nothing or self._spare >= 0:
+                self._kv[key] = value
             if key == ALIGNMENT:
                 self._alignment = self._aligned(kind, value)
 

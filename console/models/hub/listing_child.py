@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 MEMORY_LIMIT = 160 << 20
-READ_TIMEOUT_S = 15.0
+READ_TIMEOUT_S = 10.0
 
 
 def main(repo: str, revision: str, endpoint: str) -> dict[str, Any]:

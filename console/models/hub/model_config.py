@@ -7,6 +7,7 @@ weights are stored.
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ CONFIG_LIMIT = 4 << 20
 INDEX_LIMIT = 64 << 20
 MOST_VALUES = 2_000_000
 """In one document: Python needs 60 bytes or more per value. An index has one per tensor."""
+SILENCE_S, SLOW_BYTES = 10.0, 4 * 1024
+"""A server that sends fewer bytes than these in that time is given up."""
 _REDIRECTS = 5
 _KINDS = {
     "GatedRepo": "GatedRepoError",
@@ -181,7 +184,8 @@ def read_index(document: Mapping[str, Any]) -> Index:
 def fetch_json(
     listing: Listing, path: str, *, limit: int = CONFIG_LIMIT, deadline_s: float = 20.0
 ) -> dict[str, Any]:
-    """A JSON object of at most `limit` bytes. Raises HubError; the whole fetch has one deadline.
+    """A JSON object of at most `limit` bytes. Raises HubError; the whole fetch has one deadline,
+    and ends before it when nothing of use comes.
 
     Only the hub itself gets the token: it is not sent on a redirect to another host.
     """
@@ -196,20 +200,28 @@ def fetch_json(
     headers = {"Accept-Encoding": "identity", "User-Agent": "omni-console"}
     if secret:
         headers["Authorization"] = f"Bearer {secret}"
+    pace = _Pace()
     with httpx.Client(
         headers=headers, timeout=deadline_s, follow_redirects=True, max_redirects=_REDIRECTS
     ) as client:
         try:
+            url = listing.url(path)
             body = within(
-                deadline_s, asked.host, lambda: _body(client, asked, listing.url(path), path, limit)
+                deadline_s,
+                asked.host,
+                lambda: _body(client, asked, url, path, limit, pace),
+                patience=lambda: pace.left_s,
             )
         except (
             EngineTimeout,
             httpx.TimeoutException,
         ):  # leaving closes the client, which ends the call that was left behind
             when = format_duration(deadline_s)
+            words = f"{path} did not arrive within {when}"
+            if pace.left_s <= 0:
+                words = f"{path} does not come: {pace.have} bytes in {SILENCE_S:g} s"
             hint = "try again; a slow mirror may need another HF_ENDPOINT"
-            raise HubTimeout(f"{path} did not arrive within {when}", asked.host, hint) from None
+            raise HubTimeout(words, asked.host, hint) from None
         except httpx.TooManyRedirects:
             raise HubAnswer(f"{asked.host} redirects for ever", path, errors.ENDPOINT) from None
         except httpx.TransportError as error:
@@ -236,7 +248,25 @@ def parse(path: str, body: bytes) -> dict[str, Any]:
     return found
 
 
-def _body(client: httpx.Client, asked: errors.Asked, url: str, path: str, limit: int) -> bytes:
+class _Pace:
+    """How long bytes of use have not come; read by another thread."""
+
+    def __init__(self) -> None:
+        self._since, self.have = time.monotonic(), 0
+
+    def took(self, count: int) -> None:
+        self.have += count
+        if self.have >= SLOW_BYTES:
+            self._since, self.have = time.monotonic(), 0
+
+    @property
+    def left_s(self) -> float:
+        return self._since + SILENCE_S - time.monotonic()
+
+
+def _body(
+    client: httpx.Client, asked: errors.Asked, url: str, path: str, limit: int, pace: _Pace
+) -> bytes:
     with client.stream("GET", url) as response:
         for answer in (*response.history, response):
             commit = answer.headers.get("x-repo-commit", asked.revision)
@@ -251,6 +281,7 @@ def _body(client: httpx.Client, asked: errors.Asked, url: str, path: str, limit:
         inflate = None if coding == "identity" else zlib.decompressobj(47)
         body = bytearray()
         for chunk in response.iter_raw():
+            pace.took(len(chunk))
             try:
                 body += chunk if inflate is None else inflate.decompress(chunk, limit + 1)
             except zlib.error as error:
