@@ -57,6 +57,10 @@ CASES: dict[str, bytes] = {
     "alignment 33": header(LLAMA, pair(ALIGNMENT, T.UINT32, u32(33))),
     "alignment 2^31": header(LLAMA, pair(ALIGNMENT, T.UINT32, u32(2**31))),
     "alignment as 64 bits": header(LLAMA, pair(ALIGNMENT, T.UINT64, u64(32))),
+    "blocks in 64 bits": header(LLAMA, pair(b"llama.block_count", T.UINT64, u64(4))),
+    "heads in a list of 64 bits":
+        header(LLAMA, array(b"llama.attention.head_count", T.UINT64, 1, u64(4))),
+    "a frequency as a whole number": header(LLAMA, pair(b"llama.rope.freq_base", T.UINT32, u32(9))),
     "version 0": header(LLAMA, version=0),
     "version 1": header(LLAMA, version=1),
     "version 4": header(LLAMA, version=4),
@@ -82,6 +86,7 @@ TENSORS: dict[str, bytes] = {
     "four dimensions of 2^33": header(LLAMA, tensors=[tensor(b"w", [2**33] * 4)]),
     "negative dimension": header(LLAMA, tensors=[tensor(b"w", [HUGE])]),
     "negative dimension beside a zero": header(LLAMA, tensors=[tensor(b"w", [0, HUGE])]),
+    "dimension of zero": header(LLAMA, tensors=[tensor(b"w", [32, 0])]),
     "4 billion dimensions": header(LLAMA, tensors=[string(b"w") + u32(2**32 - 1)]),
     "row of half a block": header(LLAMA, tensors=[tensor(b"w", [48], 8)]),
     "offset out of line": header(LLAMA, tensors=[tensor(b"w", [32]), tensor(b"v", [32], 0, 64)]),

@@ -82,6 +82,34 @@ def test_tensors_that_cannot_be_are_refused() -> None:
             from_gguf(FakeHeader(header_of(llama()).kv, [tensor]))
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"feed_forward_length": 0}, "feed_forward_length is 0; expected the width of blk.0.ffn_"),
+        ({"block_count": 9}, "block_count is 9; expected tensors of block 2, and there are none"),
+        (
+            {"block_count": 3, "nextn_predict_layers": 1},
+            "nextn_predict_layers is 1; expected tensors of block 2, and there are none",
+        ),
+    ],
+)
+def test_keys_that_the_tensors_belie_are_refused(changed: dict[str, int], said: str) -> None:
+    """A loader ends with "missing tensor" or "wrong shape"; no build has to be asked."""
+    header = header_of(llama(layers=2))
+    kv = {**header.kv, **{f"llama.{key}": value for key, value in changed.items()}}
+    with pytest.raises(BadFacts) as caught:
+        from_gguf(FakeHeader(kv, header.tensors))
+    assert said in caught.value.detail
+
+
+def test_layers_that_are_left_out_have_no_tensors() -> None:
+    """Of a model thinned out by a search (deci), a block may have no part at all."""
+    header = header_of(llama(layers=2))
+    kv = {**header.kv, "llama.block_count": 3, "llama.feed_forward_length":
+          Array("INT32", 3, (128, 128, 0))}  # fmt: skip
+    assert from_gguf(FakeHeader(kv, header.tensors)).layers == 3
+
+
 def test_names_are_clean() -> None:
     kv = {"general.architecture": "ll\x1b[31mama", "ll\x1b[31mama.block_count": 1}
     facts = from_gguf(FakeHeader(kv, [FakeTensor("a\x1b]0;b\x07", (1,), "F32", 4)]))

@@ -9,6 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from console.models.gguf.header import ValueType
+
+PER_LAYER = ("feed_forward_length", "attention.head_count", "attention.head_count_kv")
+WHOLE_NUMBERS = ("UINT32", "INT32")
+LOADER_TYPES = {
+    **dict.fromkeys((
+        "block_count", "context_length", "embedding_length", "expert_count", "expert_used_count",
+        "attention.key_length", "attention.value_length", "rope.dimension_count", *PER_LAYER,
+    ), ValueType.UINT32),
+    "rope.freq_base": ValueType.FLOAT32, "rope.scaling.factor": ValueType.FLOAT32,
+    "rope.scaling.type": ValueType.STRING,
+}  # fmt: skip
+"""Types of the keys that llama.cpp reads of every architecture (`load_hparams`): of another type it
+ends with "key … has wrong type". PER_LAYER may be arrays of WHOLE_NUMBERS instead."""
 MAX_NAMED = 3
 HARMLESS = frozenset({
     "activation_sparsity_scale", "altup.active_idx", "altup.num_inputs", "attention.causal",

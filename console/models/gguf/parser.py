@@ -37,6 +37,7 @@ from console.models.gguf.header import (
     type_name,
     type_of,
 )
+from console.models.gguf.header_keys import LOADER_TYPES, PER_LAYER, WHOLE_NUMBERS
 
 MAX_NAME = 63
 """Bytes; GGML_MAX_NAME less its NUL."""
@@ -114,6 +115,8 @@ def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
     )
     if any(one > _INT64 for one in dims) or prod(dims) >= _INT64:
         raise window.error(Kind.MALFORMED, f"{name} has more elements than 63 bits count")
+    if 0 in dims:
+        raise window.error(Kind.MALFORMED, f"{name} has a dimension of zero: {tuple(dims)}")
     kind = type_of(number)
     size = None
     if kind is not None:
@@ -221,7 +224,8 @@ class _Parser:
         self._seen.add(hash(raw))
         kind = window.u32()
         own = self._kv.get(ARCHITECTURE)  # until it is known, any key may be the architecture's
-        self._changes_nothing = own is not None and not key.startswith((f"{own}.", *_READ))
+        prefix = f"{own}." if isinstance(own, str) else ""
+        self._changes_nothing = bool(prefix) and not key.startswith((prefix, *_READ))
         self._keep(size)
         if key == ARCHITECTURE:
             self._kv[key] = self._architecture(kind)
@@ -229,10 +233,23 @@ class _Parser:
                 window.stop = FIRST_READ
         else:
             value = self._value(key, kind)
+            if prefix and key.startswith(prefix):
+                self._as_the_loader_wants(key, key.removeprefix(prefix), kind, value)
             if not self._changes_nothing or self._spare >= 0:
                 self._kv[key] = value
             if key == ALIGNMENT:
                 self._alignment = self._aligned(kind, value)
+
+    def _as_the_loader_wants(self, key: str, name: str, kind: int, value: Value) -> None:
+        """Refuse a number of another type than the loader's: it converts none."""
+        wanted = LOADER_TYPES.get(name)
+        if wanted is None or kind == wanted:
+            return
+        if isinstance(value, Array) and (value.element in WHOLE_NUMBERS or name not in PER_LAYER):
+            return  # a newer build may read it for each layer
+        said = f"an array of {value.element}" if isinstance(value, Array) else ValueType(kind).name
+        words = f"{key} is {said}, and the loader wants {wanted.name}"
+        raise self._error(Kind.MALFORMED, words, "convert the model again")
 
     def _architecture(self, kind: int) -> str:
         """A name that prints as it is spelled, so that the text shown is the one compared."""

@@ -29,6 +29,7 @@ from console.models.sizing.model_facts import (
 SOURCE = "GGUF header"
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)")
 _EXPERT = re.compile(r"ffn_(up|down|gate|gate_up)_(ch)?exps\b")
+_FORWARD = re.compile(r"\bffn_(?:up|down|gate)\.weight")
 _TOKENS = ("token_embd.", "per_layer_token_embd.", "position_embd.", "token_types.")
 
 PERIODS: dict[str, tuple[int, bool]] = {
@@ -93,6 +94,7 @@ def from_gguf(header: Header) -> ModelFacts:
     forward = keys.counts("feed_forward_length", blocks)
     experts = _experts(keys, max(forward) if forward else 0)
     weights, unknown = _weights(header.tensors, layers, blocks)
+    _refuse_unlike(keys, blocks, spare, forward, weights)
     attention = _attention(keys, arch, layers, blocks)
     recurrent = recurrent_of(keys, arch, layers, attention, forward)
     for key, what in UNKNOWN_CACHES.items():
@@ -295,6 +297,28 @@ def _weights(
     if not found:
         unknown.append("the tensors (there are none)")
     return tuple(found), unknown[:3]
+
+
+def _refuse_unlike(
+    keys: Keys, blocks: int, spare: int, forward: tuple[int, ...] | None,
+    weights: tuple[Weight, ...],
+) -> None:  # fmt: skip
+    """Refuse keys that the tensors belie, as a loader does with "missing tensor" or "wrong shape":
+    a block without tensors, a feed-forward part of no width. Raises BadFacts."""
+    wide = {one.layer: one.name for one in weights if _FORWARD.search(one.name)}
+    experts = {one.layer: one.name for one in weights if _EXPERT.search(one.name)}
+    if keys.raw("expert_feed_forward_length") is None:
+        wide |= experts
+    for layer, width in enumerate(forward or ()):
+        if width == 0 and layer in wide:
+            keys.bad("feed_forward_length", 0, f"the width of {wide[layer]}")
+    held = {one.layer for one in weights if one.layer is not None}
+    for layer in range(blocks) if held else ():
+        if layer in held or (forward and forward[layer] == 0):
+            continue
+        if layer >= blocks - spare:
+            keys.bad("nextn_predict_layers", spare, f"tensors of block {layer}, and there are none")
+        keys.bad("block_count", blocks, f"tensors of block {layer}, and there are none")
 
 
 def _kind(name: str, layer: int | None, layers: int) -> Kind:
