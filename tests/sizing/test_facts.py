@@ -8,6 +8,8 @@ from console.models.gguf.header import Array
 from console.models.gguf.read import read_header
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import experts_at, from_gguf
+from console.models.sizing.kv_cache import cache_of
+from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import BadFacts, Kind
 from tests.sizing import shapes
 from tests.sizing.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
@@ -136,6 +138,76 @@ def test_windows_of_a_config() -> None:
         "sliding_window": 4096, "layer_types": ["sliding_attention", "full_attention"] * 16,
     }  # fmt: skip
     assert sum(from_config(listed, GIB).attention.windowed) == 16
+
+
+HYBRID: dict[str, dict[str, object]] = {
+    "MiniMax-Text-01": {"layer_types": ["linear_attention"] * 7 + ["full_attention"]},
+    "MiniMax-M1": {"attn_type_list": [0] * 7 + [1]},
+    "Qwen3-Next": {"full_attention_interval": 8},
+    "Jamba": {"attn_layer_period": 8, "attn_layer_offset": 7},
+    "Nemotron-H": {"hybrid_override_pattern": "M-M-ME-*"},
+    "LFM2": {"layer_types": ["conv"] * 7 + ["full_attention"]},
+}
+
+
+@pytest.mark.parametrize("name", HYBRID)
+def test_a_layer_with_a_state_has_no_cache(name: str) -> None:
+    config = {**shapes.DISTILL_32B, "num_hidden_layers": 8, **HYBRID[name]}
+    facts = from_config(config, GIB)
+    assert facts.attention.kv_heads == (0,) * 7 + (8,)
+    assert any("states" in words for words in facts.missing)
+
+
+def test_a_kind_of_layer_that_is_not_known_is_named() -> None:
+    kinds = ["full_attention"] * 63 + ["heavily_compressed_attention"]
+    [words] = from_config({**shapes.DISTILL_32B, "layer_types": kinds}, GIB).missing
+    assert "heavily_compressed_attention" in words
+
+
+def test_a_window_whose_layers_are_not_known_is_named() -> None:
+    config = {**shapes.DISTILL_32B, "use_sliding_window": True, "sliding_window": 2048}
+    assert from_config(config, GIB).missing == ()
+    [words] = from_config({**config, "model_type": "brand_new"}, GIB).missing
+    assert "which layers keep a window of 2,048 tokens" in words
+
+
+def renamed(arch: str, **more: int) -> FakeHeader:
+    """The tiny Llama as another architecture, with more keys."""
+    header = header_of(llama(layers=8))
+    kv = {key.replace("llama.", f"{arch}."): value for key, value in header.kv.items()}
+    kv |= {"general.architecture": arch}
+    return FakeHeader(
+        kv | {f"{arch}.{key.replace('__', '.')}": value for key, value in more.items()},
+        header.tensors,
+    )
+
+
+def cached(header: FakeHeader, ctx: int = 65536) -> int:
+    found = cache_of(from_gguf(header), LlamaPlan(ctx=ctx, parallel=1))
+    assert found is not None
+    return found.bytes
+
+
+@pytest.mark.parametrize("arch", ["dream", "llada", "llada-moe", "rnd1"])
+def test_diffusion_models_keep_no_cache(arch: str) -> None:
+    assert cached(renamed("llama")) > 0
+    assert cached(renamed(arch)) == 0
+
+
+def test_linear_attention_keeps_a_matrix_a_head() -> None:
+    """minimax-01: every eighth layer has a cache, the others heads x length x length of F32."""
+    whole = cached(renamed("llama")) // 8
+    assert cached(renamed("minimax-01")) == whole + 7 * 4 * (4 * 32 * 32)
+    [words] = from_gguf(renamed("minimax-01")).missing
+    assert "linear attention" in words
+
+
+def test_a_period_that_is_not_known_is_named() -> None:
+    [words] = from_gguf(renamed("brand-new", attention__sliding_window=2048)).missing
+    assert "which layers keep a window" in words
+    known = from_gguf(renamed("muse-glimmer", attention__sliding_window=2048))
+    assert known.missing == ()
+    assert known.attention.windowed == (True, True, True, False) * 2
 
 
 def test_a_config_that_lacks_a_key_says_which() -> None:

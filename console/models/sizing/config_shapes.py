@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from console.models.hub.model_config import quantization
 
@@ -96,6 +97,40 @@ def _shared_keys(table: Mapping[str, object]) -> dict[str, object]:
 def not_understood(table: Mapping[str, object]) -> list[str]:
     """Keys that tell of a smaller cache and that nobody here reads."""
     return [name for name in table if _KEY_HEADS.search(name) and not _KNOWN.fullmatch(name)]
+
+
+_KEEPS = re.compile(
+    r"^(?:(?:full|sliding|sliding_window|chunked|global|local|self)?_?(?:attention|attn)?|\*)$",
+    re.IGNORECASE,
+)
+_STATE = re.compile(r"linear|mamba|ssm|recurrent|rwkv|conv|delta|kda|lightning|^m$", re.IGNORECASE)
+_ALONE = re.compile(r"^(?:mlp|moe|ffn|feed_forward|noop|-|e)$", re.IGNORECASE)
+_LISTS = ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern")
+
+
+def layers_with_heads(
+    table: Mapping[str, object], layers: int
+) -> tuple[tuple[bool, ...], list[str]] | None:
+    """Which layers have attention with a cache, where a model has others, and the kinds of layers
+    that nobody here knows (they are taken to have one). None where nothing tells of others."""
+    kinds = next((list(one) for name in _LISTS if isinstance(one := table.get(name), list | str)
+                  and len(one) >= layers), None)  # fmt: skip
+    if kinds is not None:
+        words = ["linear" if kind == 0 else "full" if kind == 1 else str(kind) for kind in kinds]
+        without = {word for word in words if _STATE.search(word) or _ALONE.search(word)}
+        odd = {word for word in words[:layers] if not _KEEPS.search(word)} - without
+        return tuple(word not in without for word in words[:layers]), sorted(odd)
+    every, offset = table.get("full_attention_interval"), table.get("attn_layer_offset")
+    period = table.get("attn_layer_period")
+    if _is_count(every):
+        return tuple((layer + 1) % every == 0 for layer in range(layers)), []
+    if _is_count(period) and isinstance(offset, int):
+        return tuple(layer % period == offset for layer in range(layers)), []
+    return None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def heads_of_blocks(table: Mapping[str, object], layers: int) -> tuple[int, ...] | None:

@@ -20,6 +20,7 @@ from console.models.sizing.config_shapes import (
     forward_of_block,
     heads_of_blocks,
     kept_wide,
+    layers_with_heads,
     normal,
     not_understood,
 )
@@ -36,9 +37,17 @@ from console.models.sizing.model_facts import (
 )
 
 SOURCE = "config.json"
+STATES = "the states of its recurrent layers (not known from a config.json)"
+MAX_ODD = 3
+"""Kinds of layers that are named."""
 MAX_BLOCK = 1 << 16
 WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
 """All layers but one in this many use a window, if no list says so."""
+COUNTED_WHOLE = (
+    "mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2", "qwen2", "qwen2_moe",
+    "qwen2_5_vl", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_vl",
+)  # fmt: skip
+"""Families of which an engine may or may not use the window: their cache is counted whole."""
 TIED = ("gemma", "cohere")
 """Families whose output is the token table unless the file says otherwise."""
 RECURRENT = ("mamba", "ssm", "linear_attention", "rwkv", "conv_L_cache", "linear_num_value_heads")
@@ -70,7 +79,7 @@ def from_config(
     else:
         weights, origin = sizes.as_stored(stored), stored.words
     if any(word in name for word in RECURRENT for name in _words(keys.table)):
-        keys.missing.append("the states of its recurrent layers (not known from a config.json)")
+        keys.missing.append(STATES)
     return ModelFacts(
         architecture=arch,
         source=SOURCE,
@@ -155,13 +164,17 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
 
 
 def _without_linear(keys: Keys, heads: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The heads without those of layers with linear attention, which keep a state (MiniMax-01)."""
-    listed = keys.raw("attn_type_list")
-    if heads is None or not isinstance(listed, list) or len(listed) < len(heads):
+    """The heads without those of layers that keep a state instead of a cache (MiniMax-01, Jamba,
+    Qwen3-Next), or nothing."""
+    found = None if heads is None else layers_with_heads(keys.table, len(heads))
+    if heads is None or found is None:
         return heads
-    if 0 in listed:
-        keys.missing.append("the states of its recurrent layers (not known from a config.json)")
-    return tuple(0 if kind == 0 else n for n, kind in zip(heads, listed, strict=False))
+    has, odd = found
+    for kind_ in odd[:MAX_ODD]:
+        keys.missing.append(f"the cache of layers of the kind {one_line(kind_, 40)}")
+    if not all(has):
+        keys.missing.append(STATES)
+    return tuple(count if keeps else 0 for count, keeps in zip(heads, has, strict=True))
 
 
 def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
@@ -175,6 +188,10 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
     if isinstance(kinds, list) and len(kinds) >= layers:
         return window, tuple(one == "sliding_attention" for one in kinds[:layers])
     period = keys.count("sliding_window_pattern", MOST_LAYERS) or WINDOW_PERIODS.get(arch, 0)
+    shorter = window < (keys.tokens("max_position_embeddings") or window + 1)
+    if not period and arch not in COUNTED_WHOLE and shorter:
+        words = f"which layers keep a window of {window:,} tokens in their cache"
+        keys.lacks("layer_types", words)
     if period < 2:
         return 0, ()
     return window, tuple(layer % period != period - 1 for layer in range(layers))

@@ -37,10 +37,28 @@ PERIODS: dict[str, tuple[int, bool]] = {
     "exaone-moe": (4, False), "gemma2": (2, False), "gemma3": (6, False),
     "gemma3n": (5, False), "gemma-embedding": (6, False), "gpt-oss": (2, False),
     "laguna": (4, True), "llama4": (4, False), "mellum": (4, False), "modern-bert": (3, True),
-    "olmo2": (4, False), "plamo3": (8, False), "smallthinker": (4, True),
+    "muse-glimmer": (4, False), "olmo2": (4, False), "plamo3": (8, False),
+    "smallthinker": (4, True),
 }  # fmt: skip
 """Which layers use a window if the file does not list them: all but one in this many, the full one
 last or (True) first. Seen in llama.cpp b11549, which prints it for every layer."""
+_UNUSED = (
+    "llama",
+    "qwen2",
+    "qwen2moe",
+    "qwen3",
+    "qwen3moe",
+    "phi3",
+    "phimoe",
+    "deepseek2",
+    "exaone4",
+)
+"""Architectures whose loader leaves a window in the file alone (exaone4: but for 64 layers)."""
+NO_CACHE = frozenset({
+    "bert", "dream", "gemma-embedding", "jina-bert-v2", "jina-bert-v3", "llada", "llada-moe",
+    "modern-bert", "neo-bert", "nomic-bert", "nomic-bert-moe", "rnd1", "wavtokenizer-dec",
+})  # fmt: skip
+"""Diffusion and embedding models, for which llama.cpp makes no memory (`create_memory`)."""
 _WINDOWS = {"gemma2": 4096, "llama4": 8192, "smallthinker": 4096}
 """Windows set by the loader and not by the file; llama4's file cannot change its own."""
 SHARING = "glm-dsa"
@@ -182,7 +200,7 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
         rope=keys.count("rope.dimension_count") or 0,
         window=window,
         windowed=windowed,
-        own_layers=None if shared is None else max(0, blocks - shared),
+        own_layers=0 if arch in NO_CACHE else None if shared is None else max(0, blocks - shared),
         indexer=indexer,
         indexed=indexed,
     )
@@ -205,6 +223,8 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         period = 4
     elif arch in PERIODS:
         period = keys.count(listed, MOST_LAYERS) or period
+    elif arch not in _UNUSED:
+        keys.lacks(listed, "which layers keep a window in their cache, a rule that is not known")
     full = 0 if dense_first else period - 1
     flags = tuple(index % period != full for index in range(layers))
     return (window, flags) if any(flags) else (0, ())

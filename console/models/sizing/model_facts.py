@@ -19,6 +19,8 @@ MOST_BYTES = 1 << 50
 ALL = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 BESIDE = ("falcon-h1",)
 EVERY_FOURTH_FULL = ("qwen3next", "qwen35", "qwen35moe")
+LIGHTNING = ("minimax-01",)
+"""Linear attention with a matrix a head; every eighth layer is full where the file lists none."""
 
 
 class BadFacts(ConsoleError):
@@ -249,6 +251,10 @@ def recurrent_of(
     convolutions, RWKV), or None for a model without any. Layers and sizes follow llama.cpp's
     loader. Raises BadFacts."""
     sizes = _sizes(keys)
+    if arch in LIGHTNING and attention.heads and attention.key:
+        heads, key = attention.heads, attention.key
+        sizes = 0, heads * key * key, f"{heads} heads x {key} x {key}"
+        keys.missing.append("what its linear attention takes while it computes")
     if sizes is None:
         if arch in (*ALL, *BESIDE, *EVERY_FOURTH_FULL):
             keys.lacks("ssm.state_size", "the state of its recurrent layers")
@@ -292,8 +298,8 @@ def _layers(
         return tuple(bool(one) for one in keys.counts(listed, layers, 1) or ())
     if arch in (*ALL, *BESIDE):
         return (True,) * layers
-    if arch in EVERY_FOURTH_FULL:
-        every = keys.count("full_attention_interval", MOST_LAYERS, 1) or 4
+    if arch in (*EVERY_FOURTH_FULL, *LIGHTNING):
+        every = keys.count("full_attention_interval", MOST_LAYERS, 1) or (4, 8)[arch in LIGHTNING]
         return tuple((index + 1) % every != 0 for index in range(layers))
     heads = attention.kv_heads or (0,) * layers
     # In nemotron_h a layer is one of three: attention, a state, or a feed-forward part alone.
