@@ -153,3 +153,14 @@ def test_what_layer_is_beyond_the_last_is_named(hub: LocalHub) -> None:
 )
 def test_what_a_name_tells(name: str, role: names.Role) -> None:
     assert names.role(names.group(name)[0]) is role
+
+
+def test_a_checkpoint_of_two_hundred_files_costs_little(hub: LocalHub) -> None:
+    """92,000 tensors: the config, the index, and headers of the files that differ in kind."""
+    made = sharded(list(deepseek_checkpoint()), 200, digits=6)
+    found = facts(listing(hub, Repo("org/m", stored.files({"config.json": DEEPSEEK, **made}))))
+    ranges = [seen.range.removeprefix("bytes=").split("-") for seen in hub.seen if seen.range]
+    read = sum(int(last) - int(first) + 1 for first, last in ranges) // 2  # asked for twice
+    assert "4 of 200 headers" in found.weights_from
+    assert len(hub.seen) == 2 + 4 * 2
+    assert read < 200_000

@@ -25,9 +25,6 @@ from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
 from console.checks.preflight.host import HostAsk
-from console.checks.preflight.image import check_image, check_imports
-from console.checks.preflight.sources import assistant
-from console.checks.preflight.sources.assistant import BuildAsk
 from console.common.errors import ConsoleError
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
@@ -41,6 +38,8 @@ from console.runtime.spec import ServiceSpec
 
 if TYPE_CHECKING:
     import docker
+
+    from console.checks.preflight.sources.assistant import BuildAsk
 
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
@@ -110,6 +109,8 @@ def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
 
 def build(site: Site, asked: BuildAsk, connect: Connect) -> list[Finding]:
     """Every fault of a build that can be known before it, for the cards of this site."""
+    from console.checks.preflight.sources import assistant  # a checkpoint needs none of it
+
     compute = tuple(one.compute for one in machine_for(site.model, None).cards if one.compute)
     facts = replace(facts_of(site), compute=compute)
     what = f"The source tree {asked.source or asked.context}"
@@ -122,6 +123,8 @@ def imports(
     cancelled: threading.Event | None = None, labels: Mapping[str, str] | None = None,
 ) -> Sequence[Finding]:  # fmt: skip
     """Whether an image's modules can be imported, if the image can run here at all."""
+    from console.checks.preflight.image import check_image, check_imports
+
     found = check_image(client, image)
     if worst(found) is Level.FAIL:
         return found
