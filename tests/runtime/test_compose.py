@@ -58,7 +58,7 @@ services:
     environment:
       WORD: ${{WORD}}
     volumes: ["models:/models"]
-    deploy: {{resources: {{limits: {{memory: 900M, pids: 9}}}}}}
+    deploy: {{resources: {{limits: {{memory: 900M}}}}}}
 volumes:
   models:
     labels: {{omni.test: "{token}"}}

@@ -57,8 +57,6 @@ def override_of(
 
     `known(kind, name)` tells whether the engine has a volume or network of that name.
     """
-    deploy = resolved.service.get("deploy") or {}
-    limits = (deploy.get("resources") or {}).get("limits") or {}
     service: dict[str, Any] = {
         "image": resolved.image,
         "pull_policy": "never",
@@ -66,23 +64,45 @@ def override_of(
         "labels": dict(labels),
         "environment": {COOKIE: run_id},
         "oom_score_adj": OOM_SCORE,
-        "pids_limit": PIDS,
         "logging": {"driver": "json-file", "options": dict(LOGGING)},
+        **_limits(resolved),
     }
     if runs.args:
         service["command"] = resolved.service["command"]
-    again: dict[str, Any] = {}
-    if "pids" in limits:  # compose refuses two different limits in its two places
-        again["pids"] = PIDS
-    if resolved.memory:
-        service |= {"mem_limit": resolved.memory, "memswap_limit": resolved.memory}
-        if "memory" in limits:
-            again["memory"] = str(resolved.memory)
-    if again:
-        service["deploy"] = {"resources": {"limits": again}}
-    if deploy.get("restart_policy"):  # it goes before `restart`
-        service.setdefault("deploy", {})["restart_policy"] = {"condition": "none"}
     return _sharing(resolved, {"services": {runs.service: service}}, runs.service, known)
+
+
+def _limits(resolved: Resolved) -> dict[str, Any]:
+    """The console's limits and one container, under every key that means the same.
+
+    Compose refuses a service whose `deploy` has another value than the older key beside it, and
+    counts a limit that is missing in `deploy.resources.limits` as another value. The engine refuses
+    a reservation above the limit.
+    """
+    deploy = resolved.service.get("deploy") or {}
+    resources = deploy.get("resources") or {}
+    memory = resolved.memory
+    limits: dict[str, Any] = {"pids": PIDS}
+    service: dict[str, Any] = {"scale": 1, "pids_limit": PIDS}
+    again: dict[str, Any] = {"replicas": 1} if "replicas" in deploy else {}
+    if memory:
+        service |= {"mem_limit": memory, "memswap_limit": memory}
+        limits["memory"] = str(memory)
+        if _bytes(resolved.service.get("mem_reservation")) > memory:
+            service["mem_reservation"] = memory
+        if _bytes((resources.get("reservations") or {}).get("memory")) > memory:
+            again["resources"] = {"reservations": {"memory": str(memory)}}
+    if "limits" in resources:
+        again.setdefault("resources", {})["limits"] = limits
+    if deploy.get("restart_policy"):  # it goes before `restart`
+        again["restart_policy"] = {"condition": "none"}
+    return {**service, "deploy": again} if again else service
+
+
+def _bytes(value: object) -> int:
+    """A size as `docker compose config` prints it; 0 for none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _sharing(
