@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listeners, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
-from console.runner.prepare import contract, dry_start, quality
+from console.runner.prepare import composed, contract, dry_start, quality
 from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
@@ -181,18 +181,51 @@ class _Walk:
             self._refuse(*_same_as_baseline(file, at, spec, self.site, self.here))
         if not self.here:
             return
-        for problem, path in _missing(file, at, spec):
+        self._await(spec.name, _missing(file, at, spec))
+        if self.now and isinstance(spec.runs, ComposeSpec):
+            self._composed(spec, spec.runs)
+        self._try(file, at, spec)
+        if self.now and not self._anything() and not self.stopped:
+            self._refuse(*_taken(file, at, spec))
+
+    def _await(self, name: str, missing: Iterable[tuple[Problem, Path]]) -> None:
+        """Refuse what is missing, unless an earlier step may make it."""
+        for problem, path in missing:
             maker = self._maker(path)
             if maker is None:
                 self._refuse(problem)
             else:
                 self.found.awaited.append(
-                    f"{spec.name}: {one_line(str(path))} is not there yet; step {maker.id} has to "
-                    "make it"
+                    f"{name}: {one_line(str(path))} is not there yet; step {maker.id} has to make "
+                    "it"
                 )
-        self._try(file, at, spec)
-        if self.now and not self._anything() and not self.stopped:
-            self._refuse(*_taken(file, at, spec))
+
+    def _composed(self, spec: ServiceSpec, runs: ComposeSpec) -> None:
+        """Ask compose what a service of its files comes to, and that what a container is asked."""
+        name = spec.name
+        maker = next((made for file in runs.files if (made := self._maker(file))), None)
+        if maker is not None:
+            self.found.awaited.append(
+                f"{name}: its compose file is not judged before step {maker.id}, which may write it"
+            )
+            return
+        for other in composed.unread(runs):
+            self.found.awaited.append(
+                f"{name}: {one_line(str(other))} is not read: only the named files are"
+            )
+        found = composed.read(self.site.equipped(spec) if self.site is not None else spec)
+        self._refuse(*found.refused)
+        if found.spec is None:
+            if found.unknown:
+                words = one_line(found.unknown, 200)
+                self.found.awaited.append(f"{name}: its compose file is not judged: {words}")
+            return
+        file, at = _File(found.document), ("services", name)
+        self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name))
+        gone = list(composed.missing(found, name))
+        below = (one for one in _missing(file, at, found.spec)
+                 if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
+        self._await(name, [*gone, *below])
 
     def _try(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
         """Start a process's program for its version, unless an earlier step may still make it."""

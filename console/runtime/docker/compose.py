@@ -107,19 +107,8 @@ class ComposeDriver(EngineDriver):
 
     def resolve(self) -> Resolved:
         """Resolve the files; raises ServiceError for a missing service or image."""
-        argv = base_argv(self.runs.files, self.runs.project, self.runs.profiles)
-        argv += ["config", "--format", "json"]
-        config = _object(self._compose(argv, "Reading the compose file", 20.0))
-        services = config.get("services") or {}
-        service = services.get(self.runs.service)
-        if not isinstance(service, dict):
-            known = one_line(one_of(sorted(services))) if services else "nothing"
-            raise ServiceError(
-                f"There is no service {one_line(self.runs.service)} in the compose file",
-                f"it has {known}",
-                "a service with a profile is there only if `profile:` beside `service:` names it",
-            )
-        service = with_args(service, self.runs)
+        config = configured(self.runs, unix_host(self.client), self.say)
+        service = service_of(config, self.runs)
         image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")
         image_id = require_image(self.client, image).id
         memory = _memory(self.runs, service, is_here(self.client))
@@ -172,6 +161,27 @@ class ComposeDriver(EngineDriver):
         paths.make(path.parent)
         path.write_text(json.dumps(content, indent=2) + "\n")
         return path
+
+
+def configured(runs: ComposeSpec, host: str, say: Say) -> dict[str, Any]:
+    """The files as `docker compose config` reads them, which asks no engine; raises EngineError
+    without docker or its plugin, EngineTimeout, ServiceError for what compose refuses."""
+    argv = [*base_argv(runs.files, runs.project, runs.profiles), "config", "--format", "json"]
+    return _object(compose(argv, host, dict(runs.env), "Reading the compose file", 20.0, say))
+
+
+def service_of(config: Mapping[str, Any], runs: ComposeSpec) -> dict[str, Any]:
+    """The one service of a configuration, with the playbook's words; raises ServiceError."""
+    services = config.get("services") or {}
+    service = services.get(runs.service)
+    if isinstance(service, dict):
+        return with_args(service, runs)
+    known = one_line(one_of(sorted(services))) if services else "nothing"
+    raise ServiceError(
+        f"There is no service {one_line(runs.service)} in the compose file",
+        f"it has {known}",
+        "a service with a profile is there only if `profile:` beside `service:` names it",
+    )
 
 
 def base_argv(files: Sequence[Path], project: str, profiles: Sequence[str]) -> list[str]:

@@ -1,0 +1,215 @@
+"""A compose service as compose reads it, for the questions that a container is asked before step 1.
+
+Only the plugin knows what its files come to (variables, anchors, `extends`, profiles), and it tells
+without an engine. Without the plugin nothing is said of the service.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from console.checks.lint import files, yaml_tree
+from console.common.errors import EngineError, Problem, ServiceError
+from console.common.text import one_line
+from console.config.yaml import Document, Loc
+from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, ServiceSpec
+
+BESIDE = {
+    f"{stem}.{end}": tuple(f"{stem}.override.{other}" for other in ("yaml", "yml"))
+    for stem in ("compose", "docker-compose")
+    for end in ("yaml", "yml")
+}
+"""What compose reads beside a file of a usual name, when no file is named to it."""
+FILES = frozenset({
+    ".gguf", ".safetensors", ".json", ".jinja", ".jinja2", ".yaml", ".yml", ".toml", ".ini",
+    ".conf", ".env", ".txt", ".sh", ".py", ".pem", ".crt", ".key",
+})  # fmt: skip
+"""Ends of names that no directory has."""
+_NAMED = re.compile(r"services[.\[]([\w.-]+?)\]?((?:\.[\w-]+)*)(?=[:\s'\"]|\.\[|$)")
+_LINE = re.compile(r"\bline (\d+)")
+
+
+@dataclass(frozen=True)
+class Composed:
+    """`spec` is the service as a container would be declared, or None; `document` has the places of
+    its keys in the compose file. `refused`: why compose does not take it; `unknown`: why nobody
+    knows, in words."""
+
+    document: Document
+    spec: ServiceSpec | None = None
+    made: tuple[Path, ...] = ()
+    """Paths on this machine that the engine makes as directories where they are missing."""
+    needed: tuple[Path, ...] = ()
+    """Those without which the engine refuses the service."""
+    refused: tuple[Problem, ...] = ()
+    unknown: str = ""
+
+
+def read(spec: ServiceSpec) -> Composed:
+    """Ask compose what the service comes to."""
+    from console.runtime.docker.client import engine_host
+    from console.runtime.docker.compose import configured, service_of
+
+    runs = spec.runs
+    assert isinstance(runs, ComposeSpec)
+    document = _document(runs, spec.name)
+    try:
+        service = service_of(configured(runs, engine_host(), lambda words: None), runs)
+    except EngineError as error:
+        return Composed(document, unknown=str(error))
+    except ServiceError as error:
+        return Composed(document, refused=(_refused(runs, spec.name, error),))
+    binds = [one for one in service.get("volumes") or () if one.get("type") == "bind"]
+    sources = [(Path(str(one.get("source"))), _is_made(one)) for one in binds]
+    container = replace(spec, runs=_container(service, binds))
+    return Composed(
+        document,
+        container,
+        tuple(path for path, is_made in sources if is_made),
+        tuple(path for path, is_made in sources if not is_made),
+    )
+
+
+def unread(runs: ComposeSpec) -> Iterator[Path]:
+    """Override files beside a compose file of a usual name: compose reads them when it is called
+    without a name, and not for a file that is named."""
+    for file in runs.files:
+        for name in BESIDE.get(file.name, ()):
+            other = file.with_name(name)
+            if other not in runs.files and other.is_file():
+                yield other
+
+
+def missing(found: Composed, name: str) -> Iterator[tuple[Problem, Path]]:
+    """Mounts whose source is not there: the engine refuses one, or makes a directory where a file
+    was meant."""
+    for path in found.needed:
+        if not path.exists():
+            what = f"service '{name}': there is no {one_line(str(path), 300)} to mount"
+            hint = "without `create_host_path` the engine makes none"
+            yield _at_volumes(found, name, what, hint), path
+    for path in found.made:
+        if path.suffix.lower() in FILES and not path.exists():
+            what = f"service '{name}': there is no file {one_line(str(path), 300)} to mount"
+            yield _at_volumes(found, name, what, "the engine would make a directory of it"), path
+
+
+def _at_volumes(found: Composed, name: str, what: str, hint: str) -> Problem:
+    return found.document.problem(("services", name, "volumes"), what, "", hint)
+
+
+def limits(found: Composed, name: str) -> Iterator[Problem]:
+    """Processors that this machine does not have: the engine refuses to make the container."""
+    runs, there = found.spec.runs if found.spec else None, os.cpu_count()
+    if isinstance(runs, ContainerSpec) and runs.cpus and there and runs.cpus > there:
+        what = f"service '{name}' asks for {runs.cpus:g} CPUs, and this machine has {there}"
+        yield found.document.problem(("services", name, "cpus"), what, f"at most {there}")
+
+
+def _is_made(mount: Mapping[str, Any]) -> bool:
+    return bool((mount.get("bind") or {}).get("create_host_path"))
+
+
+def _container(service: Mapping[str, Any], binds: Sequence[Mapping[str, Any]]) -> ContainerSpec:
+    """What of a resolved service a declared container has, too."""
+    limits = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    return ContainerSpec(
+        image=str(service.get("image") or ""),
+        command=_words(service.get("command")),
+        entrypoint=_words(service.get("entrypoint")),
+        ports=tuple(_ports(service.get("ports") or ())),
+        mounts=tuple(
+            Mount(str(one.get("source")), str(one.get("target")), bool(one.get("read_only")))
+            for one in binds
+        ),
+        cpus=_number(service.get("cpus")) or _number(limits.get("cpus")),
+        network=str(service.get("network_mode") or ""),
+    )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """Compose prints a `$` that stands for itself twice."""
+    words = value if isinstance(value, list) else []
+    return tuple(str(word).replace("$$", "$") for word in words)
+
+
+def _ports(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+    """(port of this machine, port of the container) of TCP; none for one that the engine picks."""
+    for row in rows:
+        target, published = row.get("target"), str(row.get("published") or "")
+        if row.get("protocol", "tcp") == "tcp" and isinstance(target, int) and published.isdigit():
+            yield int(published), target
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def _refused(runs: ComposeSpec, name: str, error: ServiceError) -> Problem:
+    """What compose says, where its words name a line or a key; else at the service."""
+    file, line, column = _place(runs, error.detail)
+    shown = " ".join(f"-f {one_line(str(one), 200)}" for one in runs.files)
+    hint = error.hint or f"docker compose {shown} config -q"
+    what = f"service '{name}': {one_line(str(error), 400)}"
+    return Problem(file, line, column, what, "", hint)
+
+
+def _place(runs: ComposeSpec, text: str) -> tuple[str, int, int]:
+    trees = list(_trees(runs))
+    if (found := _LINE.search(text)) is not None:
+        file = next((one for one in runs.files if str(one) in text), runs.files[0])
+        return str(file), int(found[1]), 1
+    keys = [runs.service]
+    if (named := _NAMED.search(text)) is not None:
+        keys = [named[1], *filter(None, named[2].split("."))]
+    while keys:
+        for file, root in reversed(trees):
+            parent = root.get("services", *keys[:-1])
+            if parent is not None and keys[-1] in parent.keys:
+                place = parent.keys[keys[-1]]
+                return str(file), place.line, place.column
+        keys.pop()
+    return str(runs.files[0]), 0, 0
+
+
+def _trees(runs: ComposeSpec) -> Iterator[tuple[Path, yaml_tree.Node]]:
+    for file in runs.files:
+        try:
+            yield file, yaml_tree.parse(files.read(file)).root
+        except (files.Unreadable, yaml_tree.NotYaml):
+            continue
+
+
+_KEYS: Mapping[tuple[str, ...], Loc] = {
+    ("command",): ("container", "command"),
+    ("entrypoint",): ("container", "entrypoint"),
+    ("ports",): ("url",),
+    ("volumes",): ("volumes",),
+    ("cpus",): ("cpus",),
+    ("deploy", "resources", "limits", "cpus"): ("cpus",),
+}
+"""Keys of a compose service, and those of a playbook's service that mean the same."""
+
+
+def _document(runs: ComposeSpec, name: str) -> Document:
+    """Where the values of the service stand in the last file that has them."""
+    document = Document(str(runs.files[0]), places={(): (0, 0)})
+    for file, root in _trees(runs):
+        service = root.get("services", runs.service)
+        if service is None:
+            continue
+        document.name = str(file)
+        at: Loc = ("services", name)
+        document.places[at] = (service.place.line, service.place.column)
+        for keys, loc in _KEYS.items():
+            if (value := service.get(*keys)) is not None:
+                document.places[(*at, *loc)] = (value.place.line, value.place.column)
+    return document
