@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from console.checks.lint.rule import BAD, FORM, UNUSED, Rule, rules
-from console.checks.lint.run import BROKEN, CUT
+from console.checks.lint.run import BROKEN, CUT, REFUSED
 from console.checks.lint.unit import BLOCKER, Finding, Severity
 from console.common.errors import Problem
 from console.common.text import clean
@@ -94,7 +94,9 @@ Every text is parsed: shell in RUN, CMD, `script:`, `command:` and health checks
 files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. A file that cannot be
 read, or that you name and lint does not know, is reported (exit code 2), and the rest is checked.
 What no builder and no shell accepts is an error of its own (`{BROKEN}`): an unknown instruction,
-half a list, a quote or an `if` that does not end. Shell is checked with `bash -n`.
+half a list, a quote or an `if` that does not end. Shell is checked with `bash -n`. What `docker
+compose` refuses of a file for its form is one as well (`{REFUSED}`): a key that is written twice or
+that the Compose Specification does not have, a value of another kind, a size that is none.
 
 Errors and warnings end with exit code 9; info alone does not. `--json` prints one object, `--sarif`
 SARIF 2.1.0. Facts about the machine come from the site file: without one, a rule that needs them is
@@ -142,7 +144,7 @@ def sarif(
     version: str, found: Iterable[Finding], problems: Iterable[Problem], refused: Iterable[Problem]
 ) -> dict[str, Any]:
     """One run of one tool, as editors and code hosts read it."""
-    plain = (FORMAT, UNREAD, BROKEN, CUT, BAD, UNUSED)
+    plain = (FORMAT, UNREAD, BROKEN, REFUSED, CUT, BAD, UNUSED)
     ids = [*rules(), *plain]
     results = [_result(one, ids) for one in found]
     results += [_problem(one, FORMAT, ids) for one in problems]

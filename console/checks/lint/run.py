@@ -40,6 +40,7 @@ _Result = TypeVar("_Result")
 
 CUT = "text-too-long"
 BROKEN = "text-not-readable"
+REFUSED = "compose-refuses"
 NO_KIND = "neither a playbook, site, lesson, compose file, Dockerfile nor shell script"
 SCHEMA_HINT = "a playbook begins with `schema: omni.playbook/v1`"
 _SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
@@ -192,4 +193,6 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     for one in unit.broken:
         fix = "mend it: what follows it may have been misread"
         found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
+    for one in unit.refused:
+        found[unit.finding(one.place, REFUSED, Severity.ERROR, one.what, one.fix)] = None
     return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

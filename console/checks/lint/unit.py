@@ -323,6 +323,8 @@ class Unit:
     """Whether a text in it was too long to be read to its end."""
     broken: list[Hit] = field(default_factory=list)
     """Where a text cannot be understood, and why."""
+    refused: list[Hit] = field(default_factory=list)
+    """What compose refuses of a compose file for its form."""
     copies: list[Copy] = field(default_factory=list)
     mounts: list[Copy] = field(default_factory=list)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)

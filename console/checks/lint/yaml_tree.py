@@ -68,6 +68,9 @@ class Tree:
     root: Node
     comments: list[Comment]
     spans: list[tuple[int, int]]
+    doubled: list[tuple[str, Place, Place]] = field(default_factory=list)
+    """Keys that a mapping has twice: where the second one stands, and the one before it. The last
+    one counts here, as most readers have it."""
 
 
 def parse(text: str) -> Tree:
@@ -88,7 +91,7 @@ def parse(text: str) -> Tree:
         raise NotYaml(str(error), Place(1, 1)) from error
     if builder.root is None:
         raise NotYaml("an empty file", Place(1, 1))
-    return Tree(builder.root, _comments(text, builder.covered), builder.spans)
+    return Tree(builder.root, _comments(text, builder.covered), builder.spans, builder.doubled)
 
 
 class _Builder:
@@ -100,6 +103,7 @@ class _Builder:
         self.anchors: dict[str, Node] = {}
         self.covered: list[tuple[int, int]] = []
         self.spans: list[tuple[int, int]] = []
+        self.doubled: list[tuple[str, Place, Place]] = []
         self.nodes = 0
 
     def feed(self, event: Any) -> bool:
@@ -170,6 +174,8 @@ class _Builder:
         if key is None:
             self.stack[-1] = (top, node.text if node.text is not None else "?", place)
             return
+        if key in top.fields and key != "?":
+            self.doubled.append((key, key_place, top.keys[key]))
         top.fields[key] = node
         top.keys[key] = key_place
         self.stack[-1] = (top, None, place)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.checks.lint import files, run, yaml_tree
 from console.checks.lint.rule import Facts, rules
-from console.checks.lint.run import BROKEN
+from console.checks.lint.run import BROKEN, REFUSED
 from console.checks.lint.unit import BLOCKER, RANK, Finding, Severity, Unit
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.text import one_line
@@ -75,7 +75,7 @@ def overrides_of(pairs: list[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for pair in pairs:
         name, _, reason = pair.partition("=")
-        if name not in (BLOCKER, BROKEN) and name not in rules():
+        if name not in (BLOCKER, BROKEN, REFUSED) and name not in rules():
             raise UsageError(
                 f"--override {one_line(pair, 60)}", f"no rule is named {one_line(name, 60)}",
                 "omni-console lint --rules lists them",
