@@ -110,7 +110,12 @@ CASES = [
          f"{SGLANG} --tp 1 --pipeline-parallel-size 2\n"),
     Case("split-mode-graph-moe", S, f"llama-server --split-mode graph -m {R1}\n",
          f"llama-server --split-mode layer -m {R1}\n"
-         "llama-server -sm graph -m Llama-3.3-70B-Q4_K_M.gguf\n"),
+         "llama-server -sm graph -m Llama-3.3-70B-Q4_K_M.gguf\n"
+         "llama-server -sm graph -m GLM-4.6-IQ4_KS-00001-of-00005.gguf\n"
+         "llama-server --split-mode=graph --model=Qwen3-235B-A22B-IQ5_K.gguf\n"
+         "llama-server -sm graph -m Mixtral-8x7B-Q4_K_M.gguf\n"),
+    Case("split-mode-graph-moe", S, "llama-server --split_mode graph -m Qwen3-Next-80B-A3B.gguf\n",
+         "llama-server --split_mode graph -m Qwen3-30B-A3B.gguf\n"),
     Case("split-mode-graph-moe", C,
          stack(f"image: x\ncommand:\n  - --model {R1}\n  - --split-mode graph"),
          stack(f"image: x\ncommand:\n  - --model {R1}")),

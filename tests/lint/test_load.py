@@ -28,12 +28,12 @@ schema: omni.playbook/v1
 name: trial
 title: A trial
 inputs:
-  mode: {type: string, default: layer}
+  mode: {type: string, default: "OFF"}
   folder: {type: string, default: image}
 phases:
   - title: one
     steps:
-      - {id: bench, timeout: 1h, run: [llama-bench, -sm, "${{ inputs.mode }}", -m, Mixtral.gguf]}
+      - {id: bench, timeout: 1h, run: [cmake, "-DGGML_CUDA_NO_VMM=${{ inputs.mode }}"]}
       - {id: image, build: {context: "${{ inputs.folder }}", tag: "own:phase1"}}
 """
 SITE = """\
@@ -58,13 +58,13 @@ def load(place: Path, **inputs: str) -> Playbook:
 def test_what_is_gone_past_is_kept_with_its_reason(place: Path) -> None:
     assert check(load(place), UNEQUAL, {}) == []
     with pytest.raises(LintRefused) as caught:
-        check(load(place, mode="graph"), NOTHING, {})
+        check(load(place, mode="ON"), NOTHING, {})
     assert caught.value.exit_code is Exit.LINT
-    given = overrides_of(["split-mode-graph-moe=a patched build = fine"])
-    (one,) = records(check(load(place, mode="graph"), NOTHING, given))
-    assert one["rule"] == "split-mode-graph-moe"
+    given = overrides_of(["ggml-cuda-no-vmm=a patched build = fine"])
+    (one,) = records(check(load(place, mode="ON"), NOTHING, given))
+    assert one["rule"] == "ggml-cuda-no-vmm"
     assert one["override"] == "override: a patched build = fine"
-    assert one["place"].endswith("book.yaml:10:53")
+    assert one["place"].endswith("book.yaml:10:47")
     (place / "image").mkdir()
     (place / "image" / "Dockerfile").write_text("FROM x\nFOO bar\n")
     (two,) = check(load(place), NOTHING, overrides_of(["text-not-readable=a frontend of ours"]))
@@ -89,7 +89,7 @@ def test_what_its_steps_run_is_read_too(place: Path, step: str, file: str) -> No
     text = BOOK[: BOOK.index(last)] + f"      - {{id: more, timeout: 1h, {step}}}\n"
     (place / "book.yaml").write_text(text)
     (place / "sub").mkdir()
-    fault = "#!/bin/sh\nllama-server -sm graph -m Mixtral.gguf\n"
+    fault = "#!/bin/sh\ncmake -DGGML_CUDA_NO_VMM=ON\n"
     if "ocker" in file:
         fault = "FROM x\nRUN nvidia-smi\n"
     elif file.endswith("yaml"):
@@ -101,7 +101,7 @@ def test_what_its_steps_run_is_read_too(place: Path, step: str, file: str) -> No
 
 
 def test_an_override_needs_a_rule_and_a_reason() -> None:
-    for pair in ("no-such-rule=why", "split-mode-graph-moe", "pkill-f-as-rollback= "):
+    for pair in ("no-such-rule=why", "ggml-cuda-no-vmm", "pkill-f-as-rollback= "):
         with pytest.raises(UsageError):
             overrides_of([pair])
 
@@ -112,7 +112,7 @@ def test_a_known_blocker_is_gone_past_with_a_reason(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
     book = place / "book.yaml"
     text = BOOK.replace("inputs:", "lessons: [F-003, F-025]\ninputs:", 1)
-    book.write_text(text.replace("[llama-bench", "[dynamo, llama-bench"))
+    book.write_text(text.replace("[cmake", "[dynamo, cmake"))
     argv = ["run", str(book), "--site", str(place / "site.yaml")]
     assert main(argv) == Exit.LINT
     said = capsys.readouterr().err
@@ -131,21 +131,21 @@ def test_a_plan_tells_it_first(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "10000")  # in a terminal long lines are folded
     argv = ["plan", str(place / "book.yaml"), "--site", str(place / "site.yaml")]
-    assert main([*argv, "--input", "mode=graph"]) == Exit.OK
+    assert main([*argv, "--input", "mode=ON"]) == Exit.OK
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  lint ")]
-    assert "book.yaml:10:53: error: " in line
-    assert line.endswith(" --override split-mode-graph-moe=WHY")
-    assert main([*argv, "--input", "mode=graph", "--json"]) == Exit.OK
+    assert "book.yaml:10:47: error: " in line
+    assert line.endswith(" --override ggml-cuda-no-vmm=WHY")
+    assert main([*argv, "--input", "mode=ON", "--json"]) == Exit.OK
     (one,) = json.loads(capsys.readouterr().out)["lint"]
-    assert (one["rule"], one["severity"], one["override"]) == ("split-mode-graph-moe", "error", "")
+    assert (one["rule"], one["severity"], one["override"]) == ("ggml-cuda-no-vmm", "error", "")
     assert main(argv) == Exit.OK
     assert "  lint " not in capsys.readouterr().out
 
 
 def test_run_refuses_and_leaves_no_trace(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["run", str(place / "book.yaml"), "--site", str(place / "site.yaml"), "--input"]
-    assert main([*argv, "mode=graph"]) == Exit.LINT
-    assert "split-mode-graph-moe" in capsys.readouterr().err
+    assert main([*argv, "mode=ON"]) == Exit.LINT
+    assert "ggml-cuda-no-vmm" in capsys.readouterr().err
     assert not (place / "state").exists()
 
 
@@ -163,8 +163,8 @@ def test_begin_tells_what_was_gone_past(place: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("console.runner.launch.launch", launch)
     args = Namespace(
         detach=True, step=False, yes=False, json=False, lease=None,
-        override=["split-mode-graph-moe=a patched build"],
+        override=["ggml-cuda-no-vmm=a patched build"],
     )  # fmt: skip
-    made = run.start(load_site(place / "site.yaml"), load(place, mode="graph"), {}, args)
+    made = run.start(load_site(place / "site.yaml"), load(place, mode="ON"), {}, args)
     assert launched == [made]
     assert [one["override"] for one in made.meta().lint] == ["override: a patched build"]

@@ -158,3 +158,53 @@ def test_in_a_script_of_a_playbook_the_shell_s_comment_counts() -> None:
         f"          {REASON}\n          {KILL}\n"
     )
     assert said("book.yaml", text) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "severity"),
+    [
+        ("GLM-4.6-IQ4_KS.gguf", None), ("Qwen3-235B-A22B.gguf", None), ("gpt-oss-120b.gguf", None),
+        ("DeepSeek-R1-Distill-Llama-70B.gguf", None), ("Qwen3.5-397B-A17B.gguf", None),
+        ("DeepSeek-R1-0528-Qwen3-8B.gguf", None), ("MiniMax-M2-IQ4_KS.gguf", None),
+        ("DeepSeek-V3-0324-IQ2.gguf", "info"), ("Kimi-K2-Instruct.gguf", "info"),
+        ("my-own.gguf", "info"), ("$MODEL", "info"), ("Kimi-Linear-48B-A3B.gguf", "info"),
+        ("Qwen2.5-72B.gguf", "warning"), ("DeepSeek-R1-Distill-Qwen-32B.gguf", "warning"),
+        ("Llama-4-Maverick-17B-128E.gguf", "warning"), ("DeepSeek-V3.2.gguf", "warning"),
+        ("Qwen3-VL-235B-A22B.gguf", "warning"), ("gemma-3-27b.gguf", "warning"),
+    ],
+)  # fmt: skip
+def test_split_mode_graph_is_judged_by_the_engine_s_list(model: str, severity: str | None) -> None:
+    told = [one[1] for one in said("x.sh", f"llama-server --split_mode graph -m {model}\n")]
+    assert told == ([severity] if severity else [])
+
+
+def test_a_finding_says_that_its_lesson_is_due_for_a_review() -> None:
+    (one,) = found("x.sh", "llama-server -sm graph -m Qwen2.5-72B.gguf\n", NOTHING)
+    assert one.overdue == ("2026-04-27 (F-024)",)
+    assert one.text.endswith(" [split-mode-graph-moe F-024 F-002]; to be reviewed since "
+                             "2026-04-27 (F-024)")  # fmt: skip
+    (other,) = found("x.sh", "cmake -DGGML_CUDA_NO_VMM=ON\n", NOTHING)
+    assert (other.overdue, other.text[-1]) == ((), "]")
+
+
+def test_curl_that_the_service_installs_itself_is_there() -> None:
+    command = 'command: [sh, -c, "apt-get update && apt-get install -y curl && exec serve"]\n'
+    check = "healthcheck: {test: [CMD, curl, -f, 'http://127.0.0.1'], interval: 5s}\n"
+    for image in ("debian:12", "own/engine:1"):
+        text = stack(f"image: {image}\n{command}{check}")
+        assert [one for one in said(C, text) if one[0] == "healthcheck-curl"] == []
+    bare = stack(f"image: debian:12\n{check}")
+    assert [one[0] for one in said(C, bare)] == ["healthcheck-curl"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--depth 1 --recursive --shallow-submodules",
+        "--depth 1 --recurse-submodules",
+        "--shallow-submodules",
+    ],
+)
+def test_shallow_submodules_are_no_error(options: str) -> None:
+    text = f"FROM x\nRUN git clone {options} https://github.com/ikawrakow/ik_llama.cpp\n"
+    assert "error" not in [one[1] for one in said("Dockerfile", text)]

@@ -37,7 +37,7 @@ title: A trial
 phases:
   - title: one
     steps:
-      - {id: bench, timeout: 1h, run: [llama-bench, -sm, graph, -m, Mixtral.gguf]}
+      - {id: bench, timeout: 1h, run: [cmake, -DGGML_CUDA_NO_VMM=ON]}
       - {id: image, build: {context: ., tag: "own:phase1"}}
 """
 

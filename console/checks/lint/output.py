@@ -56,6 +56,7 @@ def as_json(one: Finding) -> dict[str, Any]:
         "file": one.file, "line": one.line, "column": one.column, "rule": one.rule,
         "severity": str(one.severity), "lessons": list(one.lessons), "what": one.what,
         "why": rule.why if rule is not None else "", "fix": one.fix, "suppressed": one.suppressed,
+        "overdue": list(one.overdue),
     }  # fmt: skip
 
 
@@ -179,7 +180,7 @@ def _result(one: Finding, ids: list[str]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "ruleId": one.rule,
         "level": LEVEL[one.severity],
-        "message": {"text": f"{one.what}. Fix: {one.fix}." if one.fix else f"{one.what}."},
+        "message": {"text": _message(one)},
         "locations": [_place(one.file, one.line, one.column)],
     }
     if one.rule in ids:
@@ -187,6 +188,12 @@ def _result(one: Finding, ids: list[str]) -> dict[str, Any]:
     if one.suppressed:
         made["suppressions"] = [{"kind": "inSource", "justification": one.suppressed}]
     return made
+
+
+def _message(one: Finding) -> str:
+    parts = [one.what, f"Fix: {one.fix}" if one.fix else ""]
+    parts += [f"To be reviewed since {', '.join(one.overdue)}"] if one.overdue else []
+    return " ".join(f"{part}." for part in parts if part)
 
 
 def _problem(one: Problem, rule: str, ids: list[str]) -> dict[str, Any]:

@@ -5,14 +5,17 @@ A rule is a named fault, the lessons that taught it, and a function that finds i
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from console.checks.lint.unit import Comment, Finding, Hit, Place, Severity, Unit
+from console.common.errors import InvalidFile
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
@@ -135,7 +138,23 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
     for one in rules().values():
         for hit in one.check(unit, facts) if one.when is None or one.when(unit, facts) else ():
             severity, fix = hit.severity or one.severity, hit.fix or one.fix
-            yield unit.finding(hit.place, one.id, severity, hit.what, fix, one.lessons)
+            found = unit.finding(hit.place, one.id, severity, hit.what, fix, one.lessons)
+            yield replace(found, overdue=_overdue(one.lessons, date.today()))
+
+
+@cache
+def _overdue(lessons: tuple[str, ...], today: date) -> tuple[str, ...]:
+    """`2026-04-27 (F-024)` for each lesson whose day of review is past: what it says may no longer
+    be so."""
+    from console.config.lessons import registry  # only a finding needs it, and it takes a while
+
+    files, due = registry.files(), []
+    for name in lessons:
+        with contextlib.suppress(InvalidFile, KeyError):
+            lesson = registry.load_lesson(files[name])
+            if registry.due_by(lesson, today):
+                due.append(f"{lesson.model.due} ({name})")
+    return tuple(due)
 
 
 @dataclass(frozen=True, slots=True)

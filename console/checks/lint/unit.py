@@ -105,6 +105,8 @@ class Finding:
     fix: str = ""
     lessons: tuple[str, ...] = ()
     suppressed: str = ""
+    overdue: tuple[str, ...] = ()
+    """Those of the lessons whose day of review is past, with that day."""
 
     def __post_init__(self) -> None:
         for name in ("file", "what", "fix", "suppressed"):
@@ -116,9 +118,10 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """`file:line:column: severity: what [rule F-003]`."""
+        """`file:line:column: severity: what [rule F-003]`, and what of it is due for a review."""
         cited = " ".join((self.rule, *self.lessons))
-        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.what} [{cited}]"
+        text = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.what} [{cited}]"
+        return f"{text}; to be reviewed since {', '.join(self.overdue)}" if self.overdue else text
 
 
 class Kind(StrEnum):
@@ -166,6 +169,11 @@ class Variable:
     scope: str = ""
 
 
+def dashed(name: str) -> str:
+    """A long option with dashes between its words."""
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A simple command. `words[0]` is the program after sudo, env, timeout and their like, which
@@ -208,15 +216,16 @@ class Command:
 
     def options(self, *names: str) -> Iterator[tuple[str, Word]]:
         """(value, place) of every `--name value`, `--name=value` or `"--name value"`; the value of
-        a flag at the end is ""."""
+        a flag at the end is "". A name is the same with `_` for `-`, as engines have it."""
+        wanted = frozenset(map(dashed, names))
         for at, word in enumerate(self.args):
             name, sign, value = word.text.partition("=")
-            if name in names and sign:
+            if dashed(name) in wanted and sign:
                 yield value, word
-            elif word.text in names:
+            elif dashed(word.text) in wanted:
                 after = self.args[at + 1] if at + 1 < len(self.args) else None
                 yield (after.text if after else "", word)
-            elif " " in word.text and word.text.partition(" ")[0] in names:
+            elif " " in word.text and dashed(word.text.partition(" ")[0]) in wanted:
                 yield word.text.partition(" ")[2].strip(), word
 
 

@@ -23,6 +23,25 @@ _DENSE = re.compile(
     r"distill|llama-?[23]|qwen2(?:\.5)?-(?!moe)|gemma|phi-?[234](?!\.5-moe)|mistral-(?:7b|small|nemo)"
     r"|qwen3-(?:0\.6|1\.7|4|8|14|32)b", re.IGNORECASE,
 )  # fmt: skip
+_GRAPH = re.compile(
+    r"deepseek[-_]?(?:coder-)?(?:v2|v3(?![-_.]?2)|r1)|kimi-?k2|glm-?5|glm-?4\.[5-9]|minimax-?m[23]|"
+    r"gpt-oss|ernie-4\.5-\d+b-a|hunyuan|mimo|step-?3\.5|seed-?oss|command-?[ra]\b|cohere|qwen3\.5|"
+    r"qwen3-(?!next|vl-\d+b-a|omni)|mixtral|mistral|ministral|devstral|magistral|llama-?[23]\b|"
+    r"llama-?3\.|gemma-?4|mellum|laguna|muse-glimmer|distill-llama", re.IGNORECASE,
+)  # fmt: skip
+"""Names of models whose architecture ik_llama.cpp has split mode graph for. Its list is
+is_model_split_supported in src/llama.cpp, here of 8337e4cd (2026-08-15): llama, qwen3, qwen3moe,
+qwen3vl, qwen35, qwen35moe, glm4moe, glm-dsa, mistral3, mistral4, command-r, cohere2, cohere2_moe,
+mimo2, hunyuan-moe, gpt-oss, ernie4_5-moe, minimax-m2, minimax-m3, seed_oss, step35, laguna, gemma4,
+deepseek2, mellum, muse-glimmer."""
+_NO_GRAPH = re.compile(
+    r"deepseek[-_]?(?:v3[-_.]?2|v4)|distill-qwen-|qwen-?(?:1\.5|2)|qwen3-(?:next|vl-\d+b-a|"
+    r"coder-next)|llama-?4|dbrx|grok|phi-?[234]|gemma-?[123]\b|olmo|granite|dots\.?1|\bling-|"
+    r"\bring-|internlm|smollm|glm-?4-(?:9|32)b|falcon|arctic|exaone|nemotron", re.IGNORECASE,
+)  # fmt: skip
+_LATENT = re.compile(
+    r"deepseek[-_]?(?:coder-)?(?:v2|v3|r1)(?!.*(?:distill|qwen|llama))|kimi-?k2", re.IGNORECASE
+)
 _GGUF = re.compile(r"\.gguf\b|gguf|(?:^|[-_./])I?Q[2-8]_(?:K(?:_[SMLX]+)?|[01]|XX?S|NL)\b", re.I)
 _ARCH = re.compile(r"(?:^|[^0-9])(?:sm_|compute_)?12(?:0a?|\.0)(?:[^0-9]|$)")
 _ARCH_NAMES = (
@@ -273,6 +292,19 @@ def is_moe(name: str) -> bool | None:
     if _DENSE.search(name):
         return False
     return True if _MOE.search(name) else None
+
+
+def splits_graph(name: str) -> bool | None:
+    """Whether a model's name tells of an architecture that ik_llama.cpp lists for split mode graph;
+    None if it does not tell."""
+    if _NO_GRAPH.search(name):
+        return False
+    return True if _GRAPH.search(name) else None
+
+
+def is_latent(name: str) -> bool:
+    """Whether a name tells of DeepSeek's architecture with latent attention (deepseek2)."""
+    return _LATENT.search(name) is not None
 
 
 def names_gguf(text: str) -> bool:

@@ -116,7 +116,8 @@ def shallow_clone(unit: Unit, facts: Facts) -> Iterator[Hit]:
             continue
         recursive = command.has("--recursive", "--recurse-submodules")
         if command.has("--shallow-submodules"):
-            yield Hit(command.place, "--shallow-submodules")
+            words = "--shallow-submodules: only where the host serves any commit, as GitHub does"
+            yield Hit(command.place, words, INFO)
         elif not shallow:
             continue
         elif recursive:

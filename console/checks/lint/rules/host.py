@@ -206,11 +206,12 @@ def tensor_parallel(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "split-mode-graph-moe", ERROR, "F-024 F-002",
-    title="Split mode graph for a mixture of experts",
-    why="ik_llama.cpp supports it for dense models only: it falls back to `layer`, whose buffers "
-    "(100 GB on a card of 96) do not fit.",
-    fix="standard llama.cpp with --tensor-split",
+    "split-mode-graph-moe", WARNING, "F-024 F-002",
+    title="Split mode graph for an architecture that it may not have",
+    why="ik_llama.cpp splits the graph of the architectures that it lists (in August 2026 31, with "
+    "most mixtures of experts; DeepSeek only since then). For any other, and in a build before its "
+    "own, it changes to `layer` by itself, whose buffers (100 GB on a card of 96) may not fit.",
+    fix="its log says whether it fell back; --split-mode layer with --tensor-split is sure",
 )  # fmt: skip
 def split_graph(unit: Unit, facts: Facts) -> Iterator[Hit]:
     seen = set()
@@ -223,17 +224,31 @@ def split_graph(unit: Unit, facts: Facts) -> Iterator[Hit]:
                 what = f"{spelling}=graph" if spelling.isupper() else "--split-mode graph"
                 yield from _graph(vocabulary.model_name(unit, command), Hit(place, what))
     for variable in unit.variables:
-        if (variable.name, variable.value) == (_SPLIT_MODE, "graph") and variable.place not in seen:
-            yield from _graph("", Hit(variable.place, f"{_SPLIT_MODE}=graph"))
+        if variable.name == "LLAMA_ARG_SPLIT_MODE" and variable.value == "graph":
+            near = [v.value for v in unit.variables
+                    if v.name == "LLAMA_ARG_MODEL" and v.scope == variable.scope]  # fmt: skip
+            hit = Hit(variable.place, "LLAMA_ARG_SPLIT_MODE=graph")
+            yield from _graph(near[0] if near else "", hit)
+
+
+def _model(unit: Unit, command: Command) -> str:
+    return vocabulary.model_name(command) or next(
+        (v.value for v in unit.settings(command, "LLAMA_ARG_MODEL")), ""
+    )
 
 
 def _graph(model: str, hit: Hit) -> Iterator[Hit]:
-    moe = vocabulary.is_moe(model.rsplit("/", 1)[-1]) if model else None
-    moe = vocabulary.is_moe(model) if moe is None and model else moe
-    if moe:
-        yield Hit(hit.place, f"{hit.what} for {model}, a mixture of experts")
-    elif moe is None:
-        yield Hit(hit.place, f"{hit.what}; it is for dense models only", WARNING)
+    """The architecture stands in the file; here it is known by the model's name alone."""
+    name = model.rsplit("/", 1)[-1]
+    listed = vocabulary.splits_graph(name)
+    listed = vocabulary.splits_graph(model) if listed is None else listed
+    if listed is False:
+        yield Hit(hit.place, f"{hit.what} for {name}, whose architecture is not on its list")
+    elif listed is None:
+        of = f"whether {name} has" if name else "which models have"
+        yield Hit(hit.place, f"{hit.what}; {of} an architecture of its list is not known", INFO)
+    elif vocabulary.is_latent(name) or vocabulary.is_latent(model):
+        yield Hit(hit.place, f"{hit.what} for {name}: only builds since August 2026 have it", INFO)
 
 
 @rule(

@@ -117,6 +117,8 @@ def _has(unit: Unit, health: Health, program: str) -> tuple[bool | None, str]:
     """(whether the program is there, the image that says so)."""
     if unit.source.kind is Kind.DOCKERFILE:
         return _stage_has(unit, health.scope, program), health.image
+    if program in vocabulary.installed(unit, health.scope):
+        return True, health.image  # by the service's own command
     if not health.built:
         return has(health.image, program), health.image
     built = _dockerfile(unit, health.built)
