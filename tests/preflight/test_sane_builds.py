@@ -120,7 +120,7 @@ CLONES = [
     (f"git clone --depth 1 --recursive {URL}", Level.WARN),
     (f"git clone --depth 1 {URL} && cd /src && git submodule update --init --depth 1", Level.WARN),
     (f"git clone {URL} && cd /src && git submodule update --init", None),
-    (f"git clone --recurse-submodules --shallow-submodules --depth 1 {URL}", Level.FAIL),
+    (f"git clone --recurse-submodules --shallow-submodules --depth 1 {URL}", Level.WARN),
     (f"git clone --depth 1 {URL}", Level.FAIL),
 ]
 

@@ -62,6 +62,7 @@ class Scene:
     depth: int = 0
     looped: bool = False
     tolerated: bool = False
+    branched: bool = False
     wrappers: tuple[str, ...] = ()
 
 
@@ -73,7 +74,10 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
     unit.cut = unit.cut or read.cut
     if read.wrong is not None and scene.depth == 0 and (said := shell.complaint(snippet.text)):
         unit.broken.append(Hit(read.wrong, f"no shell can read this: {said}"))
-    unit.variables += [replace(one, scope=scene.scope) for one in read.variables]
+    unit.variables += [
+        replace(one, scope=scene.scope, branched=one.branched or scene.branched)
+        for one in read.variables
+    ]
     if scene.depth == 0:
         unit.comments += read.comments
         unit.spans += read.spans
@@ -85,6 +89,7 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         here = replace(
             scene, folder=folder, env=(*scene.env, *simple.env),
             looped=scene.looped or simple.looped, tolerated=scene.tolerated or simple.tolerated,
+            branched=scene.branched or simple.branched,
         )  # fmt: skip
         _add(unit, simple.words, here, script, simple.stdin)
     return folder
@@ -110,7 +115,7 @@ def _add(
     wrappers = (*scene.wrappers, *wrappers)
     command = Command(
         words, scene.where, scene.scope, script, scene.image, scene.env, wrappers,
-        scene.looped, scene.tolerated, stdin, scene.folder,
+        scene.looped, scene.tolerated, stdin, scene.folder, scene.branched,
     )  # fmt: skip
     unit.commands.append(command)
     deeper = replace(scene, depth=scene.depth + 1, wrappers=wrappers)

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ _INPUT = re.compile(r"\$\{\{[^{}\n]*\}\}")
 """A playbook's input, which is filled in before any shell reads it."""
 _CONDITIONS = ("if_statement", "elif_clause", "while_statement")
 _LOOPS = ("while_statement", "until_statement", "for_statement", "c_style_for_statement")
+_BRANCHES = ("case_item", "elif_clause", "else_clause", "function_definition")
 _QUIET = ("heredoc_redirect", "file_redirect", "herestring_redirect")
 
 LIMIT_S = 5.0
@@ -43,6 +44,17 @@ class Simple:
     looped: bool
     tolerated: bool
     stdin: Snippet | None
+    branched: bool = False
+    """Whether it runs only on one of several ways: an arm of `if` or `case`, a function, `||`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How the walk came to a node."""
+
+    looped: bool = False
+    tolerated: bool = False
+    branched: bool = False
 
 
 @dataclass(slots=True)
@@ -87,34 +99,36 @@ class _Reader:
 
     def read(self, root: Node) -> Script:
         """Walk the tree without recursion, in the order of the text."""
-        stack: list[tuple[Node, str, bool, bool]] = [(root, "", False, False)]
+        stack: list[tuple[Node, str, _Way]] = [(root, "", _Way())]
         seen = 0
         while stack:
-            node, above, looped, tolerated = stack.pop()
+            node, above, way = stack.pop()
             seen += 1
             if seen > MOST_NODES or len(self.script.commands) >= MOST_COMMANDS:
                 self.script.cut = True
                 break
-            self._take(node, above, looped, tolerated)
-            looped = looped or node.type in _LOOPS
+            self._take(node, above, way)
+            way = replace(
+                way, looped=way.looped or node.type in _LOOPS,
+                branched=way.branched or node.type in _BRANCHES,
+            )  # fmt: skip
             if node.type not in ("raw_string", "word", "string_content", "heredoc_body"):
-                below = [
-                    (one, node.type, looped, fine) for one, fine in _children_of(node, tolerated)
-                ]
+                below = [(one, node.type, inner) for one, inner in _children_of(node, way)]
                 stack += reversed(below)
         return self.script
 
-    def _take(self, node: Node, above: str, looped: bool, tolerated: bool) -> None:
+    def _take(self, node: Node, above: str, way: _Way) -> None:
         if node.type == "command":
-            self._command(node, looped, tolerated)
+            self._command(node, way)
         elif node.type == "comment":
             self._comment(node)
         elif node.type == "redirected_statement":
             self._redirected(node)
         elif node.type == "variable_assignment" and above != "command":
-            self.script.variables += self._variable(node)
+            unsure = way.branched or way.looped
+            self.script.variables += [replace(one, branched=unsure) for one in self._variable(node)]
 
-    def _command(self, node: Node, looped: bool, tolerated: bool) -> None:
+    def _command(self, node: Node, way: _Way) -> None:
         env: list[Variable] = []
         words: list[Word] = []
         for child in node.children:
@@ -126,7 +140,9 @@ class _Reader:
                 words.append(self.word(child))
         if words:
             stdin = self.stdin.get(node.id)
-            self.script.commands.append(Simple(tuple(words), tuple(env), looped, tolerated, stdin))
+            self.script.commands.append(
+                Simple(tuple(words), tuple(env), way.looped, way.tolerated, stdin, way.branched)
+            )
             last = self.snippet.at(max(self._at(node.end_byte) - 1, 0)).line
             self.script.spans.append((self._place(node).line, last))
 
@@ -228,22 +244,46 @@ class _Reader:
         return (node.text or b"").decode("utf-8", "replace")
 
 
-def _children_of(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
-    """Children, and whether the script handles their failure: `|| …`, a condition."""
+def _children_of(parent: Node, way: _Way) -> Iterator[tuple[Node, _Way]]:
+    """Children, whether the script handles their failure (`|| …`, a condition), and whether they
+    are passed by."""
     children = parent.children
     if parent.type == "list":
-        after = any(one.type == "||" for one in children)
-        for child in children:
-            after = after and child.type != "||"
-            yield child, tolerated or after
+        yield from _of_list(children, way)
     elif parent.type in _CONDITIONS:
         inside = True
         for child in children:
             inside = inside and child.type not in ("then", "do_group")
-            yield child, inside
+            arm = not inside and parent.type != "while_statement"
+            yield child, replace(way, tolerated=inside, branched=way.branched or arm)
     else:
-        kept = tolerated and parent.type in ("pipeline", "redirected_statement", "negated_command")
+        through = ("pipeline", "redirected_statement", "negated_command")
+        kept = replace(way, tolerated=way.tolerated and parent.type in through)
         yield from ((child, kept) for child in children)
+
+
+def _of_list(children: list[Node], way: _Way) -> Iterator[tuple[Node, _Way]]:
+    """`a && b || c`: only the first one runs for sure; with `&&` alone all do, if the first is no
+    test, or nothing after it is built."""
+    handled = any(one.type == "||" for one in children)
+    arms, after = handled, handled
+    asks = bool(children) and _is_test(children[0])
+    for at, child in enumerate(children):
+        after = after and child.type != "||"
+        passed = at > 0 and (arms or asks)
+        nested = at == 0 and handled and child.type == "list"  # the `b` of `a && b || c`
+        yield (
+            child,
+            replace(
+                way, tolerated=way.tolerated or after, branched=way.branched or passed or nested
+            ),
+        )
+
+
+def _is_test(node: Node) -> bool:
+    if node.type in ("list", "negated_command") and node.children:
+        return _is_test(node.children[0] if node.type == "list" else node.children[-1])
+    return node.type == "test_command" or (node.text or b"").startswith((b"[ ", b"test ", b"[["))
 
 
 def complaint(text: str) -> str:

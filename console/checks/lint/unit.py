@@ -167,6 +167,8 @@ class Variable:
     value: str
     place: Place
     scope: str = ""
+    branched: bool = False
+    """Whether it is set on one of several ways only: which value it has is then not known."""
 
 
 def dashed(name: str) -> str:
@@ -193,6 +195,8 @@ class Command:
     stdin: Snippet | None = None
     folder: str = ""
     """Where `cd` and WORKDIR led to before it."""
+    branched: bool = False
+    """Whether it runs on one of several ways only."""
 
     @property
     def place(self) -> Place:
@@ -345,6 +349,21 @@ class Unit:
     ) -> Finding:  # fmt: skip
         name = str(self.source.path)
         return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
+
+    def options(self, *names: str) -> Iterator[tuple[str, Word]]:
+        """(value, place) of these options in every command."""
+        return (found for command in self.commands for found in command.options(*names))
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The last value of each variable, without those whose value depends on a branch."""
+        found: dict[str, str] = {}
+        for one in self.variables:
+            if one.branched:
+                found.pop(one.name, None)
+            else:
+                found[one.name] = one.value
+        return found
 
     def next_script(self) -> int:
         self.scripts += 1

@@ -59,6 +59,13 @@ _PIP_VALUED = (
 """Options of installers, and of pip, that take a value."""
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
+_TORCH_IMAGES = frozenset({
+    "pytorch/pytorch", "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/vllm", "nvcr.io/nvidia/sglang",
+    "nvcr.io/nvidia/nemo", "nvcr.io/nvidia/tensorrt-llm/release", "rocm/pytorch",
+    "rocm/pytorch-nightly", "rocm/vllm", "rocm/vllm-dev", "rocm/sglang-staging",
+    "vllm/vllm-openai", "lmsysorg/sglang", "intel/intel-extension-for-pytorch",
+    "huggingface/transformers-pytorch-gpu", "approachingai/ktransformers",
+})  # fmt: skip
 _ARCHIVE = re.compile(r"\.(?:whl|tar\.\w+|tgz|zip)$|/.*[*?]")
 ENGINES = {
     "llama": ("llama_cpp", "ik_llama"), "vllm": ("vllm",), "sglang": ("sglang",),
@@ -73,6 +80,12 @@ def is_plain(base: str) -> bool:
     """Whether an image is a plain system, of whose packages only what is installed is known."""
     name = base.split("@")[0].rsplit(":", 1)[0]
     return name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN
+
+
+def has_torch(base: str) -> bool:
+    """Whether an image is known to bring PyTorch."""
+    name = base.split("@")[0].rsplit(":", 1)[0]
+    return name.removeprefix("docker.io/") in _TORCH_IMAGES
 
 
 def is_python(command: Command) -> bool:

@@ -115,16 +115,17 @@ def shallow_clone(unit: Unit, facts: Facts) -> Iterator[Hit]:
         if verb != "clone":
             continue
         recursive = command.has("--recursive", "--recurse-submodules")
+        kt = any("kvcache-ai/ktransformers" in word.text.lower() for word in command.args)
         if command.has("--shallow-submodules"):
             words = "--shallow-submodules: only where the host serves any commit, as GitHub does"
-            yield Hit(command.place, words, INFO)
+            yield Hit(command.place, words, None if kt else INFO)
         elif not shallow:
             continue
         elif recursive:
             yield Hit(command.place, "--depth together with submodules", WARNING)
         elif _fetched_later(fetches, command):
             yield Hit(command.place, "--depth, and its submodules are fetched afterwards", INFO)
-        elif any("kvcache-ai/ktransformers" in word.text.lower() for word in command.args):
+        elif kt:
             yield Hit(command.place, "ktransformers is cloned with --depth; it has submodules")
 
 

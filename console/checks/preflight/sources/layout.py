@@ -85,7 +85,7 @@ class Layout:
         """Whether everything that gets into the image is a command that is read here."""
         stage = self.unit.stage(self.scope)
         commands = [one for one in self.commands if one.where is Where.BUILD]
-        values = {one.name: one.value for one in self.unit.variables}
+        values = self.unit.values
         unknown = any(
             "$" in dockerfile.expanded(word.text, values) or vocabulary.is_archive(word.text)
             for one in commands for word in vocabulary.pip_words(one)
@@ -123,7 +123,7 @@ class Layout:
         if command is None:
             return None
         found = [one.value for one in self.unit.settings(command, name)]
-        values = {one.name: one.value for one in self.unit.variables}
+        values = self.unit.values
         own = [one.value for one in command.env if one.name == name]
         chosen = (own or found)[-1:]
         return dockerfile.expanded(chosen[0], values) if chosen else None
@@ -160,7 +160,7 @@ class Layout:
 
     def files(self, command: Command) -> Iterator[str]:
         """The files of the tree that a command gives to pip as lists of requirements."""
-        values = {one.name: one.value for one in self.unit.variables}
+        values = self.unit.values
         for name in vocabulary.pip_files(builds.read(command, values)):
             if path := self.part_of(_short(posixpath.join(command.folder, name))):
                 yield path
@@ -285,7 +285,7 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
 
 def _find(made: Layout, tree: SourceTree, *, copied: bool, cloned: bool) -> None:
     """Where the tree lies in one stage, and what is built there."""
-    values = {one.name: one.value for one in made.unit.variables}
+    values = made.unit.values
     made.places += _copies(made, tree, values, copied)
     if cloned:
         made.places += _clones(made.commands, tree, values)

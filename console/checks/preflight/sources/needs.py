@@ -18,6 +18,7 @@ from console.checks.preflight.sources import builds, cmake, modules, requirement
 from console.checks.preflight.sources.layout import Layout, Site
 from console.checks.preflight.sources.packages import (
     ALWAYS,
+    BRINGS,
     DEPENDS,
     FROM_PIP,
     LIBRARIES,
@@ -33,6 +34,8 @@ MOVED = ("F-017",)
 SHALLOW = ("F-013",)
 DPKG_S = 20.0
 _APART = ("third_party/", "tests/", "test/", "examples/", "build/", "extern/", "external/", "docs/")
+KT = "kvcache-ai/ktransformers"
+"""Where the operator met it."""
 MAKES = ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
 """Programs whose last word names what they make."""
 
@@ -50,14 +53,17 @@ def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
         name = layout.unit.source.path.name if layout else ""
         place = f"{name}:{clone.place.line}"
         what = f"it has {len(declared)} submodules ({names})"
+        level, url = Level.FAIL, " ".join(word.text.lower() for word in clone.args)
         if clone.has("--shallow-submodules"):
             words = f"{what}, pinned to commits that a shallow clone lacks"
+            if "github.com/" in url and KT not in url:  # it serves any commit
+                words, level = f"{what}; only a host that serves any commit has them", Level.WARN
         elif not clone.has("--recursive", "--recurse-submodules") and not _updated(layout, clone):
             words = f"{what}, and nothing fetches them"
         else:
             continue
         hint = "git clone --recursive, without --depth"
-        yield Finding(Level.FAIL, "submodules", words, hint, SHALLOW, place=place)
+        yield Finding(level, "submodules", words, hint, SHALLOW, place=place)
     used = layout is None or any(place.clone is None for place in layout.places)
     for one in declared if used else ():
         if one.empty:
@@ -85,6 +91,9 @@ class Needs:
         self.there = there.union(*(DEPENDS[one] for one in there if one in DEPENDS))
         self.pips = {requirements.name(word.text) for one in (layout.commands if layout else ())
                      for word in vocabulary.pip_words(one)}  # fmt: skip
+        self.pips |= {name for one in self.pips for name in BRINGS.get(one, "").split()}
+        self.listed = any(vocabulary.pip_files(one) for one in (layout.commands if layout else ()))
+        """Whether pip reads what it installs from a file."""
         self.sure = layout.sure if layout is not None else False
         self.built: dict[str, tuple[str, modules.Switch | None]] = {}
         """Python modules that CMake files build → the file, and what switches that on."""
@@ -225,9 +234,13 @@ class Needs:
             if self.sure and not self._named(name):
                 level = Level.FAIL
         brings = (debs or FROM_PIP.get(name, ()))[0]
+        by_pip = not debs
         words = "CMake requires it" + ("" if one.sure else " under some condition")
         words += f", and {'this machine does not have' if here else 'nothing installs'} {brings}"
-        return Finding(level, title, words, self._hint(brings), lessons, place=place)
+        hint = self._hint(brings)
+        if by_pip:
+            hint = f"{'' if here else 'RUN '}pip install {brings}, before the build"
+        return Finding(level, title, words, hint, lessons, place=place)
 
     def _named(self, name: str) -> bool:
         """Whether a command of the image speaks of it: it may be built there from its sources."""
@@ -251,9 +264,15 @@ class Needs:
     def _has(self, name: str, debs: Iterable[str], pips: Iterable[str]) -> bool:
         if set(debs) & self.there or set(pips) & self.pips:
             return True
+        if set(pips) and (self.listed or (name == "torch" and self._has_torch())):
+            return True
         if self.layout is None and name in ("pkgconfig", "cmake", "git"):
             return shutil.which("pkg-config" if name == "pkgconfig" else name) is not None
         return False
+
+    def _has_torch(self) -> bool:
+        stage = self.layout.unit.stage(self.layout.scope) if self.layout is not None else None
+        return stage is not None and vocabulary.has_torch(stage.base)
 
     def is_on(self, gate: modules.Switch, command: Command | None) -> bool:
         """Whether a build switch is set so that its part is built."""

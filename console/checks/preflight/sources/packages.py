@@ -87,7 +87,8 @@ BRINGS: dict[str, str] = {
     "transformers": "numpy pyyaml safetensors tokenizers huggingface-hub regex requests tqdm "
                     "packaging filelock",
     "fastapi": "pydantic starlette typing-extensions anyio",
-    "accelerate": "psutil numpy pyyaml packaging safetensors huggingface-hub",
+    "vllm": "torch transformers numpy fastapi uvicorn pydantic psutil requests tqdm aiohttp zmq",
+    "accelerate": "torch psutil numpy pyyaml packaging safetensors huggingface-hub",
     "sglang": "torch transformers numpy fastapi uvicorn pydantic psutil requests tqdm aiohttp zmq",
     "langchain": "pydantic sqlalchemy requests pyyaml numpy langchain-core",
     "uvicorn": "click h11", "openai": "httpx pydantic", "peft": "accelerate psutil safetensors",

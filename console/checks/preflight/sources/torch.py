@@ -37,6 +37,8 @@ class Torch:
     line: int
     at: int = -1
     """Its place among the commands; -1 for the base image's."""
+    sure: bool = True
+    """Whether it is installed on every way through the script."""
 
     @property
     def words(self) -> str:
@@ -62,7 +64,7 @@ def findings(
     """Whatever does not agree in one stage; `name` is the Dockerfile's, for places. `listed`: what
     the files say of PyTorch that a command gives to pip."""
     commands = list(unit.within(scope))
-    values = {one.name: one.value for one in unit.variables}
+    values = unit.values
     base = _base(unit, scope)
     there = [*([base[1]] if base[1] else []), *_installed(commands, values, listed)]
     orders = {id(command): at for at, command in enumerate(commands)}
@@ -111,7 +113,10 @@ def _installed(
             cuda = (int(index[2]), int(index[3])) if index and index[2] else None
             cuda = (int(local[1]), int(local[2])) if local else cuda
             kind = _kind(cuda) or (index[1] if index else "")
-            yield Torch(version.partition("+")[0], cuda, kind, line, at)
+            if command.branched:  # another arm may install another one
+                yield Torch("", None, "", line, at, sure=False)
+            else:
+                yield Torch(version.partition("+")[0], cuda, kind, line, at)
 
 
 def _index(command: Command, values: Mapping[str, str]) -> re.Match[str] | None:
@@ -230,12 +235,15 @@ def _wheels(
     }  # fmt: skip
     for at, command in enumerate(commands):
         torch = next((one for one in reversed(there) if one.at <= at), there[0] if there else None)
+        if command.branched:
+            continue  # it may be the wheel for just this way
         for word in vocabulary.pip_words(command):
             text = dockerfile.expanded(word.text, dict(values)).replace("%2B", "+")
             found = _WHEEL.search(text.partition("#")[0])
             if found is None:
                 continue
-            wrong = list(_wheel(found, torch, torch.cuda if torch and torch.cuda else cuda))
+            of_base = cuda if torch is None or (torch.sure and not torch.kind) else None
+            wrong = list(_wheel(found, torch, torch.cuda if torch and torch.cuda else of_base))
             if found[3] and pythons and int(found[3]) not in pythons:
                 wrong.append(f"Python 3.{found[3]}, not 3.{max(pythons)}")
             if wrong:
