@@ -16,6 +16,7 @@ from typing import Any
 
 from console.common.errors import InvalidFile, Problem
 from console.common.text import decode, one_line
+from console.config.mistakes import mistake
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
@@ -113,29 +114,14 @@ def parse(text: str, name: str, title: str) -> Document:
     try:
         fatal = not all(builder.feed(e) for e in YAML(typ="safe", pure=True).parse(text))
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = one_line(str(error.problem or error.context or "not YAML"))
-        document.add(Problem(name, line, column, f"not YAML: {what}", hint=_mend(what)))
+        found = mistake(text, error, builder.last)
+        what, hint = f"not YAML: {one_line(found.what)}", one_line(found.hint)
+        document.add(Problem(name, found.line, found.column, what, hint=hint))
     except (YAMLError, ValueError, OverflowError) as error:
         document.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
     if fatal:
         raise InvalidFile(title, sorted(document.problems))
     return document
-
-
-_MEND = (
-    (r"\\t|tab", "indent with spaces"),
-    (r"character '[>|@`%&*!]'|chomping or|a comment or a line break", 'quote it, like "> 20"'),
-    (r"mapping values are not allowed", "quote a text that has ': ' in it"),
-    (r"expected ',' or '[}\]]'", "quote a text with commas, brackets or braces in it"),
-    (r"undefined alias|alphabetic or numeric", "quote a text that begins with * or &"),
-)
-"""The parser's message → what the operator has to do."""
-
-
-def _mend(what: str) -> str:
-    return next((hint for pattern, hint in _MEND if re.search(pattern, what)), "")
 
 
 def scalar(text: str) -> Any:
@@ -175,10 +161,11 @@ class _Builder:
         self.stack: list[_Frame] = []
         self.nodes = 0
         self.documents = 0
+        self.last: Any = None
 
     def feed(self, event: Any) -> bool:
         """Take one event; False when reading on makes no sense."""
-        kind = type(event).__name__
+        kind, self.last = type(event).__name__, event
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         if kind == "DocumentStartEvent":
             self.documents += 1

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from console.checks.lint.unit import Comment, Place, Segment, Snippet, Word, spot
+from console.config.mistakes import mistake
 
 MOST_NODES = 50_000
 DEEPEST = 100
@@ -78,15 +79,15 @@ def parse(text: str) -> Tree:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    builder = _Builder(text)
+    builder, last = _Builder(text), None
     try:
         for event in yaml.parse(text, Loader=loader):
+            last = event
             if not builder.feed(event):
                 break
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-        raise NotYaml(str(error.problem or error.context or "not YAML"), place) from error
+        found = mistake(text, error, last)
+        raise NotYaml(found.what, Place(found.line, found.column)) from error
     except (yaml.YAMLError, ValueError) as error:
         raise NotYaml(str(error), Place(1, 1)) from error
     if builder.root is None:
