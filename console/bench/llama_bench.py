@@ -28,13 +28,20 @@ AGREE = 0.05
 """Tolerance between a printed rate and the one worked out from the figures beside it."""
 MOST_FLAGS = 20
 _RESULTS = frozenset(
-    {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time"}
+    {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time", "test"}
 )
 _JSON_LINE = re.compile(r'\s*(?:["{]|\[\s*\{|(?:[\[\]}]|-?\d[\d.eE+-]*),?\s*$)')
 _OPENED = re.compile(r"^\s*\[\s*(?:\{|$)", re.MULTILINE)
 _CLOSED = re.compile(r"(?:^|\})\s*\]\s*$", re.MULTILINE)
 _NEXT = re.compile(r"\s*,\s*(?=\{)")
-_TEST = re.compile(r"(?:(pp)(\d+)|(tg)(\d+))(?: *@ *d(\d+))?")
+_TEST = re.compile(
+    r"(?:(?P<both>pp\d+ *\+ *tg\d+)|(?P<pp>pp\d+)|(?P<tg>tg\d+(?: *@ *pp\d+)?))(?: *@ *d\d+)?"
+)
+"""The name of a test: `pp512`, `tg128 @ d4096`, `pp512+tg128` (-pg), and of ik_llama.cpp
+`tg64@pp8192` (-gp), the rate of generating after a prompt, whose time is not counted."""
+_BUILD = re.compile(r"^build: ([0-9a-z]+) \((\d+)\)\s*$", re.MULTILINE)
+_NAMES = {"model": "model_type"}
+"""Columns of the table that the JSON calls differently."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?) *± *(\d+(?:\.\d+)?|nan|-nan)")
 
 
@@ -131,6 +138,10 @@ def _of_llama_bench(text: str, found: Figures) -> None:
     found.entries = list(_table(text))
     if found.entries:
         found.flags.append("from the table, which omits single samples: n is 1")
+        model = dict(found.entries[0].settings).get("model_type")
+        found.model = one_line(str(model or ""), 120)
+        if (said := _BUILD.search(text)) is not None:
+            found.build = one_line(f"{said[2]}-{said[1]}", 80)
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
@@ -168,26 +179,31 @@ def _entry(one: dict[str, Any]) -> Entry | None:
         return None
     if average is None or abs(middle / average - 1) > AGREE:
         return None
-    name = "+".join(f"{word}{count}" for word, count in (("pp", prompt), ("tg", gen)) if count) + (
-        f" @ d{depth}" if depth else ""
-    )
-    kind: Kind = "both" if prompt and gen else "tg" if gen else "pp"
+    after = isinstance(one.get("test"), str) and one["test"] == f"tg{gen}@pp{prompt}"
+    name = "+".join(f"{word}{count}" for word, count in (("pp", prompt), ("tg", gen)) if count)
+    name = (one["test"] if after else name) + (f" @ d{depth}" if depth else "")
+    kind: Kind = "tg" if after else "both" if prompt and gen else "tg" if gen else "pp"
     settings = tuple((key, value) for key, value in one.items() if key not in _RESULTS)
     return Entry(kind, name, good, _rate(one.get("stddev_ts")), settings)
 
 
 def _table(text: str) -> Iterator[Entry]:
     """Rows `| … | pp512 | 100.00 ± 0.50 |` of the table that llama-bench prints by itself."""
+    names: list[str] = []
     for cells in _cells(text):
         if len(cells) < 3:
             continue
+        if cells[-2:] == ["test", "t/s"]:
+            names = [_NAMES.get(name, name) for name in cells[:-2]]
         test, rate = _TEST.fullmatch(cells[-2]), _RATE.fullmatch(cells[-1])
         value = _rate(float(rate[1])) if rate else None
         if test is None or rate is None or value is None:
             continue
         spread = None if "nan" in rate[2] else float(rate[2])
-        settings = tuple((str(place), cell) for place, cell in enumerate(cells[:-2]))
-        yield Entry("pp" if test[1] else "tg", one_line(cells[-2], 40), (value,), spread, settings)
+        known = names if len(names) == len(cells) - 2 else map(str, range(len(cells) - 2))
+        settings = tuple(zip(known, cells, strict=False))
+        kind: Kind = "both" if test["both"] else "pp" if test["pp"] else "tg"
+        yield Entry(kind, one_line(cells[-2], 40), (value,), spread, settings)
 
 
 def _cells(text: str) -> Iterator[list[str]]:

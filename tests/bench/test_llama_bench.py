@@ -136,6 +136,48 @@ def test_the_table_as_a_fallback() -> None:
     assert (len(found.flags), "tg128 @ d4096" in found.flags[1]) == (2, True)
 
 
+MORE = TABLE.replace(
+    "\n\nbuild",
+    "\n| deepseek2 671B Q3_K    | 298.00 GiB | 671.0 B | CUDA | 19 | pp512+tg128 | 60.30 ± 0.10 |"
+    "\n| deepseek2 671B Q3_K    | 298.00 GiB | 671.0 B | CUDA | 19 | tg64@pp8192 |  9.20 ± 0.02 |"
+    "\n\nbuild",
+)
+
+
+def test_of_a_table_every_test_the_model_and_the_build_are_kept() -> None:
+    found = read_figures(LOG + MORE, "llama-bench")
+    assert (found.model, found.build) == ("deepseek2 671B Q3_K", "11549-d82b7a7")
+    assert [(one.kind, one.name) for one in found.entries] == [
+        ("pp", "pp512"), ("tg", "tg128"), ("tg", "tg128 @ d4096"), ("both", "pp512+tg128"),
+        ("tg", "tg64@pp8192"),
+    ]  # fmt: skip
+    assert found.metrics["tg_tok_s"]["value"] == 20.05
+    beside = [one for one in found.flags if one.startswith("also measured")]
+    assert [one.split(": ")[1] for one in beside] == ["tg128 @ d4096", "tg64@pp8192", "pp512+tg128"]
+
+
+def test_a_table_of_only_what_is_generated_after_a_prompt() -> None:
+    text = "\n".join(one for one in MORE.splitlines() if "pp512" not in one and "tg128" not in one)
+    found = read_figures(text, "llama-bench")
+    tg = found.metrics["tg_tok_s"]
+    assert (tg["value"], tg["test"]) == (9.2, "tg64@pp8192")
+
+
+def test_a_table_s_settings_are_named() -> None:
+    other = MORE.replace("|  19 |           tg128", "|  20 |           tg128", 1)
+    found = read_figures(other, "llama-bench")
+    assert any("tg128 @ d4096 (ngl 19)" in one for one in found.flags)
+
+
+def test_ik_s_json_says_which_test_it_was() -> None:
+    after = entry(8192, 64, TG, test="tg64@pp8192")
+    both = entry(512, 128, PP, test="pp512+tg128")
+    found = read_figures(lines(*ENTRIES, after, both), "llama-bench")
+    assert [(one.kind, one.name) for one in found.entries][2:] == [
+        ("tg", "tg64@pp8192"), ("both", "pp512+tg128"),
+    ]  # fmt: skip
+
+
 SWEEP = """\
 main: n_kv_max = 8704, n_batch = 2048, n_ubatch = 512, flash_attn = 1, n_gpu_layers = 99
 
