@@ -3,17 +3,19 @@
 import math
 import re
 from collections.abc import Callable, Iterable
+from unittest.mock import Mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.common.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, EngineError, Exit
 from console.config.playbook.captured import read_output
 from console.config.playbook.decidable import check_criterion
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.verdict import Evidence, judge
 from console.config.site.site import load_site
+from console.runtime.docker import compose
 from tests.playbook.conftest import (
     HEAD,
     SERVICES,
@@ -386,6 +388,8 @@ def test_plans(
     place = book.path.parent
     monkeypatch.setenv("COLUMNS", "10000")
     monkeypatch.delenv("HF_TOKEN", raising=False)
+    none = EngineError("There is no docker command")  # whatever this machine has
+    monkeypatch.setattr(compose, "_run", Mock(side_effect=none))
     site = place / "site.yaml"
     site.write_text(SITE if name == "older" else PLAIN + MACHINE)
     path, more = book.text(BOOK, head=""), []
