@@ -32,9 +32,6 @@ SMALLER = replace(SITE, ram_available=100 * GIB)
 BASELINE = served("--n-gpu-layers 19 --tensor-split 75,25 --ctx-size 8192 --flash-attn")
 TWELVE = "-ngl 12 -ts 75,25 -c 8192"
 MEASURED = Reference("the baseline", tok_s=(10.35, 10.9), vram=(117 * GB, 118 * GB), serves=True)
-SETS = {
-    "Q4_K_M": 404_424_884_224, "Q3_K_M": 319_193_092_608, "Q2_K": 244 * GB, "UD-IQ1_S": 140 * GB,
-}  # fmt: skip
 Q3 = from_gguf(shapes.deepseek_r1("Q3_K_M"))
 Q3_OLD = from_gguf(shapes.deepseek_r1("Q3_K_M", latent=False))
 Q4 = from_gguf(shapes.deepseek_r1("Q4_K_M"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from console.checks.preflight.compatibility import (
 )
 from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
 from console.checks.preflight.visible import seen
-from console.common.errors import Exit
+from console.common.errors import ConsoleError, Exit
 from console.common.text import one_line
+from console.common.units import format_bytes
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import Header
@@ -82,17 +83,8 @@ class Preflight:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict: any failed check is a NO-GO, whatever the memory says."""
-        if any(one.level is Level.FAIL for one in self.findings):
-            return Verdict.NO_GO
-        if self.assessment is None:
-            return Verdict.UNKNOWN
-        known = not not_known(self.findings)
-        return (
-            self.assessment.verdict
-            if known
-            else max(self.assessment.verdict, Verdict.UNKNOWN, key=ORDER.index)
-        )
+        """The verdict, see `Judged`."""
+        return Judged(self.findings, self.assessment).verdict
 
     @property
     def because(self) -> str:
@@ -172,18 +164,42 @@ def preflight(
     about = described(listing)
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     chosen = contents.choose()
-    ask = replace(ask, loader=fitting(ask.loader, chosen.format))
+    judge = Judge(ask, machine, site, tuple(unseen), by_build)
+    known = known_of(listing, chosen)
+    loader = fitting(ask.loader, chosen.format)
     found = here.look(listing, contents.files, ask.to)
-    findings = [
-        *unseen, *access(listing), *whole(chosen), *format_(ask.loader, chosen),
-        *disk(ask.to, found, machine), *(beside(machine) if ask.beside else ()),
-    ]  # fmt: skip
-    if listing.refused is not None or not chosen.whole:
-        why = "one part of a set says too little"
-        if listing.refused is not None:
-            why = "the hub shows the files of this repository, not what is in them"
-        return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
-    facts, why, readings = None, "", list[Reading]()
+    judged = judge.of(known, loader, found)
+    if judged.assessment is not None and judged.verdict in (Verdict.TIGHT, Verdict.NO_GO):
+        others = offers(judge, listing, contents.sets, known, judged.verdict)
+        judged.assessment.would_make_it_go += tuple(others)
+    arguments = " ".join(loader.args)
+    return Preflight(
+        contents, chosen, found, machine, judged.assessment, judged.findings, known.why,
+        known.facts.architecture if known.facts else "",
+        one_line(f"{arguments} ({loader.of})" if loader.of else arguments, 300),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A set of weights as it was read, whatever is to load it; `why` there are no `facts`."""
+
+    chosen: WeightSet
+    findings: tuple[Finding, ...] = ()
+    facts: ModelFacts | None = None
+    header: Header | None = None
+    why: str = ""
+
+
+def known_of(listing: Listing, chosen: WeightSet) -> Known:
+    """What the listing and the headers tell of one set; its bad headers are findings."""
+    findings = [*access(listing), *whole(chosen)]
+    if listing.refused is not None:
+        why = "the hub shows the files of this repository, not what is in them"
+        return Known(chosen, tuple(findings), why=why)
+    if not chosen.whole:
+        return Known(chosen, tuple(findings), why="one part of a set says too little")
+    readings = list[Reading]()
     try:
         if chosen.format is Format.GGUF:
             readings = shard_headers(listing, chosen)
@@ -193,23 +209,125 @@ def preflight(
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
-    assessment, plan = None, _plan(ask.loader, chosen.format)
-    if facts is not None:
-        findings += table(ask.loader, chosen, facts, machine)
-        others = {one.label: one.size for one in contents.sets if one is not chosen and one.size}
+        return Known(chosen, tuple(findings), why=why)
+    header = merged([one.header for one in readings]) if readings else None
+    return Known(chosen, tuple(findings), facts, header)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of one set under one loader; `assessment` None if too little is known."""
+
+    findings: tuple[Finding, ...]
+    assessment: Assessment | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Any failed check is a NO-GO, whatever the memory says."""
+        if any(one.level is Level.FAIL for one in self.findings):
+            return Verdict.NO_GO
+        if self.assessment is None:
+            return Verdict.UNKNOWN
+        if not not_known(self.findings):
+            return self.assessment.verdict
+        return max(self.assessment.verdict, Verdict.UNKNOWN, key=ORDER.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """One question's flags, machine and site, under which any set of weights is judged alike."""
+
+    ask: Ask
+    machine: Machine
+    site: SiteModel
+    unseen: tuple[Finding, ...] = ()
+    by_build: ByBuild | None = None
+
+    def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
+        """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
+        ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
+        findings = [
+            *self.unseen, *known.findings, *format_(loader, chosen),
+            *disk(ask.to, found, self.machine), *(beside(self.machine) if ask.beside else ()),
+        ]  # fmt: skip
+        if facts is None:
+            return Judged(tuple(findings), None)
+        plan = _plan(loader, chosen.format)
+        findings += table(loader, chosen, facts, self.machine)
         assessment = assess(
-            facts, plan, machine, alternatives=others,
-            reference=_measured(ask, site, Path(chosen.files[0].path).name),
-            ram_read_bps=site.machine.memory_read,
+            facts, plan, self.machine, advised=advised,
+            reference=_measured(ask, self.site, Path(chosen.files[0].path).name),
+            ram_read_bps=self.site.machine.memory_read,
         )  # fmt: skip
-        if by_build is not None and readings:
-            findings += by_build(merged([one.header for one in readings]), plan, assessment)
-    arguments = " ".join(ask.loader.args)
-    return Preflight(
-        contents, chosen, found, machine, assessment, tuple(findings), why,
-        facts.architecture if facts else "",
-        one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
-    )  # fmt: skip
+        if self.by_build is not None and known.header is not None:
+            findings += self.by_build(known.header, plan, assessment)
+        return Judged(tuple(findings), assessment)
+
+
+MAX_OFFERS = 8
+"""Other sets whose headers are read for an offer."""
+
+
+def offers(
+    judge: Judge, listing: Listing, sets: Sequence[WeightSet], known: Known, verdict: Verdict
+) -> Iterator[str]:
+    """Other whole sets that the patterns take and that have a better verdict, judged as this one
+    was, the largest first, as far as the first GO."""
+    size = known.chosen.size or 0
+    others = [
+        one for one in sets if one is not known.chosen and one.size and loadable(listing, one)
+    ]
+    for other in sorted(others, key=lambda one: -(one.size or 0))[:MAX_OFFERS]:
+        if other.format is known.chosen.format and (other.size or 0) >= size:
+            continue
+        try:
+            if not names_all(listing, other):
+                continue
+            read = known_of(listing, other)
+        except ConsoleError:  # what cannot be read is no offer
+            continue
+        loader = fitting(judge.ask.loader, other.format)
+        found = here.look(listing, other.files, judge.ask.to)
+        better = judge.of(read, loader, found, advised=False).verdict
+        if better is Verdict.UNKNOWN or ORDER.index(better) >= ORDER.index(verdict):
+            continue
+        yield f"{named(other)} ({format_bytes(other.size or 0)}): {better}"
+        if better is Verdict.GO:
+            return
+
+
+def loadable(listing: Listing, one: WeightSet) -> bool:
+    """Whether an engine is given this set as it lies here: a whole GGUF, or whole safetensors with
+    a config.json beside them; copies in a trainer's own format are not."""
+    beside = _in_folder(one, model_config.CONFIG)
+    if one.format is Format.SAFETENSORS:
+        return one.whole and listing.find(beside) is not None
+    return one.whole and one.format is Format.GGUF
+
+
+def names_all(listing: Listing, one: WeightSet) -> bool:
+    """Whether the index in the directory of a set, if there is one, names only files that are
+    there. Raises HubError. The index of the outermost directory was read with the listing."""
+    path = _in_folder(one, model_config.INDEX)
+    if not listing.commit or path == model_config.INDEX or listing.find(path) is None:
+        return True
+    index = model_config.read_index(
+        model_config.fetch_json(listing, path, limit=model_config.INDEX_LIMIT, deadline_s=READ_S)
+    )
+    folder = path.removesuffix(model_config.INDEX)
+    return all(listing.find(folder + name) is not None for name in index.files)
+
+
+def _in_folder(one: WeightSet, name: str) -> str:
+    folder = one.stem.rpartition("/")[0]
+    return f"{folder}/{name}" if folder else name
+
+
+def named(one: WeightSet) -> str:
+    """A set's label, with its directory if it has one."""
+    folder = one.stem.rpartition("/")[0]
+    label = one.label if one.quantization else f"{one.label} {one.stem.rpartition('/')[2]}".strip()
+    return one_line(f"{label} in {folder}/" if folder else label, 80)
 
 
 def _plan(loader: Loader, format_: Format) -> LoaderPlan:

@@ -1,17 +1,17 @@
 """Will it run? A model, a loader's plan and a machine give one verdict with its sum, and advice.
 
-Advice is changes that would make it a GO, computed by the same sum, never guessed.
+Advice is changes of the plan that would make it a GO, computed by the same sum, never guessed.
+Other sets of weights are offered by who has read them: console.checks.preflight.checkpoint.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from console.common.text import clean, one_line
+from console.common.text import one_line
 from console.common.units import format_bytes
 from console.host.matching import TooSlow, quick
 from console.host.sample import Machine
@@ -38,9 +38,6 @@ from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, cards_of, labels
 
 LEAST_CTX = 2048
-MOST_ALTERNATIVES = 24
-GGUF_NAMES = re.compile(r"gguf|(?:^|[^a-z0-9])i?q[1-8](?:_|\b)", re.IGNORECASE)
-"""Names of GGUF quantizations, which only llama.cpp takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +47,22 @@ class Case:
     facts: ModelFacts
     plan: LoaderPlan
     machine: Machine
-    alternatives: Mapping[str, int]
 
-    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Assessment:
-        plan, facts = plan or self.plan, facts or self.facts
+    def weigh(self, plan: LoaderPlan | None = None) -> Assessment:
+        plan = plan or self.plan
         if isinstance(plan, LlamaPlan):
-            return llama_cpp.weigh(facts, plan, self.machine)[0]
+            return llama_cpp.weigh(self.facts, plan, self.machine)[0]
         if isinstance(plan, SglangPlan):
-            return sglang.weigh(facts, plan, self.machine)
+            return sglang.weigh(self.facts, plan, self.machine)
         if isinstance(plan, VllmPlan):
-            return vllm.weigh(facts, plan, self.machine)
+            return vllm.weigh(self.facts, plan, self.machine)
         if isinstance(plan, ConversionPlan):
-            return sglang.weigh_conversion(facts, plan, self.machine)
+            return sglang.weigh_conversion(self.facts, plan, self.machine)
         assert_never(plan)
 
-    def better(
-        self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
-    ) -> str | None:
+    def better(self, than: Verdict, plan: LoaderPlan) -> str | None:
         """The verdict of a changed case if it is better, as a word; else None."""
-        found = self.weigh(plan, facts).verdict
+        found = self.weigh(plan).verdict
         if found is Verdict.UNKNOWN or ORDER.index(found) >= ORDER.index(than):
             return None
         return str(found)
@@ -92,7 +86,6 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
         found += _conversion(ledger)
     else:
         assert_never(case.plan)
-    found += _smaller(case, verdict)
     return tuple(dict.fromkeys(found))
 
 
@@ -187,8 +180,6 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
             better = case.better(ledger.verdict, mapped)
             yield from _told("a kt-kernel build with --kt-mmap-experts-dir", better)
         yield f"{format_bytes(ledger.need(HOST))} of free RAM"
-    if short:
-        yield from _as_gguf(case, ledger.verdict)
 
 
 def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
@@ -227,27 +218,6 @@ def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
     return None if not fewer else plan.kt_gpu_experts - fewer
 
 
-def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
-    """The same model as GGUF: the largest set offered, mapped by llama.cpp with as many layers on
-    the cards as there is room for."""
-    whole = (case.facts.layers or 0) + case.facts.spare_layers + 1
-    for name, size in _by_size(case.alternatives):
-        if not GGUF_NAMES.search(name):
-            continue
-        facts = case.facts.scaled(size)
-
-        def works(gone: int, facts: ModelFacts = facts) -> bool:
-            plan = LlamaPlan(gpu_layers=whole - gone, ctx=sglang.CTX)
-            return case.better(Verdict.TIGHT, plan, facts) is not None
-
-        gone = least(whole, works)
-        if gone is not None:
-            plan = LlamaPlan(gpu_layers=whole - gone, ctx=sglang.CTX)
-            how = f"by llama.cpp, mapped, --n-gpu-layers {plan.gpu_layers}"
-            yield f"{name} ({format_bytes(size)}) {how}: {case.better(verdict, plan, facts)}"
-            return
-
-
 def _conversion(ledger: Assessment) -> Iterator[str]:
     for limit in ledger.short:
         yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
@@ -255,46 +225,24 @@ def _conversion(ledger: Assessment) -> Iterator[str]:
         yield "weights that somebody else has converted, instead of converting here"
 
 
-def _smaller(case: Case, verdict: Verdict) -> Iterator[str]:
-    """The largest offered set that is better under this same plan, and the largest that is a GO."""
-    best: str | None = None
-    for name, size in _by_size(case.alternatives):
-        wrong = not isinstance(case.plan, LlamaPlan) and GGUF_NAMES.search(name)
-        if wrong or size >= case.facts.weight_bytes:
-            continue
-        better = case.better(verdict, case.plan, case.facts.scaled(size))
-        if better is None or better == best:
-            continue
-        yield f"{name} ({format_bytes(size)}): {better}"
-        best = better
-        if better == Verdict.GO:
-            return
-
-
-def _by_size(alternatives: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The largest first, with clean names, without those of nonsensical size."""
-    known = [(clean(name, 60), size) for name, size in alternatives.items() if size > 0]
-    return sorted(known, key=lambda one: -one[1])[:MOST_ALTERNATIVES]
-
-
 def assess(
     facts: ModelFacts,
     plan: LoaderPlan,
     machine: Machine,
     *,
-    alternatives: Mapping[str, int] | None = None,
     reference: Reference | None = None,
     ram_read_bps: float | None = None,
+    advised: bool = True,
 ) -> Assessment:
     """The verdict on loading `facts` as `plan` says on `machine`.
 
-    `alternatives` are other sets of the same model, by name with their bytes. `reference` is what
-    was measured of a working configuration; if it `serves`, it caps the verdict at TIGHT.
-    `ram_read_bps` is how fast the CPU reads memory, if measured or declared.
+    `reference` is what was measured of a working configuration; if it `serves`, it caps the verdict
+    at TIGHT. `ram_read_bps` is how fast the CPU reads memory, if measured or declared. `advised`:
+    changes that would give a better verdict are looked for.
     """
     if isinstance(plan, LlamaPlan):
         plan = _in_time(facts, plan)
-    case = Case(facts, plan, machine, alternatives or {})
+    case = Case(facts, plan, machine)
     placement: Placement | None = None
     if isinstance(plan, LlamaPlan):
         ledger, placement = llama_cpp.weigh(facts, plan, machine, ram_read_bps)
@@ -304,7 +252,8 @@ def assess(
     if reference is not None:
         _compare(ledger, placement, reference)
     ledger.notes = list(dict.fromkeys(ledger.notes))
-    ledger.would_make_it_go = advise(case, ledger)
+    if advised:
+        ledger.would_make_it_go = advise(case, ledger)
     if reference is not None and reference.serves:
         ledger.served_by = reference.what
     return ledger
