@@ -144,6 +144,11 @@ class ModelFacts:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """Of few fields: a model has thousands of weights, and is asked about again and again."""
+        few = self.weights[:: max(1, len(self.weights) // 8)]
+        return hash((self.architecture, self.layers, self.context_length, len(self.weights), few))
+
     @property
     def weight_bytes(self) -> int:
         """Everything in the file, loaded or not."""

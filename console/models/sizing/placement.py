@@ -13,6 +13,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 
 from console.common.text import clean
@@ -159,8 +160,7 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")
     parts = dict(zip(used, proportions(plan, cards, used), strict=True))
-    notes: list[str] = []
-    _weights(facts, plan, where, by_place, parts, notes)
+    notes = _weights(facts, plan, where, by_place, parts)
     cache = cache_of(facts, plan)
     if cache is not None:
         _cache(plan, where, cache, by_place, parts)
@@ -179,8 +179,31 @@ def _weights(
     where: list[int],
     by_place: dict[int, Share],
     parts: dict[int, float],
-    notes: list[str],
-) -> None:
+) -> tuple[str, ...]:
+    """Fill in the weights of every place, and return notes."""
+    moves = LlamaPlan(
+        split_mode=plan.split_mode, mtp=plan.mtp, overrides=plan.overrides,
+        cpu_experts=plan.cpu_experts, cpu_dense=plan.cpu_dense, moved_after=plan.moved_after,
+    )  # fmt: skip
+    shares, notes = _shared_out(facts, moves, tuple(where), tuple(parts.items()))
+    for share in shares:
+        kept = by_place[share.card]
+        kept.dense, kept.experts, kept.active = share.dense, share.experts, share.active
+        kept.layers, kept.sizes, kept.moved = share.layers, share.sizes, share.moved
+    return notes
+
+
+@lru_cache(maxsize=32)
+def _shared_out(
+    facts: ModelFacts,
+    plan: LlamaPlan,
+    where: tuple[int, ...],
+    shares_of: tuple[tuple[int, float], ...],
+) -> tuple[tuple[Share, ...], tuple[str, ...]]:
+    """The weights of every place, which no context changes: kept for the next one. Whoever takes
+    them changes no list in them. `plan` has only what moves weights."""
+    parts, notes = dict(shares_of), list[str]()
+    by_place = {number: Share(number, "") for number in (*parts, HOST)}
     experts = facts.experts
     for weight in facts.weights:
         if weight.kind is Kind.SKIPPED and not plan.mtp:
@@ -203,6 +226,7 @@ def _weights(
         every = number != HOST and plan.split_mode in ("row", "tensor")
         for one in parts if every else (number,):
             by_place[one].layers.append(unit)
+    return tuple(by_place.values()), tuple(notes)
 
 
 def _spread(
@@ -232,7 +256,7 @@ def _by_pattern(
     weight: Weight, overrides: Sequence[tuple[str, str]], notes: list[str]
 ) -> int | None:
     for pattern, buffer in overrides:
-        if re.search(pattern, weight.name):
+        if _names(pattern, weight.name):
             if buffer.upper().startswith("CPU"):
                 return HOST
             if digits := re.search(r"(\d+)$", buffer):
@@ -244,10 +268,17 @@ def _by_pattern(
 
 def _is_moved(weight: Weight, plan: LlamaPlan) -> bool:
     """Whether --n-cpu-moe or --n-cpu-ffn keeps it on the host."""
-    first = ((plan.cpu_experts, EXPERTS_OF_LAYER), (plan.cpu_dense, DENSE_OF_LAYER))
-    return weight.layer is not None and any(
-        weight.layer < layers and re.search(pattern, weight.name) for layers, pattern in first
-    )
+    layer = weight.layer
+    if layer is None:
+        return False
+    if layer < plan.cpu_experts and _names(EXPERTS_OF_LAYER, weight.name):
+        return True
+    return layer < plan.cpu_dense and _names(DENSE_OF_LAYER, weight.name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _names(pattern: str, name: str) -> bool:
+    return re.search(pattern, name) is not None
 
 
 def _cache(
