@@ -88,15 +88,8 @@ class Preflight:
 
     @property
     def because(self) -> str:
-        failed = [one for one in self.findings if one.level is Level.FAIL]
-        words = [f"{one.title}: {one.words}" for one in failed]
-        if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
-            words.append(self.assessment.because)
-        elif self.assessment is not None and not failed:
-            words.append(not_known(self.findings) or self.assessment.because)
-        elif self.why and not failed:
-            words.append(self.why)
-        return "; ".join(words)
+        """Why, see `Judged`."""
+        return Judged(self.findings, self.assessment, self.why).because
 
     @property
     def download_s(self) -> float | None:
@@ -216,10 +209,12 @@ def known_of(listing: Listing, chosen: WeightSet) -> Known:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was found of one set under one loader; `assessment` None if too little is known."""
+    """What was found of one set under one loader; `assessment` None if too little is known, and
+    `why` then says what."""
 
     findings: tuple[Finding, ...]
     assessment: Assessment | None
+    why: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -232,6 +227,18 @@ class Judged:
             return self.assessment.verdict
         return max(self.assessment.verdict, Verdict.UNKNOWN, key=ORDER.index)
 
+    @property
+    def because(self) -> str:
+        failed = [one for one in self.findings if one.level is Level.FAIL]
+        words = [f"{one.title}: {one.words}" for one in failed]
+        if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
+            words.append(self.assessment.because)
+        elif self.assessment is not None and not failed:
+            words.append(not_known(self.findings) or self.assessment.because)
+        elif self.why and not failed:
+            words.append(self.why)
+        return "; ".join(words)
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:
@@ -242,6 +249,7 @@ class Judge:
     site: SiteModel
     unseen: tuple[Finding, ...] = ()
     by_build: ByBuild | None = None
+    _tables: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
 
     def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
         """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
@@ -251,9 +259,9 @@ class Judge:
             *disk(ask.to, found, self.machine), *(beside(self.machine) if ask.beside else ()),
         ]  # fmt: skip
         if facts is None:
-            return Judged(tuple(findings), None)
+            return Judged(tuple(findings), None, known.why)
         plan = _plan(loader, chosen.format)
-        findings += table(loader, chosen, facts, self.machine)
+        findings += self._table(known, facts, loader, plan)
         assessment = assess(
             facts, plan, self.machine, advised=advised,
             reference=_measured(ask, self.site, Path(chosen.files[0].path).name),
@@ -262,6 +270,17 @@ class Judge:
         if self.by_build is not None and known.header is not None:
             findings += self.by_build(known.header, plan, assessment)
         return Judged(tuple(findings), assessment)
+
+    def _table(
+        self, known: Known, facts: ModelFacts, loader: Loader, plan: LoaderPlan
+    ) -> tuple[Finding, ...]:
+        """The table's findings, which depend on few of the flags."""
+        chosen = known.chosen
+        key = (chosen.format, chosen.stem, loader.engine, loader.kind, method_of(plan),
+               getattr(plan, "split_mode", ""), getattr(plan, "kt_weights", ""))  # fmt: skip
+        if key not in self._tables:
+            self._tables[key] = table(loader, chosen, facts, self.machine)
+        return self._tables[key]
 
 
 MAX_OFFERS = 8
@@ -324,10 +343,11 @@ def _in_folder(one: WeightSet, name: str) -> str:
 
 
 def named(one: WeightSet) -> str:
-    """A set's label, with its directory if it has one."""
-    folder = one.stem.rpartition("/")[0]
-    label = one.label if one.quantization else f"{one.label} {one.stem.rpartition('/')[2]}".strip()
-    return one_line(f"{label} in {folder}/" if folder else label, 80)
+    """A set's label, with its directory if that says more."""
+    folder, _, stem = one.stem.rpartition("/")
+    label = one.label if one.quantization else f"{one.label} {stem}"
+    told = not folder or (one.quantization and one.quantization.lower() in folder.lower())
+    return one_line(label if told else f"{label} in {folder}/", 80)
 
 
 def _plan(loader: Loader, format_: Format) -> LoaderPlan:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,12 @@ from console.checks.preflight.architecture.check import (
 )
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
-from console.checks.preflight.checkpoint import Ask, Preflight, preflight
+from console.checks.preflight.checkpoint import Ask, ByBuild, Preflight, preflight
 from console.checks.preflight.host import HostAsk
+from console.checks.preflight.image import check_image, check_imports
+from console.checks.preflight.sources import assistant
+from console.checks.preflight.sources.assistant import BuildAsk
+from console.checks.preflight.suggest import TOP, Suggestion, suggest
 from console.common.errors import ConsoleError
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
@@ -90,14 +94,28 @@ def checkpoint(
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
+    return preflight(asked, machine, site, _by(build))
 
-    def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
-        own = build()
-        sure = lent is not None or loader.own
-        types = [] if own is None else tensor_types.findings(own, loader, header, sure=sure)
-        return [*types, *memory.findings(own, header, plan, found)]
 
-    return preflight(asked, machine, site, by_build)
+def suggestion(
+    site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
+    include: Sequence[str] = (), exclude: Sequence[str] = (), to: Path | None = None,
+    beside: bool = False, top: int = TOP, build: Callable[[], Engine | None] = lambda: None,
+) -> Suggestion:  # fmt: skip
+    """What of a repository fits, on the machine that `checkpoint` judges. Raises ConsoleError."""
+    loader = loader_for(site, kind, engine, args, ctx)
+    asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
+    return suggest(asked, machine_for(site, to, beside=beside), site, _by(build), top)
+
+
+def _by(build: Callable[[], Engine | None]) -> ByBuild:
+    """Asks the build, which is looked for once."""
+    found = cache(build)
+
+    def by_build(header: Header, plan: LoaderPlan, sum_: Assessment) -> list[Finding]:
+        return memory.findings(found(), header, plan, sum_)
+
+    return by_build
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

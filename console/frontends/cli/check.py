@@ -62,6 +62,10 @@ def checkpoint(args: Namespace) -> int:
     from console.models.hub.reference import typed
 
     site = site_of(args.site)
+    if args.suggest:
+        return _suggest(args, site)
+    if args.top is not None:
+        raise UsageError("--top belongs to --suggest", hint="add --suggest, or leave --top out")
     found = of_site.checkpoint(
         site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
@@ -70,6 +74,27 @@ def checkpoint(args: Namespace) -> int:
         build=lambda: of_site.build_here(site, lambda: _docker(site)),
     )  # fmt: skip
     _print(args, found.lines(columns(sys.stdout)), found.to_json())
+    return int(EXIT[of_site.FITS[found.verdict]])
+
+
+def _suggest(args: Namespace, site: Site) -> int:
+    """What of the repository fits this machine, and how it would be started."""
+    from console.checks.preflight import of_site, suggest, suggest_text
+    from console.models.hub.reference import typed
+
+    to = Path(args.to).expanduser().absolute() if args.to else None
+    top = suggest.TOP if args.top is None else args.top
+    if not 1 <= top <= suggest.MAX_SETS:
+        raise UsageError(f"--top {top}", f"expected a number from 1 to {suggest.MAX_SETS}")
+    found = of_site.suggestion(
+        site.model, typed(args.what), kind=args.loader, engine=args.engine, args=args.args,
+        ctx=args.ctx, include=args.include, exclude=args.exclude, to=to, beside=args.beside,
+        top=top,
+        build=lambda: of_site.build_here(site, lambda: _docker(site)),
+    )  # fmt: skip
+    place = suggest_text.Place(beside=args.beside, to=to)
+    lines = suggest_text.lines(found, place, columns(sys.stdout))
+    _print(args, lines, suggest_text.to_json(found, place))
     return int(EXIT[of_site.FITS[found.verdict]])
 
 

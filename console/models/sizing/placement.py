@@ -204,6 +204,7 @@ def _shared_out(
     them changes no list in them. `plan` has only what moves weights."""
     parts, notes = dict(shares_of), list[str]()
     by_place = {number: Share(number, "") for number in (*parts, HOST)}
+    moves = bool(plan.overrides or plan.cpu_experts or plan.cpu_dense)
     experts = facts.experts
     for weight in facts.weights:
         if weight.kind is Kind.SKIPPED and not plan.mtp:
@@ -213,7 +214,7 @@ def _shared_out(
         active = weight.bytes if weight.kind not in (Kind.TOKENS, Kind.SKIPPED) else 0
         if weight.kind is Kind.EXPERTS and experts.count:
             active = weight.bytes * experts.used // experts.count
-        other = _override(weight, plan, notes)
+        other = _override(weight, plan, notes) if moves else None
         if other is not None and other in by_place:
             by_place[other].add(weight, weight.bytes, active, moved=target != HOST)
         elif target != HOST and plan.split_mode in ("row", "tensor"):

@@ -40,6 +40,12 @@ def check_commands(commands: Any) -> None:
     fit.add_argument("--line", default="", metavar="RATE",
                      help="speed of your line, like 500Mbit/s")  # fmt: skip
     fit.add_argument("--beside", action="store_true", help="the baseline goes on serving beside it")
+    fit.add_argument(
+        "--suggest", action="store_true",
+        help="which of its quantizations fit, placed how, with which context",
+    )  # fmt: skip
+    fit.add_argument("--top", type=int, metavar="N",
+                     help="with --suggest: as many rows (default 5)")  # fmt: skip
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
                      help="the engine's own arguments: everything that follows")  # fmt: skip
     _check_host(parts)

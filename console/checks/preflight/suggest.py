@@ -1,0 +1,314 @@
+"""What of a repository would fit this machine: each quantization, in each way that its engine has,
+judged by the code that answers the ordinary question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from console.checks.preflight import Level
+from console.checks.preflight.checkpoint import (
+    Ask,
+    ByBuild,
+    Judge,
+    Judged,
+    Known,
+    contents_of,
+    format_,
+    known_of,
+    listing_of,
+    loadable,
+    named,
+    names_all,
+    within,
+)
+from console.checks.preflight.compatibility import (
+    Loader,
+    engine_of,
+    fitting,
+    plan_of,
+    speaks_gguf,
+)
+from console.checks.preflight.visible import seen
+from console.common.errors import ConsoleError, UsageError
+from console.config.site.site import SiteModel
+from console.host.sample import Machine
+from console.models.hub import local_files as here
+from console.models.hub.checkpoint import Format, WeightSet
+from console.models.hub.listing import Listing
+from console.models.sizing.assessment import Assessment, Verdict
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.placement import labels
+from console.models.suggest.search import LEAST, Fit, Found, Said, Search, contexts
+from console.models.suggest.ways import Args, ways
+
+TOP = 5
+READERS = 4
+"""Sets whose headers are read at once, each with few connections."""
+MAX_SETS = 64
+"""Sets of a repository that are looked at, the largest first."""
+CTX_FLAGS = {LlamaPlan: "-c", SglangPlan: "--context-length", VllmPlan: "--max-model-len"}
+STREAMS = 2
+"""The rank of what is partly read from the disk for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A set that was read, what is to load it, and what of it fits."""
+
+    known: Known
+    loader: Loader
+    plan: LoaderPlan
+    search: Search
+    result: Found
+
+    @property
+    def name(self) -> str:
+        return named(self.known.chosen)
+
+    @property
+    def bits(self) -> float:
+        """Bits per weight, the measure of quality; 0 if they are not known."""
+        facts = self.known.facts
+        weights = [one for one in facts.weights if one.elements] if facts else []
+        elements = sum(one.elements for one in weights)
+        return 8 * sum(one.bytes for one in weights) / elements if elements else 0.0
+
+    def arguments(self, fit: Fit) -> Args:
+        return _arguments(self.loader, self.plan, fit.args, fit.ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One set in the fastest placement that fits; `args` are the engine's whole arguments.
+    `longer`: a slower placement with a far longer context."""
+
+    case: Case
+    fit: Fit
+    judged: Said
+    longer: Row | None = None
+
+    @property
+    def args(self) -> Args:
+        return self.case.arguments(self.fit)
+
+    @property
+    def engine(self) -> str:
+        case = self.case
+        return engine_of(case.loader, case.plan, case.known.chosen.format)
+
+    @property
+    def sum(self) -> Assessment:
+        assert self.judged.assessment is not None
+        return self.judged.assessment
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A set that does not fit, in the placement that lacks least."""
+
+    name: str
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """`rows`: the best of what fits, the best quality first; `more`: how many rows are not shown.
+    `unknown` and `left_out`: (set, why it is not said to fit, or was not looked at). `nearest`:
+    what does not fit, the smallest need first."""
+
+    listing: Listing
+    machine: Machine
+    rows: tuple[Row, ...]
+    more: int = 0
+    unknown: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    nearest: tuple[Nearest, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The best one; UNKNOWN where nothing is known to fit and something is not known."""
+        if self.rows:
+            order = (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT)
+            return min((row.judged.verdict for row in self.rows), key=order.index)
+        return Verdict.UNKNOWN if self.unknown else Verdict.NO_GO
+
+
+def suggest(
+    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None, top: int = TOP
+) -> Suggestion:
+    """Search every set of the repository; `by_build` is asked about the rows that are shown. Raises
+    ConsoleError if nothing can be said.
+
+    Flags that were given stay in every row. The baseline's own say how that model is placed, and
+    are left out.
+    """
+    if ask.loader.kind == "convert":
+        raise UsageError("--suggest converts nothing", hint="leave --loader convert out")
+    if ask.loader.own:
+        ask = replace(ask, loader=replace(ask.loader, args=(), env={}, of="", own=False))
+    machine, unseen = seen(machine, ask.loader.env)
+    listing = listing_of(ask.what)
+    listing.require_access()
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
+    if not contents.sets:
+        contents.choose()
+    judge = Judge(ask, machine, site, tuple(unseen))
+    sets, left_out = _candidates(ask.loader, listing, contents.sets)
+    cases, unknown = list[Case](), list[tuple[str, str]]()
+    for chosen, read in zip(sets, _read(listing, sets), strict=True):
+        if isinstance(read, str):
+            unknown.append((named(chosen), read))
+        elif read.facts is None or any(one.level is Level.FAIL for one in read.findings):
+            why = Judged(read.findings, None, read.why)
+            broken = why.verdict is Verdict.NO_GO
+            (left_out if broken else unknown).append((named(chosen), why.because))
+        else:
+            cases.append(_searched(judge, listing, read))
+    unknown += [(one.name, one.result.unknown) for one in cases if one.result.unknown]
+    rows = sorted(
+        (Row(one, fit, fit.trial.said) for one in cases if (fit := one.result.fit)), key=_order
+    )
+    asked = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
+    shown, refused = _best(rows, top, asked)
+    nearest = [
+        Nearest(one.name, one.result.nearest) for one in cases
+        if one.result.nearest and not one.result.unknown
+    ]  # fmt: skip
+    return Suggestion(
+        listing, machine, tuple(shown), len(rows) - len(shown) - len(refused),
+        (*unknown, *refused), tuple(left_out),
+        tuple(sorted(nearest, key=lambda one: one.fit.trial.short_by)),
+    )  # fmt: skip
+
+
+def _candidates(
+    loader: Loader, listing: Listing, sets: Sequence[WeightSet]
+) -> tuple[list[WeightSet], list[tuple[str, str]]]:
+    """The whole sets that the engine reads, the largest first, and why the others are none."""
+    good, left_out = list[WeightSet](), list[tuple[str, str]]()
+    for one in sorted(sets, key=lambda one: -(one.size or 0)):
+        other = format_(fitting(loader, one.format), one)
+        if not one.whole:
+            left_out.append((named(one), one.gap))
+        elif other:
+            left_out.append((named(one), other[0].words.partition(": ")[2]))
+        elif not loadable(listing, one):
+            left_out.append((named(one), "no engine reads it as it lies here"))
+        elif len(good) == MAX_SETS:
+            left_out.append((named(one), f"more than {MAX_SETS} sets: name it with --include"))
+        else:
+            good.append(one)
+    return good, left_out
+
+
+def _read(listing: Listing, sets: Sequence[WeightSet]) -> Iterator[Known | str]:
+    """What each set's headers tell, or why they could not be read; each is read once."""
+
+    def read(one: WeightSet) -> Known | str:
+        try:
+            if not names_all(listing, one):
+                return "its index names files that are not there"
+            return known_of(listing, one)
+        except ConsoleError as error:
+            return "; ".join(part for part in (str(error), error.detail) if part)
+
+    with ThreadPoolExecutor(READERS, "suggest") as pool:
+        yield from pool.map(read, sets)
+
+
+def _searched(judge: Judge, listing: Listing, known: Known) -> Case:
+    facts = known.facts
+    assert facts is not None
+    loader = _said(fitting(judge.ask.loader, known.chosen.format))
+    plan = plan_of(loader, known.chosen.format)
+    found = here.look(listing, known.chosen.files, judge.ask.to)
+    names = tuple(labels(judge.machine.cards))
+
+    @cache
+    def judged(args: Args, ctx: int) -> Judged:
+        asked = replace(loader, args=_arguments(loader, plan, args, ctx), ctx=None)
+        return judge.of(known, asked, found, advised=False)
+
+    def on_cards(sum_: Assessment) -> bool:
+        full = any(limit.where in names for limit in sum_.short)
+        return not full and not any(reason.startswith(names) for reason in sum_.tight if names)
+
+    fixed = _fixed(plan, facts)
+    tried = [fixed] if fixed else contexts(facts.context_length or LEAST)
+    search = Search(ways(facts, plan, judge.machine.cards), tried, judged, on_cards)
+    return Case(known, loader, plan, search, search.fastest())
+
+
+def _arguments(loader: Loader, plan: LoaderPlan, args: Args, ctx: int) -> Args:
+    """What was given, the placement, and the context unless the given words have it."""
+    if loader.ctx is None and getattr(plan, "ctx", None):
+        return (*loader.args, *args)
+    return (*loader.args, *args, CTX_FLAGS[type(plan)], str(ctx))
+
+
+def _fixed(plan: LoaderPlan, facts: ModelFacts) -> int | None:
+    """The context that was asked for; None if it is to be found."""
+    if isinstance(plan, LlamaPlan) and plan.whole_ctx:
+        return facts.context_length
+    return getattr(plan, "ctx", None)
+
+
+def _said(loader: Loader) -> Loader:
+    """The way of loading as an option, so that a line that is pasted has it."""
+    if loader.kind != "resident" or not speaks_gguf(loader, Format.GGUF):
+        return loader
+    flags = ("--no-mmap",) if loader.engine == "ik_llama.cpp" else ("--load-mode", "none")
+    return replace(loader, kind="", args=(*loader.args, *flags))
+
+
+def _kept(row: Row, confirm: Confirm | None, refused: list[tuple[str, str]]) -> Row | None:
+    """The row as the build confirms it; None, and why, if it does not."""
+    judged = confirm(row) if confirm else row.judged
+    if judged.verdict not in (Verdict.NO_GO, Verdict.UNKNOWN):
+        return replace(row, judged=judged)
+    refused.append((f"{row.case.name}, {row.fit.words}", judged.because))
+    return None
+
+
+def _asked(judge: Judge, listing: Listing, row: Row) -> Judged:
+    """The row judged again by a judge that asks the build."""
+    case = row.case
+    loader = replace(case.loader, args=row.args, ctx=None)
+    found = here.look(listing, case.known.chosen.files, judge.ask.to)
+    return judge.of(case.known, loader, found, advised=False)
+
+
+def _order(row: Row) -> tuple[bool, float]:
+    """What stays in memory before what is read from the disk for each token, then by quality."""
+    return row.fit.trial.rank == STREAMS, -row.case.bits
+
+
+Confirm = Callable[[Row], Said]
+
+
+def _best(
+    rows: Sequence[Row], top: int, confirm: Confirm | None
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """The first rows that the build confirms, and why others were refused. The best one whose
+    weights are all on the cards, which is by far the fastest, is always among them."""
+    shown, refused, tried = list[Row](), list[tuple[str, str]](), list[Case]()
+
+    def take(candidates: Sequence[Row], most: int) -> None:
+        for row in candidates:
+            if len(shown) >= most:
+                return
+            tried.append(row.case)
+            fast = row.case.search.longest(row.fit)
+            slow = row.case.search.longer(fast)
+            kept = _kept(replace(row, fit=fast, judged=fast.trial.said), confirm, refused)
+            longer = _kept(Row(row.case, slow, slow.trial.said), confirm, refused) if slow else None
+            if kept or longer:
+                shown.append(replace(kept, longer=longer) if kept else longer or row)
+
+    take([row for row in rows if row.fit.way.kind == "cards" and row.fit.trial.rank < STREAMS], 1)
+    take([row for row in rows if all(row.case is not case for case in tried)], top)
+    return sorted(shown, key=_order), refused

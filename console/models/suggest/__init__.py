@@ -1,0 +1,1 @@
+"""What would fit: the placements that an engine has, and the search for the largest context."""
