@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,10 @@ class Shown:
     lines: tuple[str, ...]
 
 
+Answer = Callable[[Mapping[str, str], str | None], Shown]
+"""Answers the form's values on a site."""
+
+
 class PreflightScreen(ReadingPage):
     """The form, then the answer: files, checks, arithmetic."""
 
@@ -82,24 +86,36 @@ class PreflightScreen(ReadingPage):
 
     def action_ask(self) -> None:
         """Show the form with the last question."""
+        self._form("Check", look)
+
+    def action_suggest(self) -> None:
+        """What of the repository fits; the form first, if none was named."""
+        if self.values.get("what"):
+            self._begin(fitting)
+        else:
+            self._form("What fits", fitting)
+
+    def _form(self, submit: str, answer: Answer) -> None:
         fields = []
         for name, title, note in FIELDS:
             choices = CHOICES.get(name, ())
             value = self.values.get(name, AUTO if choices else "")
             fields.append(FormField(name, value, title, note, choices))
-        form = FormScreen("Can it work here?", fields, "Check", check)
-        self.app.push_screen(form, self._asked)
+        form = FormScreen("Can it work here?", fields, submit, check)
+        self.app.push_screen(form, partial(self._asked, answer))
 
-    def _asked(self, changed: dict[str, str] | None) -> None:
-        if changed is None:
-            return
-        self.values |= changed
+    def _asked(self, answer: Answer, changed: dict[str, str] | None) -> None:
+        if changed is not None:
+            self.values |= changed
+            self._begin(answer)
+
+    def _begin(self, answer: Answer) -> None:
         self.busy, self.turn = True, self.turn + 1
-        self.in_thread(partial(self._look, self.turn, dict(self.values)))
+        self.in_thread(partial(self._look, answer, self.turn, dict(self.values)))
         self.redraw()
 
-    def _look(self, turn: int, values: dict[str, str]) -> None:
-        self.on_loop(self._seen, turn, look(values, self.console.watchers.site))
+    def _look(self, answer: Answer, turn: int, values: dict[str, str]) -> None:
+        self.on_loop(self._seen, turn, answer(values, self.console.watchers.site))
 
     def _seen(self, turn: int, found: Shown) -> None:
         if turn == self.turn:
@@ -152,10 +168,23 @@ def check(name: str, text: str) -> str:
 
 def look(values: Mapping[str, str], site: str | None) -> Shown:
     """The whole answer; an error is an answer too. Takes seconds, never raises ConsoleError."""
+    return _answered(_fit, values, site)
+
+
+def fitting(values: Mapping[str, str], site: str | None) -> Shown:
+    """What of the repository fits; as `look`."""
+    return _answered(_suggested, values, site)
+
+
+def _answered(
+    answer: Callable[[Mapping[str, str], str | None, list[str]], str],
+    values: Mapping[str, str],
+    site: str | None,
+) -> Shown:
     lines: list[str] = []
     verdict = ""
     try:
-        verdict = _fit(values, site, lines)
+        verdict = answer(values, site, lines)
     except ConsoleError as error:
         lines += [clean(line, 400) for line in error.lines()]
     return Shown(verdict, tuple(lines))
@@ -204,6 +233,23 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
         lines[:0] = [*wrapped(f"{verdict}: {found.because}", "  "), ""]
     lines.extend(found.lines())
     return verdict
+
+
+def _suggested(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
+    from console.checks.preflight import of_site, suggest_text
+
+    values = {name: "" if value == AUTO else value for name, value in values.items()}
+    place = load_site(site)
+    to = Path(values["to"]).expanduser().absolute() if values.get("to") else None
+    found = of_site.suggestion(
+        place.model, typed(values.get("what", "")), kind=values.get("loader", ""),
+        engine=values.get("engine", ""), args=shlex.split(values.get("args", "")),
+        ctx=int(values["ctx"]) if values.get("ctx") else None,
+        include=tuple(values.get("include", "").split()), to=to,
+        build=lambda: of_site.build_here(place, _connect(place.model.engine.host)),
+    )  # fmt: skip
+    lines.extend(suggest_text.lines(found, suggest_text.Place(to=to)))
+    return str(found.verdict)
 
 
 def _connect(host: str) -> Connect:

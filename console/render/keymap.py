@@ -106,6 +106,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("start", ("S",), "Start", "Start the run that the plan shows.", "plan", changes=True),
     Action("edit", ("i",), "Inputs", "Back to the inputs.", "plan"),
     Action("ask", ("enter", "i"), "Ask", "What to look at: repository, address or file, and how it is loaded.", "preflight"),
+    Action("suggest", ("w",), "What fits", "Which of the repository's quantizations fit this machine, placed how, with how much context.", "preflight"),
     # the lessons
     Action("filter_lessons", ("slash",), "Search", "Search the lessons: every word has to be in one; empty shows all.", "lessons"),
     Action("due", ("d",), "Due", "Only what is due for review, or all again.", "lessons"),

@@ -210,6 +210,23 @@ async def test_a_repository_is_asked_about_and_answered(
             assert page.query_one(TextView).text.startswith("GO: ")
 
 
+async def test_what_of_a_repository_fits(hub: LocalHub, run: Path) -> None:
+    async with console(scene.ended(), run) as (app, pilot, watchers):
+        watchers.site = str(OMNI)
+        await pilot.press("5", "w")
+        await settled(pilot, lambda: isinstance(app.screen, FormScreen))
+        app.screen.query(Input).first().value = DISTILL
+        app.screen.query_one(Button).press()
+        await settled(pilot, lambda: isinstance(page := app.screen, PreflightScreen) and page.shown)
+        page = app.screen
+        assert isinstance(page, PreflightScreen)
+        assert page.shown is not None
+        text = "\n".join(page.shown.lines)
+        assert page.shown.verdict == "GO", text
+        assert "131,072 tokens" in text
+        assert "llama-server -m" in text
+
+
 # -- the lessons: the list, a search, one lesson, and what bears on a step -------------------------
 
 REGISTRY = cache(load_registry)
