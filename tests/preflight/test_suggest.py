@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
+from console.checks.preflight import Finding, Level
+from console.checks.preflight.architecture.check import machine_for
+from console.checks.preflight.checkpoint import BY_BUILD, Ask
+from console.checks.preflight.suggest import suggest
 from console.cli import main
 from console.config.site.service import ServiceModel
+from console.config.site.site import load_site
+from console.models.gguf.header import Header
+from console.models.sizing.assessment import Assessment
+from console.models.sizing.loader_plan import LoaderPlan
 from tests.preflight.test_offers import CONFIG, WHOLE, config, weights
 from tests.testbed import quantizations
 from tests.testbed.hub import File, LocalHub, Repo
@@ -245,3 +253,20 @@ def test_an_incomplete_safetensors_set_is_no_suggestion(
     code, found = suggested("org/part")
     assert (code, found["rows"]) == (3, [])
     assert "00003" in found["left_out"][0]["why"] or "3 of 4" in found["left_out"][0]["why"]
+
+
+def test_what_the_build_refuses_is_no_row(
+    machine: Callable[..., None], served: LocalHub, tmp_path: Path
+) -> None:
+    machine(64, 24)
+    site = load_site(tmp_path / "site.yaml")
+
+    def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
+        larger = sum(one.bytes or 0 for one in header.tensors or ()) > 20 << 30
+        return [Finding(Level.FAIL, BY_BUILD, "does not fit")] if larger else []
+
+    ask = Ask("org/dense", include=("*Q*",))
+    found = suggest(ask, machine_for(site.model, None), site.model, by_build)
+    assert [row.case.name for row in found.rows] == ["GGUF Q4_0", "GGUF Q2_K"]
+    assert {name.partition(",")[0] for name, _ in found.unknown} == {"GGUF Q8_0"}
+    assert all("does not fit" in why for _, why in found.unknown)

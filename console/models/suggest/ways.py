@@ -82,11 +82,11 @@ def _llama(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Iterato
         even = partial(_even, facts, plan, cards, 0)
         yield Way("cards", lambda step, ctx: (*ALL_LAYERS, *even(ctx)), lambda step: "all, split")
     if facts.experts.count and facts.layers:
-        if several:
-            yield _experts(facts, alone[:1], names)
         if len(cards) == 2:
             yield _experts_split(facts, plan, cards)
         yield _experts(facts, [], names)
+        if several:
+            yield _experts(facts, alone[:1], names)
     yield _layers(units)
 
 
