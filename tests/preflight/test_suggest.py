@@ -238,7 +238,13 @@ def test_lines_for_a_playbook_and_a_shell(
 
 
 @pytest.mark.parametrize(
-    "argv", [["--top", "3"], ["--suggest", "--loader", "convert"], ["--suggest", "--top", "0"]]
+    "argv",
+    [
+        ["--top", "3"],
+        ["--suggest", "--loader", "convert"],
+        ["--suggest", "--engine", "exllamav3"],
+        ["--suggest", "--top", "0"],
+    ],
 )
 def test_bad_usage(argv: list[str], machine: Callable[..., None]) -> None:
     machine(64, 24)

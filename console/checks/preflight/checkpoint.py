@@ -249,19 +249,15 @@ class Judge:
     site: SiteModel
     unseen: tuple[Finding, ...] = ()
     by_build: ByBuild | None = None
-    _tables: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
+    _kept: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
 
     def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
         """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
         ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
-        findings = [
-            *self.unseen, *known.findings, *format_(loader, chosen),
-            *disk(ask.to, found, self.machine), *(beside(self.machine) if ask.beside else ()),
-        ]  # fmt: skip
+        plan = _plan(loader, chosen.format)
+        findings = [*self.unseen, *known.findings, *self._standing(known, loader, plan, found)]
         if facts is None:
             return Judged(tuple(findings), None, known.why)
-        plan = _plan(loader, chosen.format)
-        findings += self._table(known, facts, loader, plan)
         assessment = assess(
             facts, plan, self.machine, advised=advised,
             reference=_measured(ask, self.site, Path(chosen.files[0].path).name),
@@ -271,16 +267,20 @@ class Judge:
             findings += self.by_build(known.header, plan, assessment)
         return Judged(tuple(findings), assessment)
 
-    def _table(
-        self, known: Known, facts: ModelFacts, loader: Loader, plan: LoaderPlan
+    def _standing(
+        self, known: Known, loader: Loader, plan: LoaderPlan, found: Here
     ) -> tuple[Finding, ...]:
-        """The table's findings, which depend on few of the flags."""
-        chosen = known.chosen
+        """Findings that depend on few of the flags, and are kept for the next question."""
+        chosen, facts, ask = known.chosen, known.facts, self.ask
         key = (chosen.format, chosen.stem, loader.engine, loader.kind, method_of(plan),
                getattr(plan, "split_mode", ""), getattr(plan, "kt_weights", ""))  # fmt: skip
-        if key not in self._tables:
-            self._tables[key] = table(loader, chosen, facts, self.machine)
-        return self._tables[key]
+        if key not in self._kept:
+            self._kept[key] = (
+                *format_(loader, chosen), *disk(ask.to, found, self.machine),
+                *(beside(self.machine) if ask.beside else ()),
+                *(table(loader, chosen, facts, self.machine) if facts else ()),
+            )  # fmt: skip
+        return self._kept[key]
 
 
 MAX_OFFERS = 8

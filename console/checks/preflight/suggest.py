@@ -25,6 +25,7 @@ from console.checks.preflight.checkpoint import (
     within,
 )
 from console.checks.preflight.compatibility import (
+    ENGINES,
     Loader,
     engine_of,
     fitting,
@@ -51,6 +52,7 @@ READERS = 4
 MAX_SETS = 64
 """Sets of a repository that are looked at, the largest first."""
 CTX_FLAGS = {LlamaPlan: "-c", SglangPlan: "--context-length", VllmPlan: "--max-model-len"}
+KNOWN = ", ".join(name for name, engine in ENGINES.items() if engine.format is not None)
 STREAMS = 2
 """The rank of what is partly read from the disk for each token."""
 
@@ -148,6 +150,8 @@ def suggest(
     """
     if ask.loader.kind == "convert":
         raise UsageError("--suggest converts nothing", hint="leave --loader convert out")
+    if ask.loader.engine and ENGINES[ask.loader.engine].format is None:
+        raise UsageError(f"--suggest knows no placements of {ask.loader.engine}", hint=KNOWN)
     if ask.loader.own:
         ask = replace(ask, loader=replace(ask.loader, args=(), env={}, of="", own=False))
     machine, unseen = seen(machine, ask.loader.env)
