@@ -8,7 +8,7 @@ the values of the few options below; every other word is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from console.common import redact
@@ -45,6 +45,9 @@ _WRAPPERS = frozenset({
 _VALUES = frozenset({"all", "idle", "root"})
 """Values that an option of a wrapper has behind it (`numactl -i all`)."""
 _SHORTEST = 3
+_OPTION = re.compile(r"--[a-z][a-z_-]*|-[A-Za-z]|-[a-z]{2,4}")
+_ASSIGNED = re.compile(r"--?[a-z]+(?:[_-][a-z]+)*")
+"""The name of an option, the second before `=`: `-pX` may have its value in the same word."""
 _HEAD = re.compile(r"[A-Za-z]\w*(?=[:.])")
 
 
@@ -66,6 +69,16 @@ def started(argv: Iterable[str]) -> list[str]:
     that a process has given itself (`nginx: master process …`) is cut behind its first word."""
     words = [word for word in argv if word]
     return _started(words)[0] if words else []
+
+
+def option_of(argv: Sequence[str], at: int) -> str:
+    """The name of the option that is the word `at` of a command line, or that has it as its value;
+    "" if it is none that is known to be nothing but a name."""
+    flag, equals, _ = argv[at].partition("=")
+    if not flag.startswith("-") and not equals and at > 1:
+        flag = argv[at - 1]
+    form = _ASSIGNED if equals else _OPTION
+    return flag if form.fullmatch(flag) and redact.text(flag) == flag else ""
 
 
 def may_have_started(spec: Iterable[str], argv: Iterable[str]) -> bool:

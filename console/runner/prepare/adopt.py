@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 
-from console.common import paths, redact
+from console.common import paths
+from console.common.argv import option_of, started
 from console.common.errors import ServiceError, UsageError
 from console.common.logs.output import of_process
 from console.common.text import one_line
@@ -164,11 +166,10 @@ def difference(runs: ProcessSpec, running: Running) -> str:
     """Where a process is not what the site file would start, in clean words; "" if it is."""
     program = baseline.program_of(runs)
     if os.path.realpath(program) != os.path.realpath(running.program):
-        return f"its program is {one_line(running.program or running.argv[0], 120)}"
-    told = redact.argv(running.argv)
+        return f"its program is {one_line(running.program or ' '.join(started(running.argv)), 120)}"
     for at, (ours, theirs) in enumerate(zip(runs.argv[1:], running.argv[1:], strict=False), 1):
         if ours != theirs:
-            return f"word {at + 1} of its command line is {one_line(told[at], 80)}"
+            return _other_word(running.argv, at)
     count = len(running.argv)
     if len(runs.argv) != count:
         return f"its command line has {count} words, and the site file's {len(runs.argv)}"
@@ -178,6 +179,17 @@ def difference(runs: ProcessSpec, running: Running) -> str:
     if os.path.realpath(runs.cwd) != os.path.realpath(running.cwd) and _has_relative(running):
         return f"its directory is {one_line(running.cwd, 120)}, and its command line depends on it"
     return ""
+
+
+def _other_word(argv: Sequence[str], at: int) -> str:
+    """Which word of a foreign command line is another one. Of what it holds nothing is said, as any
+    word may be a secret."""
+    option = option_of(argv, at)
+    if option and argv[at] != option:
+        return f"it has another value of {option} (word {at + 1} of its command line)"
+    if option:
+        return f"word {at + 1} of its command line is {option}"
+    return f"word {at + 1} of its command line is another one"
 
 
 def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | None:

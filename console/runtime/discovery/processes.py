@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.common import files
+from console.common.argv import started
 from console.common.errors import ServiceError
 from console.common.text import one_line
 from console.host import process, units
@@ -104,7 +105,7 @@ def _is_started_by(unit: UnitSpec, pid: int) -> bool:
 
 def not_again(one: Running) -> str:
     """Why the command line of a process could not start it again; "" if it could."""
-    first = one_line(one.argv[0], 60)
+    first = one_line(" ".join(started(one.argv)[:1]), 60)
     if not one.cwd or one.cwd.endswith(DELETED):
         return "its working directory is gone, or hidden from this user"
     if not one.program:
