@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from console.common.secret_sentences import is_prose
+
 MAX_WORDS = 48
 """Words behind a program's name in a text that are read as its command line."""
 
@@ -49,6 +51,7 @@ _PROGRAMS: dict[str, tuple[_Takes, ...]] = {
     "sqlcmd bcp zip unzip zipcloak": (_Takes("P"),),
     "http https xh xhs": (_Takes("a", ":"),),
     "smbclient rpcclient smbget smbcacls": (_Takes("U", "%"),),
+    "ttyd gotty": (_Takes("c", ":"),),
     "influx": (_Takes("t"),),
     "ipmitool": (_Takes("P"),),
     "doctl": (_Takes("t"),),
@@ -72,9 +75,9 @@ _GROUPS = frozenset(("registry", "acr", "auth", "config", "service", "alias"))
 """Words of a program that come before its command."""
 
 _FLAG = (
-    r"--?(?:[\w.-]{0,40}[-_.])?(?:psk|(?P<pin>pin)|t?otp|passcode|bearer|creds|access[-_]code|hmac"
+    r"--?(?:[\w.-]{0,40}[-_.])?(?:psk|pw|(?P<pin>pin)|t?otp|passcode|bearer|creds|access[-_]code|hmac"
     r"|(?:require|store|key|user|http|ftp|smtp|proxy|rpc|vnc)pass|masterauth"
-    r"|(?P<pair>login)|(?P<cookie>cookies?)|(?P<openssl>pass(?:in|out)))"
+    r"|root[-_]token[-_]id|(?P<made>encrypt)|(?P<pair>login|basicauth)|(?P<cookie>cookies?)|(?P<openssl>pass(?:in|out)))"
 )
 """Flags of any program behind which a secret stands, if the value is none of a setting."""
 _SOFT = re.compile(_FLAG, re.IGNORECASE)
@@ -85,6 +88,9 @@ _FLAGGED = re.compile(
 )
 _IN_FLAGS = (
     "psk",
+    "pw",
+    "token",
+    "encrypt",
     "pin",
     "otp",
     "pass",
@@ -101,7 +107,7 @@ _IN_PARAMETERS = ("code=", "verifier=", "assertion=", "ticket=", "session", "sid
 _IN_SETTINGS = ("requirepass", "masterauth", "config set", "configure set", "'set'", '"set"')
 _WITH_FLAGS = ("sshpass", "curl", "-cli", "mysql", "mariadb", "mycli", "7z", "rar", "mongo", "ldap",
                "sqlcmd", "bcp", "zip", "http", "xh", "smb", "rpcclient", "influx", "doctl", "snmp",
-               "htpasswd", "ipmitool")  # fmt: skip
+               "htpasswd", "ipmitool", "ttyd", "gotty")  # fmt: skip
 _WITH_WORDS = ("login", "ngrok", "cloudflared", "mc alias", "'mc'", '"mc"')
 _SIGNS = {"pair": ":", "cookie": "=", "openssl": "pass:"}
 _VARIABLE = re.compile(
@@ -119,6 +125,11 @@ _PARAMETER = re.compile(
     r"(?P<value>[^&\s#\"'<>]{4,})",
     re.IGNORECASE,
 )
+_GENERATED = re.compile(
+    r"(?!(?:aes|chacha|des|rsa|sha|tls|ssl|xts)[\d-])(?=\S*\d)(?=\S*[A-Za-z])[\w+/-]{8,}={0,2}",
+    re.IGNORECASE,
+)
+"""A key of `-encrypt`: what other programs encrypt is a file, a cipher or a switch."""
 _SETTINGS = frozenset(("true", "false", "none", "null", "yes", "no", "on", "off", "0", "1"))
 _CORES = re.compile(r"\d{1,3}(?:[-,:]\d{1,3})*")
 """What other programs pin something to."""
@@ -166,7 +177,7 @@ def of_text(line: str, lower: str) -> Iterator[tuple[int, int]]:
         for flag in _FLAGGED.finditer(line):
             begins, ends = flag.span(str(flag.lastgroup))
             start = _start(flag, line[begins:ends])
-            if start >= 0:
+            if start >= 0 and not is_prose(line[begins:ends]):
                 yield begins + start, ends
     if (dashed and _has(lower, _WITH_FLAGS)) or _has(lower, _WITH_WORDS):
         for program in _NAMED.finditer(line):
@@ -261,6 +272,8 @@ def _secret(one: _Takes, at: int, word: str, start: int) -> Iterator[tuple[int, 
 def _start(flag: re.Match[str], value: str) -> int:
     """From which of its characters on the value of a flag is secret; -1 for none."""
     if not value or (flag["pin"] and _CORES.fullmatch(value)) or value.lower() in _SETTINGS:
+        return -1
+    if flag["made"] and not _GENERATED.fullmatch(value):
         return -1
     sign = next((sign for name, sign in _SIGNS.items() if flag[name]), "")
     at = value.find(sign)

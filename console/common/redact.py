@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.common import passwords, secret_forms
+from console.common import passwords, secret_forms, secret_sentences
+from console.common.secret_sentences import KEPT_BY, OF, is_prose
 
 HIDDEN = "*****"
 SHORTEST, SHORTEST_WORD = 6, 12
@@ -24,18 +25,12 @@ MAX_NAME = 48
 line take no more than its length."""
 
 # A name ends with one of these. The first are a secret by themselves, the others with a flag's
-# dash, in capitals (a variable), or behind one of the words of _OF.
-_KEPT_BY = ("api", "auth", "access", "account", "secret", "private", "hf", "hub")
+# dash, in capitals (a variable), or behind one of the words of OF.
 _BY_ITSELF = r"password|passwd|passphrase|pwd|secret(?![-_ ]?(?:key|token))|credential|hft"
-_SURE = "|".join([_BY_ITSELF, *(rf"{of}[-_ ]?(?:key|token)" for of in _KEPT_BY)])
+_SURE = "|".join([_BY_ITSELF, *(rf"{of}[-_ ]?(?:key|token)" for of in KEPT_BY.split("|"))])
 _WEAK = r"key|token|auth(?!orization)|pass|pat|jwt|sas|signature|sig"
 _BY_VALUE = r"session(?:[-_]?id)?|sid|csrf"
 """Names that any value may have: only one that looks made by a machine is a secret."""
-_OF = (
-    r"admin|anthropic|app|azure|bearer|bot|client|csrf|db|deploy|device|encryption|github|gitlab"
-    r"|huggingface|id|identity|jwt|kube|license|master|openai|personal|proxy|refresh|registry|root"
-    r"|security|server|service|session|shared|signing|slack|sso|storage|telegram|user|webhook|xet"
-)
 _WEAK_NAMES = frozenset(("key", "token", "auth", "pass", "pat", "jwt", "sas", "signature", "sig"))
 _GIVEN_BY = _WEAK_NAMES - {"key", "sig", "signature"}
 _GIVEN = re.compile(
@@ -44,7 +39,7 @@ _GIVEN = re.compile(
 )
 """What stands directly behind `token=`: a person or a program has given it, unless it is a number,
 a word, a part of a text (`<|end|>`), a variable or a call."""
-_QUALIFIED = re.compile(rf"-*(?:.*[-_.])?(?:{_OF})[-_.]?")
+_QUALIFIED = re.compile(rf"-*(?:.*[-_.])?(?:{OF})[-_.]?")
 _HARMLESS = re.compile(
     r"(?:^|[-_.])(?:audio|bos|cache|cls|end|eom|eos|eot|fim|first|foreign|group|hash|image|index|kv"
     r"|last|mask|max|min|new|next|num|pad|parent|partition|per|primary|prompt|public|sep|sort|start"
@@ -71,20 +66,6 @@ _PAIRED = re.compile(
 """A name and its value side by side: as the two items of a list or tuple (headers), as entries
 `name` and `value` of a table (variables), or one table deeper."""
 _KEY_LINE = re.compile(r"\s*[A-Za-z0-9+/]{60,}={0,2}\s*")
-_PAIR = re.compile(r"(?<!\S)(?:-u|--(?:proxy-)?user)[= ]+[\"']?[^\s:\"']+:(?!\d+\b|//)([^\s\"']+)")
-_SHORT = re.compile(
-    r"(?<!\S)-k[ =]+(?!-|/|\./|~|https?:|[\d.,]+[nr]?(?:[;)\s]|$))[\"']?([^\s\"']+)"
-)
-_SAID = re.compile(
-    r"\b(?:(?:api[-_ ]?key|access[-_ ]key|token|secret|credential)s?\"?\s{1,4}"
-    r"(?:(?:provided|given|received|supplied|was|is)\b\s{0,4}:?|:)|(?:password|passphrase)\"?"
-    r"(?:\s{1,4}(?:provided|given|received|supplied|was|is)\b)?\s{0,4}:?)\s{1,4}[\"'`]?"
-    r"(?P<value>(?!0[xX])(?=[^\s\"'`]*\d)(?=[^\s\"'`]*[A-Za-z])[\w.+/=*~-]{6,512})",
-    re.IGNORECASE,
-)
-"""A secret in a sentence (`Incorrect API key provided: …`): letters and digits in one word."""
-_SET = re.compile(r"\b(?:setx|setenv)\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)")
-_NETRC = re.compile(r"\blogin\s+\S+\s+password\s+(\S+)", re.IGNORECASE)
 
 _WORD = re.compile(r"[\w.-]*")
 _ENDS = re.compile(r"(s?)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
@@ -118,13 +99,8 @@ _NOTHING = frozenset({
     "unset", "optional", "required", HIDDEN,
 })  # fmt: skip
 _PROSE = frozenset({"authentication", "authorization", "credentials", "challenge", "token"})
-_JOINS = frozenset({
-    "a", "an", "and", "are", "as", "by", "for", "from", "has", "have", "in", "is", "not", "of",
-    "or", "the", "then", "to", "was", "were", "with", "without",
-})  # fmt: skip
-"""What stands behind the name of a flag in a sentence."""
 _FLAG = re.compile(
-    rf"--?(?P<before>(?:[\w.-]*[-_.])?(?:{_OF})?)(?:(?P<sure>(?:{_SURE})s?)|(?:{_WEAK}))(?:_?\d{{1,3}})?",
+    rf"--?(?P<before>(?:[\w.-]*[-_.])?(?:{OF})?)(?:(?P<sure>(?:{_SURE})s?)|(?:{_WEAK}))(?:_?\d{{1,3}})?",
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
@@ -296,18 +272,14 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
     if "://" in line and "?" in line:
         yield from _queries(line)
     yield from secret_forms.of_text(line, lower)
-    if "-k" in line:
-        yield from (found.span(1) for found in _SHORT.finditer(line))
-    if "-u" in line:
-        yield from (found.span(1) for found in _PAIR.finditer(line))
     if "'" in line or '"' in line:
         yield from _paired(line, lower)
-    if "provided" in lower or "key" in lower or "token" in lower or "password" in lower:
-        yield from (found.span("value") for found in _SAID.finditer(line))
-    if "set" in lower:
-        yield from (s.span("value") for s in _SET.finditer(line) if names(s["name"], s["value"]))
-    if "login " in lower:
-        yield from (found.span(1) for found in _NETRC.finditer(line))
+    for told in secret_sentences.of_text(line, lower):
+        groups = told.groupdict()
+        if "name" in groups and not names(groups["name"], groups["value"]):
+            continue
+        if "made" not in groups or _made(groups["made"]):
+            yield told.span("value")
     yield from passwords.of_text(line, lower)
     if _KEY_LINE.fullmatch(line) and not line.isupper() and not line.islower():
         yield 0, len(line)
@@ -425,7 +397,7 @@ def _value(line: str, at: int, *, colon: bool, gap: bool) -> tuple[int, int] | N
         if _OPENED.match(value):  # what is inside has names of its own
             return None
         listed = line[at - 2 : at] == ", " and value.startswith("-")
-        if gap and (listed or value in _JOINS or _is_flag(value.partition("=")[0].rstrip("\"',"))):
+        if gap and (listed or is_prose(value) or _is_flag(value.partition("=")[0].rstrip("\"',"))):
             return None
         if colon and _BARE.match(line, at):  # after a colon a lone word is prose
             return None

@@ -464,7 +464,8 @@ def test_hiding_twice_changes_nothing_between_marks(line: str) -> None:
      "session=", '"tokens": [',
      "http://h?a=b&", "mysql -p", "sshpass ", "--psk '", "--login ", "-a-", "docker login ",
      "?code=", "PIN=",
-     "set x ", "--api-keys a1 ", "config set a/"],
+     "set x ", "--api-keys a1 ", "config set a/", "your key is ", "using api key ", "api_key ",
+     "password for x ", "set-header x-api-key ", "stats auth a", "api_", "root token 1", "--pw "],
 )  # fmt: skip
 def test_a_hostile_line_takes_no_more_than_its_length(piece: str) -> None:
     """Measured against itself, in CPU time of this process: four times the line takes about four

@@ -1,0 +1,90 @@
+"""Secrets that a sentence or a line of settings tells: `Your admin key is: …`, `api_key …`.
+
+One table says how. `console.common.redact` hides what it finds, and reads the words of secrets and
+of prose here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+KEPT_BY = r"api|auth|access|account|secret|private|hf|hub"
+OF = (
+    r"admin|anthropic|app|azure|bearer|bot|client|csrf|db|deploy|device|encryption|github|gitlab"
+    r"|huggingface|id|identity|jwt|kube|license|master|openai|personal|proxy|refresh|registry|root"
+    r"|security|server|service|session|shared|signing|slack|sso|storage|telegram|user|webhook|xet"
+)
+"""Words before `key` or `token`. The first make a secret of both wherever they stand."""
+PROSE = frozenset({
+    "a", "after", "an", "and", "are", "as", "at", "be", "because", "before", "but", "by", "can",
+    "cannot", "could", "did", "differ", "differs", "do", "does", "for", "from", "given", "had",
+    "has", "have", "if", "in", "into", "is", "it", "its", "may", "missing", "must", "needs",
+    "no", "nor", "not", "of", "on", "only", "or", "set", "should", "so", "than", "that", "the",
+    "then", "there", "this", "to", "too", "unless", "until", "was", "were", "when", "where",
+    "which", "while", "who", "will", "with", "without", "would",
+})  # fmt: skip
+"""What stands behind the name of an option in a sentence."""
+
+_OWN = r"pass(?:word|phrase|wd|code)|secret|credential"
+_STRONG = rf"(?:(?:{KEPT_BY}|{OF}|unseal|recovery)[-_ ]?(?:key|token)|{_OWN})s?\"?"
+_NOUN = rf"(?:{_STRONG}|tokens?\"?)"
+_VALUE = (
+    r"[\"'`]?(?P<value>(?!0[xX]|https?:|~/|[\"'`<>(){}\[\]$%*])(?=[^\s\"'`]{0,512}\d)"
+    r"(?=[^\s\"'`]{0,512}[A-Za-z])(?!/?(?:[\w.-]{1,64}/){1,16}[\w.-]{1,64}\.[a-z]{2,5}\b)"
+    r"[^\s\"'`,;()<>]{6,512})"
+)
+"""Letters and digits in one word: no address, file or variable."""
+_HEADERS = (
+    r"proxy_set_header|(?:set|add)-header|header_up|(?:grpc_set|add)_header"
+    r"|requestheader\s{1,4}(?:set|add)"
+)
+_TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in (
+    # `Incorrect API key provided: …`, `the token was …`, `Unseal Key 1: …`
+    (("key", "token", "secret", "credential", "pass"),
+     rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was|(?:has\sbeen\s)?set\sto)"
+     rf"\b\s{{0,4}}[:=]?|:)|{_STRONG}(?:\s#?\d)?\s{{0,4}}[:=])\s{{0,4}}(?<=[\s:=]){_VALUE}"),
+    # `Password for user 'admin': …`, `a password is provided for this session: …`
+    (("key", "token", "secret", "credential", "pass"),
+     rf"\b{_STRONG}\s{{1,4}}(?:for|of|is|was|has)(?:\s{{1,4}}(?!(?:not|missing|wrong|invalid"
+     rf"|required)\b)[\w'\"-]{{1,40}}){{1,5}}\s?:\s{{1,4}}{_VALUE}"),
+    # `using API key …`, `Proxy initialized with master key …`
+    (("key", "token", "secret", "credential", "pass"),
+     r"\b(?:your|generated|created|new|using|default|initial|temporary|random|with)\s{1,4}"
+     rf"(?:\w{{1,20}}\s{{1,4}}){{0,2}}?{_STRONG}\s{{1,4}}{_VALUE}"),
+    # `the api key … was refused`, `API key -> …`; behind `secret` alone stands the name of one
+    (("key", "token", "pass"),
+     rf"\b(?!(?:secret|credential)s?\s{{1,4}}(?!key|token)){_NOUN}\s{{1,4}}(?:(?:->|=>|→)\s{{0,4}})?[(\"'`]{{0,2}}(?P<value>(?P<made>"
+     r"[\w.~+/-]{8,512}={0,2}))"),
+    (("your key", "generated key", "new key"),
+     rf"\b(?:your|generated|new)\skey\s{{0,4}}(?:is\b\s{{0,4}}:?|:)\s{{1,4}}{_VALUE}"),
+    (("password ", "passphrase "), rf"\bpass(?:word|phrase)\"?\s{{1,4}}:?\s{{0,4}}{_VALUE}"),
+    # `api_key …`: a name that is no word of a sentence
+    (("key", "token", "secret", "password"),
+     rf"(?<![\w-])(?:[\w-]{{0,40}}[-_])?(?:(?:{KEPT_BY}|{OF})[-_](?:key|token|secret|password)"
+     rf"|apikey|authtoken)[\"']?\s{{1,4}}{_VALUE}"),
+    ((" ",), r"\b(?:setx|setenv|ENV)\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)"),
+    (("header",),
+     rf"\b(?:{_HEADERS})\s{{1,4}}[\"']?(?P<name>[\w-]{{1,64}})[\"']?\s{{1,4}}[\"']?"
+     r"(?:(?:bearer|basic|token)\s{1,4})?(?![$%{<*])(?P<value>[^\s\"';]+)"),
+    (("stats auth ",), r"\bstats\s+auth\s+[^\s:]{1,64}:(?P<value>[^\s\"']+)"),
+    (("login ",), r"\blogin\s+\S+\s+password\s+(?P<value>\S+)"),
+    (("-u", "user"),
+     r"(?<!\S)(?:-u|--(?:proxy-)?user)[= ]+[\"']?[^\s:\"']+:(?!\d+\b|//)(?P<value>[^\s\"']+)"),
+    (("-k",),
+     r"(?<!\S)-k[ =]+(?!-|/|\./|~|https?:|[\d.,]+[nr]?(?:[;)\s]|$))[\"']?(?P<value>[^\s\"']+)"),
+))  # fmt: skip
+"""Words in small letters of which a line needs one, and how the value is told. What has a `name`,
+too, is a secret if that is the name of one; what is `made`, if it looks made by a machine."""
+
+
+def of_text(line: str, lower: str) -> Iterator[re.Match[str]]:
+    """Where a line tells such values; `lower` is the line in small letters."""
+    for hints, pattern in _TABLE:
+        if any(map(lower.__contains__, hints)):
+            yield from pattern.finditer(line)
+
+
+def is_prose(value: str) -> bool:
+    """Whether a word behind the name of an option is one of a sentence."""
+    return value.strip("\"'`.,;:!?()").lower() in PROSE
