@@ -276,7 +276,8 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
         yield from _paired(line, lower)
     for told in secret_sentences.of_text(line, lower):
         groups = told.groupdict()
-        if "name" in groups and not names(groups["name"], groups["value"]):
+        value = groups["value"]
+        if "name" in groups and (is_prose(value) or not names(groups["name"], value)):
             continue
         if "made" not in groups or _made(groups["made"]):
             yield told.span("value")

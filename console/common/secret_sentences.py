@@ -15,7 +15,8 @@ OF = (
     r"|huggingface|id|identity|jwt|kube|license|master|openai|personal|proxy|refresh|registry|root"
     r"|security|server|service|session|shared|signing|slack|sso|storage|telegram|user|webhook|xet"
 )
-"""Words before `key` or `token`. The first make a secret of both wherever they stand."""
+"""Words before `key` or `token` that make a secret of both: those of KEPT_BY wherever they stand,
+those of OF as a part of the name."""
 PROSE = frozenset({
     "a", "after", "an", "and", "are", "as", "at", "be", "because", "before", "but", "by", "can",
     "cannot", "could", "did", "differ", "differs", "do", "does", "for", "from", "given", "had",
@@ -35,41 +36,48 @@ _VALUE = (
     r"[^\s\"'`,;()<>]{6,512})"
 )
 """Letters and digits in one word: no address, file or variable."""
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[a-z]")
+MIN_VALUE, MIN_LONG = 6, 20
+"""Least characters of a word that may be a value: with digits and letters, and of any."""
 _HEADERS = (
     r"proxy_set_header|(?:set|add)-header|header_up|(?:grpc_set|add)_header"
     r"|requestheader\s{1,4}(?:set|add)"
 )
+_NOUNS = ("key", "token", "secret", "credential", "passw", "passphrase", "passcode")
 _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in (
     # `Incorrect API key provided: …`, `the token was …`, `Unseal Key 1: …`
-    (("key", "token", "secret", "credential", "pass"),
-     rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was|(?:has\sbeen\s)?set\sto)"
+    (_NOUNS,
+     rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was"
+     r"|(?:has\sbeen\s)?set\sto)"
      rf"\b\s{{0,4}}[:=]?|:)|{_STRONG}(?:\s#?\d)?\s{{0,4}}[:=])\s{{0,4}}(?<=[\s:=]){_VALUE}"),
     # `Password for user 'admin': …`, `a password is provided for this session: …`
-    (("key", "token", "secret", "credential", "pass"),
+    (_NOUNS,
      rf"\b{_STRONG}\s{{1,4}}(?:for|of|is|was|has)(?:\s{{1,4}}(?!(?:not|missing|wrong|invalid"
      rf"|required)\b)[\w'\"-]{{1,40}}){{1,5}}\s?:\s{{1,4}}{_VALUE}"),
     # `using API key …`, `Proxy initialized with master key …`
-    (("key", "token", "secret", "credential", "pass"),
+    (_NOUNS,
      r"\b(?:your|generated|created|new|using|default|initial|temporary|random|with)\s{1,4}"
      rf"(?:\w{{1,20}}\s{{1,4}}){{0,2}}?{_STRONG}\s{{1,4}}{_VALUE}"),
     # `the api key … was refused`, `API key -> …`; behind `secret` alone stands the name of one
-    (("key", "token", "pass"),
-     rf"\b(?!(?:secret|credential)s?\s{{1,4}}(?!key|token)){_NOUN}\s{{1,4}}(?:(?:->|=>|→)\s{{0,4}})?[(\"'`]{{0,2}}(?P<value>(?P<made>"
+    (_NOUNS,
+     rf"\b(?!(?:secret|credential)s?\s{{1,4}}(?!key|token)){_NOUN}\s{{1,4}}"
+     r"(?:(?:->|=>|→)\s{0,4})?[(\"'`]{0,2}(?P<value>(?P<made>"
      r"[\w.~+/-]{8,512}={0,2}))"),
-    (("your key", "generated key", "new key"),
+    (_NOUNS,
      rf"\b(?:your|generated|new)\skey\s{{0,4}}(?:is\b\s{{0,4}}:?|:)\s{{1,4}}{_VALUE}"),
-    (("password ", "passphrase "), rf"\bpass(?:word|phrase)\"?\s{{1,4}}:?\s{{0,4}}{_VALUE}"),
+    (_NOUNS, rf"\bpass(?:word|phrase)\"?\s{{1,4}}:?\s{{0,4}}{_VALUE}"),
     # `api_key …`: a name that is no word of a sentence
-    (("key", "token", "secret", "password"),
+    (_NOUNS,
      rf"(?<![\w-])(?:[\w-]{{0,40}}[-_])?(?:(?:{KEPT_BY}|{OF})[-_](?:key|token|secret|password)"
      rf"|apikey|authtoken)[\"']?\s{{1,4}}{_VALUE}"),
-    ((" ",), r"\b(?:setx|setenv|ENV)\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)"),
+    (("setx", "env"),
+     r"\b(?:setx|setenv|(?-i:ENV))\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)"),
     (("header",),
      rf"\b(?:{_HEADERS})\s{{1,4}}[\"']?(?P<name>[\w-]{{1,64}})[\"']?\s{{1,4}}[\"']?"
      r"(?:(?:bearer|basic|token)\s{1,4})?(?![$%{<*])(?P<value>[^\s\"';]+)"),
     (("stats auth ",), r"\bstats\s+auth\s+[^\s:]{1,64}:(?P<value>[^\s\"']+)"),
     (("login ",), r"\blogin\s+\S+\s+password\s+(?P<value>\S+)"),
-    (("-u", "user"),
+    (("-u",),
      r"(?<!\S)(?:-u|--(?:proxy-)?user)[= ]+[\"']?[^\s:\"']+:(?!\d+\b|//)(?P<value>[^\s\"']+)"),
     (("-k",),
      r"(?<!\S)-k[ =]+(?!-|/|\./|~|https?:|[\d.,]+[nr]?(?:[;)\s]|$))[\"']?(?P<value>[^\s\"']+)"),
@@ -80,11 +88,21 @@ too, is a secret if that is the name of one; what is `made`, if it looks made by
 
 def of_text(line: str, lower: str) -> Iterator[re.Match[str]]:
     """Where a line tells such values; `lower` is the line in small letters."""
+    told = any(map(lower.__contains__, _NOUNS)) and _may_have_value(lower)
     for hints, pattern in _TABLE:
-        if any(map(lower.__contains__, hints)):
+        if told if hints is _NOUNS else any(map(lower.__contains__, hints)):
             yield from pattern.finditer(line)
 
 
 def is_prose(value: str) -> bool:
     """Whether a word behind the name of an option is one of a sentence."""
     return value.strip("\"'`.,;:!?()").lower() in PROSE
+
+
+def _may_have_value(lower: str) -> bool:
+    """Whether a word of a line may be a value: most lines that count tokens have none."""
+    return any(
+        len(word) >= MIN_LONG or (len(word) >= MIN_VALUE and not word.isalpha()
+                                  and _DIGIT.search(word) and _LETTER.search(word))
+        for word in lower.split()
+    )  # fmt: skip

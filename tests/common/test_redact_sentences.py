@@ -54,6 +54,7 @@ STAYS = [
     "Get your API key at https://h/keys2", "eos_token id2abc3", "cache_key ab12cd34",
     "ttyd -p 7681 bash", "curl -c jar.txt", "server --pw", "tool --encrypt true",
     "tool --encrypt aes256", "server --basicauth true", "--bos-token-id 2", "ENV KEY_FILE /k2",
+    "the env HF_TOKEN is missing", "ENV HF_TOKEN is not set", "set the env HF_TOKEN first",
     "token 'Float32Array'", "token getElementById", "secret rotation-of-2026-11-28T14",
     "token counts/per-request", "token Washington7", "API key: required",
     "kv cache key = 12", "with token 12 of 500", "the secret is kept",
