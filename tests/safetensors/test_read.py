@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.preflight.checkpoint import described, facts_of
+from console.checks.preflight.readings import described, facts_of
 from console.models.gguf.byte_source import GgufError
 from console.models.hub import local_files
 from console.models.hub.checkpoint import read

@@ -350,10 +350,6 @@ class Unit:
         name = str(self.source.path)
         return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
 
-    def options(self, *names: str) -> Iterator[tuple[str, Word]]:
-        """(value, place) of these options in every command."""
-        return (found for command in self.commands for found in command.options(*names))
-
     @property
     def values(self) -> dict[str, str]:
         """The last value of each variable, without those whose value depends on a branch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,16 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
+from console.checks.preflight.readings import (
+    READ_S,
+    Described,
+    contents_of,
+    described,
+    facts_of,
+    listing_of,
+    shard_headers,
+    within,
+)
 from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
 from console.checks.preflight.visible import seen
 from console.common.errors import ConsoleError, Exit
@@ -26,23 +36,18 @@ from console.common.units import format_bytes
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import Header
-from console.models.gguf.read import HeaderCache, Reading, check_shards, merged, read_shards
+from console.models.gguf.read import Reading, check_shards, merged
 from console.models.hub import local_files as here
-from console.models.hub import model_config, settings
+from console.models.hub import model_config
 from console.models.hub.checkpoint import Contents, Format, WeightSet
-from console.models.hub.checkpoint import read as read_contents
-from console.models.hub.listing import Listing, RemoteFile, look_up
+from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
-from console.models.hub.model_config import Index, fetch_config, fetch_index, kind
+from console.models.hub.model_config import kind
 from console.models.hub.progress import download_time, seconds_for
-from console.models.hub.reference import RepoReference, parse, shard
-from console.models.safetensors.read import File, StoredBytes
-from console.models.safetensors.read import read as read_stored
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
-from console.models.sizing.facts_from_config import from_config
-from console.models.sizing.facts_from_gguf import experts_at, from_gguf
+from console.models.sizing.facts_from_gguf import experts_at
 from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
@@ -50,8 +55,6 @@ if TYPE_CHECKING:
     from console.config.site.site import SiteModel
 
 ByBuild = Callable[[Header, LoaderPlan, Assessment], list[Finding]]
-READ_S = 120.0
-"""Seconds for the headers of a whole split set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +161,12 @@ def preflight(
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     chosen = contents.choose()
     judge = Judge(ask, machine, site, tuple(unseen), by_build)
-    known = known_of(listing, chosen)
+    known = known_of(listing, chosen, about)
     loader = fitting(ask.loader, chosen.format)
     found = here.look(listing, contents.files, ask.to)
     judged = judge.of(known, loader, found)
     if judged.assessment is not None and judged.verdict in (Verdict.TIGHT, Verdict.NO_GO):
-        others = offers(judge, listing, contents.sets, known, judged.verdict)
+        others = offers(judge, listing, about, contents.sets, known, judged.verdict)
         judged.assessment.would_make_it_go += tuple(others)
     arguments = " ".join(loader.args)
     return Preflight(
@@ -184,7 +187,7 @@ class Known:
     why: str = ""
 
 
-def known_of(listing: Listing, chosen: WeightSet) -> Known:
+def known_of(listing: Listing, chosen: WeightSet, about: Described) -> Known:
     """What the listing and the headers tell of one set; its bad headers are findings."""
     findings = [*access(listing), *whole(chosen)]
     if listing.refused is not None:
@@ -288,8 +291,9 @@ MAX_OFFERS = 8
 
 
 def offers(
-    judge: Judge, listing: Listing, sets: Sequence[WeightSet], known: Known, verdict: Verdict
-) -> Iterator[str]:
+    judge: Judge, listing: Listing, about: Described, sets: Sequence[WeightSet], known: Known,
+    verdict: Verdict,
+) -> Iterator[str]:  # fmt: skip
     """Other whole sets that the patterns take and that have a better verdict, judged as this one
     was, the largest first, as far as the first GO."""
     size = known.chosen.size or 0
@@ -302,7 +306,7 @@ def offers(
         try:
             if not names_all(listing, other):
                 continue
-            read = known_of(listing, other)
+            read = known_of(listing, other, about)
         except ConsoleError:  # what cannot be read is no offer
             continue
         loader = fitting(judge.ask.loader, other.format)
@@ -365,130 +369,6 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
     names = {Path(one).name for one in site.baseline.models}
     pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
     return Reference(f"{site.name}'s baseline", pace, serves=model in names)
-
-
-def listing_of(what: str) -> Listing:
-    """The listing of what was typed: from the hub, pinned to a commit, or from this machine."""
-    reference = parse(what)
-    if isinstance(reference, Path):
-        return here.local(reference)
-    return look_up(reference.repo, reference.revision or "main")
-
-
-def within(what: str) -> tuple[str, ...]:
-    """Patterns for the files behind an address of a directory or file in a repository; one shard
-    stands for its set."""
-    reference = parse(what)
-    path = reference.path if isinstance(reference, RepoReference) else ""
-    if not path:
-        return ()
-    if path.rpartition("/")[2].count(".") == 0:
-        return (f"{path}/*",)
-    part = shard(path)
-    return (path,) if part is None else (f"{part[0]}-*-of-*{Path(path).suffix}", "*.json")
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """config.json and the index of a repository, read once; None where there is none."""
-
-    config: Mapping[str, Any] | None = None
-    index: Index | None = None
-
-
-def described(listing: Listing) -> Described:
-    """What a repository that may be read, or a directory, says of itself. Raises HubError."""
-    if listing.refused is not None:
-        return Described()
-    if not listing.commit:
-        return Described(_config(listing))
-    return Described(fetch_config(listing), fetch_index(listing))
-
-
-def contents_of(
-    listing: Listing,
-    include: Sequence[str],
-    exclude: Sequence[str],
-    about: Described | None = None,
-) -> Contents:
-    """The sets of weights, labelled from config.json if that is readable."""
-    about = about or described(listing)
-    config = about.config if listing.commit else None
-    return read_contents(listing, include, exclude, config=config, index=about.index)
-
-
-def facts_of(
-    listing: Listing, chosen: WeightSet, readings: Sequence[Reading], about: Described
-) -> ModelFacts:
-    """The model's facts: from the GGUF headers of all shards, else from config.json and the headers
-    of safetensors. Raises BadFacts, HubError, and GgufError for a header that no loader takes."""
-    if readings:
-        return from_gguf(merged([one.header for one in readings]))
-    if about.config is None:
-        raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
-    if chosen.size is None:
-        raise BadFacts("the size of a file is not known", chosen.line)
-    stored, why = _stored(listing, chosen, about.index)
-    return from_config(about.config, chosen.size, stored, why)
-
-
-def _stored(
-    listing: Listing, chosen: WeightSet, index: Index | None
-) -> tuple[StoredBytes | None, str]:
-    """The bytes that the headers of a set tell, or why they were not to be had."""
-    if not all(file.path.endswith(".safetensors") for file in chosen.files):
-        return None, f"{chosen.format} has none"
-    folder, sent = Path(listing.repo), settings.token() if listing.commit else ""
-    files = [
-        File(listing.url(f.path) if listing.commit else str(folder / f.path), f.path, f.size)
-        for f in chosen.files
-    ]
-    try:
-        return read_stored(files, index.shards if index else None, token=sent), ""
-    except GgufError as error:
-        if error.exit_code is Exit.NO_GO:
-            raise
-        return None, "; ".join(part for part in (str(error), error.detail) if part)
-
-
-def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
-    """The headers of a set, in order, cached once they were read."""
-    cache = HeaderCache()
-    sent = settings.token() if listing.commit else ""
-    keys = {f.path: _key(f) for f in chosen.files if f.sha256}
-    kept = {path: cache.get(key) for path, key in keys.items()}
-    wanted = [file for file in chosen.files if kept.get(file.path) is None]
-    folder = Path(listing.repo)
-    places = [listing.url(f.path) if listing.commit else str(folder / f.path) for f in wanted]
-    fresh = read_shards(places, token=sent, deadline_s=READ_S)
-    for file, one in zip(wanted, fresh, strict=True):
-        kept[file.path] = one
-        if file.path in keys and one.file_bytes == file.size:
-            cache.put(keys[file.path], one)
-    return [found for file in chosen.files if (found := kept[file.path]) is not None]
-
-
-def _key(file: RemoteFile) -> str:
-    """Cache key of a header. It includes the endpoint, since a listing only claims the hash:
-    headers from different endpoints are never mixed up."""
-    return f"{settings.endpoint()} {file.size} {file.sha256}"
-
-
-def _config(listing: Listing) -> Mapping[str, Any] | None:
-    """config.json of a directory, with what hf_quant_config.json adds to it."""
-    config = _local(listing, model_config.CONFIG)
-    if config is None or model_config.quantization(config):
-        return config
-    beside = _local(listing, model_config.QUANTIZATION)
-    return config if beside is None else model_config.with_quantization(config, beside)
-
-
-def _local(listing: Listing, name: str) -> dict[str, Any] | None:
-    path = Path(listing.repo) / name
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return model_config.parse(name, file.read(model_config.CONFIG_LIMIT))
 
 
 SHOWN = 5

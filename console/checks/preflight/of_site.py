@@ -24,10 +24,8 @@ from console.checks.preflight.architecture.check import (
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, ByBuild, Preflight, preflight
+from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.host import HostAsk
-from console.checks.preflight.image import check_image, check_imports
-from console.checks.preflight.sources import assistant
-from console.checks.preflight.sources.assistant import BuildAsk
 from console.checks.preflight.suggest import TOP, Suggestion, suggest
 from console.common.errors import ConsoleError
 from console.config.playbook.verdict import Verdict
@@ -94,7 +92,8 @@ def checkpoint(
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
-    return preflight(asked, machine, site, _by(build))
+    sure = lent is not None or loader.own
+    return preflight(asked, machine, site, _by(build, loader, sure=sure))
 
 
 def suggestion(
@@ -105,15 +104,18 @@ def suggestion(
     """What of a repository fits, on the machine that `checkpoint` judges. Raises ConsoleError."""
     loader = loader_for(site, kind, engine, args, ctx)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
-    return suggest(asked, machine_for(site, to, beside=beside), site, _by(build), top)
+    machine = machine_for(site, to, beside=beside)
+    return suggest(asked, machine, site, _by(build, loader, sure=loader.own), top)
 
 
-def _by(build: Callable[[], Engine | None]) -> ByBuild:
-    """Asks the build, which is looked for once."""
-    found = cache(build)
+def _by(build: Callable[[], Engine | None], loader: Loader, *, sure: bool) -> ByBuild:
+    """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
+    known = cache(build)
 
-    def by_build(header: Header, plan: LoaderPlan, sum_: Assessment) -> list[Finding]:
-        return memory.findings(found(), header, plan, sum_)
+    def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
+        own = known()
+        types = [] if own is None else tensor_types.findings(own, loader, header, sure=sure)
+        return [*types, *memory.findings(own, header, plan, found)]
 
     return by_build
 

@@ -15,14 +15,11 @@ from console.checks.preflight.checkpoint import (
     Judge,
     Judged,
     Known,
-    contents_of,
     format_,
     known_of,
-    listing_of,
     loadable,
     named,
     names_all,
-    within,
 )
 from console.checks.preflight.compatibility import (
     ENGINES,
@@ -32,6 +29,7 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
+from console.checks.preflight.readings import Described, contents_of, described, listing_of, within
 from console.checks.preflight.visible import seen
 from console.common.errors import ConsoleError, UsageError
 from console.config.site.site import SiteModel
@@ -157,13 +155,14 @@ def suggest(
     machine, unseen = seen(machine, ask.loader.env)
     listing = listing_of(ask.what)
     listing.require_access()
-    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
+    about = described(listing)
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     if not contents.sets:
         contents.choose()
     judge = Judge(ask, machine, site, tuple(unseen))
     sets, left_out = _candidates(ask.loader, listing, contents.sets)
     cases, unknown = list[Case](), list[tuple[str, str]]()
-    for chosen, read in zip(sets, _read(listing, sets), strict=True):
+    for chosen, read in zip(sets, _read(listing, about, sets), strict=True):
         if isinstance(read, str):
             unknown.append((named(chosen), read))
         elif read.facts is None or any(one.level is Level.FAIL for one in read.findings):
@@ -209,14 +208,14 @@ def _candidates(
     return good, left_out
 
 
-def _read(listing: Listing, sets: Sequence[WeightSet]) -> Iterator[Known | str]:
+def _read(listing: Listing, about: Described, sets: Sequence[WeightSet]) -> Iterator[Known | str]:
     """What each set's headers tell, or why they could not be read; each is read once."""
 
     def read(one: WeightSet) -> Known | str:
         try:
             if not names_all(listing, one):
                 return "its index names files that are not there"
-            return known_of(listing, one)
+            return known_of(listing, one, about)
         except ConsoleError as error:
             return "; ".join(part for part in (str(error), error.detail) if part)
 

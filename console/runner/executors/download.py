@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from console.checks.preflight.checkpoint import contents_of, listing_of
+from console.checks.preflight.readings import contents_of, listing_of
 from console.common.clock import Clock, SystemClock
 from console.common.progress import Figures
 from console.common.text import one_line

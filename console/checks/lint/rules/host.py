@@ -224,17 +224,10 @@ def split_graph(unit: Unit, facts: Facts) -> Iterator[Hit]:
                 what = f"{spelling}=graph" if spelling.isupper() else "--split-mode graph"
                 yield from _graph(vocabulary.model_name(unit, command), Hit(place, what))
     for variable in unit.variables:
-        if variable.name == "LLAMA_ARG_SPLIT_MODE" and variable.value == "graph":
+        if (variable.name, variable.value) == (_SPLIT_MODE, "graph") and variable.place not in seen:
             near = [v.value for v in unit.variables
                     if v.name == "LLAMA_ARG_MODEL" and v.scope == variable.scope]  # fmt: skip
-            hit = Hit(variable.place, "LLAMA_ARG_SPLIT_MODE=graph")
-            yield from _graph(near[0] if near else "", hit)
-
-
-def _model(unit: Unit, command: Command) -> str:
-    return vocabulary.model_name(command) or next(
-        (v.value for v in unit.settings(command, "LLAMA_ARG_MODEL")), ""
-    )
+            yield from _graph(near[0] if near else "", Hit(variable.place, f"{_SPLIT_MODE}=graph"))
 
 
 def _graph(model: str, hit: Hit) -> Iterator[Hit]:

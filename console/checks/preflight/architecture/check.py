@@ -18,8 +18,9 @@ from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.architecture.tensor_types import TypeVerdict, verdict_on
-from console.checks.preflight.checkpoint import READ_S, TYPES, finding_lines, listing_of
+from console.checks.preflight.checkpoint import TYPES, finding_lines
 from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.readings import READ_S, listing_of
 from console.common.errors import Exit, ServiceError, UsageError
 from console.common.options.command_line import given
 from console.common.options.table import table
