@@ -3,6 +3,9 @@
 Measurements ask engines to go on after the end of an answer (`ignore_eos`), so that every run has
 the same length. A small model that may not end falls into a loop after a sane answer; so an answer
 that is one thing again and again is asked for once more, free to end, before it counts as garbled.
+
+The answers of a measurement are judged together, too: one of them with a weak sign that it falls
+apart (`console.runtime.degenerate`) is nothing, a good part of them with such signs is the model.
 """
 
 from __future__ import annotations
@@ -18,7 +21,17 @@ from console.bench.sse import Reply
 from console.common import redact
 from console.common.text import one_line
 from console.common.units import plural
-from console.runtime.sanity import Garbled, Kind, TooSlow, judge, quoted, unexpected
+from console.runtime.degenerate import EXPLAINED, Sign, broken, degenerate, echoes, signs, telling
+from console.runtime.sanity import (
+    MIN_SHORT,
+    Garbled,
+    Kind,
+    TooSlow,
+    is_cut,
+    judge,
+    quoted,
+    unexpected,
+)
 
 MAX_KEPT = 8
 """Prompts whose answers are kept."""
@@ -26,7 +39,12 @@ MAX_ANSWER, MAX_REASONING, MAX_PROMPT = 500, 200, 200
 """Characters kept of each."""
 ALIKE = 4
 """Characters at their beginnings by which two answers to one prompt are the same one."""
-LOOPS = frozenset({Kind.LOOP, Kind.BLANK_TAIL})
+TOGETHER, EXPLAINED_TOGETHER = 0.5, 0.7
+"""From which share of the answers on weak signs are strong, and from which on they are where each
+has an explanation in its own prompt: of three prompts, two may ask for songs or large numbers."""
+MIN_PROMPTS = 3
+"""Different prompts from which on signs with an explanation are looked at together."""
+LOOPS = frozenset({Kind.LOOP, Kind.BLANK_TAIL, Kind.DEGENERATE})
 GOES_ON = LOOPS | {Kind.WORD, Kind.CHARACTER, Kind.SYMBOLS}
 """What a sane answer may look like when its model was kept from ending it."""
 
@@ -60,6 +78,24 @@ class Kept:
     finish: str = ""
     tokens: int | None = None
     garbled: str = ""
+    odd: str = ""
+    """Weak signs that it falls apart, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A reply, why it is garbled, and where it is not, the weak signs that it falls apart. `seen`:
+    such signs were looked for."""
+
+    reply: Reply
+    garbled: Garbled | None = None
+    signs: frozenset[Sign] = frozenset()
+    seen: bool = True
+
+    @property
+    def odd(self) -> str:
+        """The weak signs, in words."""
+        return degenerate(self.reply.answer, self.signs).words if self.signs else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +129,15 @@ class Answers:
     _kept: dict[str, Kept] = field(default_factory=dict)
     _go_on: set[str] = field(default_factory=set)
     """Prompts whose answer goes on in a loop because it may not end."""
+    _seen: int = 0
+    """Answers in which weak signs were looked for."""
+    _odd: Counter[str] = field(default_factory=Counter)
+    """Answers with weak signs, by what these say."""
+    _prompts: set[str] = field(default_factory=set)
+    _telling: set[str] = field(default_factory=set)
+    """Prompts whose answer has signs that no prompt explains."""
+    _suspects: set[str] = field(default_factory=set)
+    """Prompts whose answer has a weak sign, or is garbled."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def judge(self, exchange: Exchange, ask_freely: AskFreely | None = None) -> Sample:
@@ -103,55 +148,101 @@ class Answers:
         sample, reply = exchange.sample, exchange.reply
         if reply.failure is not None:
             return sample
-        reply, garbled = self._judged(exchange, ask_freely)
-        self._take(exchange.prompt, kept(exchange.prompt, reply, sample.completion_tokens, garbled))
+        judged = self._judged(exchange, ask_freely)
+        self._take(exchange, judged)
+        garbled = judged.garbled
         if garbled is None:
-            return sample
+            return replace(sample, odd=judged.odd)
         return replace(sample, void=f"garbled: {garbled.kind}", garbled=garbled.words)
 
-    def _judged(
-        self, exchange: Exchange, ask_freely: AskFreely | None
-    ) -> tuple[Reply, Garbled | None]:
-        """The reply by which a server is judged, and why it is garbled."""
-        reply = exchange.reply
-        garbled = _garbled(exchange, reply, exchange.sample.completion_tokens)
-        if garbled is not None and garbled.kind in GOES_ON and exchange.forced:
-            if ask_freely is None:
-                excused = garbled.kind in LOOPS or exchange.prompt in self._go_on
-                garbled = None if excused else garbled
-            elif (free := ask_freely()).failure is None:
-                second = _garbled(exchange, free, free.completion_tokens)
-                if second is not None or _alike(free.raw_text, reply.raw_text):
-                    reply, garbled = free, second
-                if garbled is None:
-                    self._go_on.add(exchange.prompt)
+    def _judged(self, exchange: Exchange, ask_freely: AskFreely | None) -> Judged:
+        """The reply by which a server is judged, and what is wrong with it."""
+        judged = _look(exchange, exchange.reply, exchange.sample.completion_tokens)
+        if exchange.forced and (
+            judged.signs or (judged.garbled and judged.garbled.kind in GOES_ON)
+        ):
+            judged = self._excused(exchange, judged, ask_freely)
+        garbled = judged.garbled
         if garbled is not None and garbled.kind in LOOPS and exchange.request.endpoint != "chat":
             garbled = None  # a bare text that is continued often goes on in a loop
-        return reply, garbled or _unexpected(reply, self.expect)
+        return replace(judged, garbled=garbled or _unexpected(judged.reply, self.expect))
 
-    def _take(self, prompt: str, answer: Kept) -> None:
+    def _excused(self, exchange: Exchange, judged: Judged, ask_freely: AskFreely | None) -> Judged:
+        """What is wrong with an answer whose model was kept from ending it: by a second one, where
+        it was free to."""
+        first, garbled = judged, judged.garbled
+        if ask_freely is None:
+            excused = garbled and (garbled.kind in LOOPS or exchange.prompt in self._go_on)
+            return Judged(judged.reply, None if excused else garbled, seen=False)
+        if (free := ask_freely()).failure is not None:
+            return judged
+        second = _look(exchange, free, free.completion_tokens)
+        if second.garbled is not None or _alike(free.raw_text, judged.reply.raw_text):
+            judged = second
+        if garbled is not None and judged.garbled is None:
+            self._go_on.add(exchange.prompt)
+            if garbled.kind is Kind.DEGENERATE:
+                # a sound model that may not end says something else, or the same: a weak sign
+                return replace(judged, signs=judged.signs | first.signs)
+        return judged
+
+    def _take(self, exchange: Exchange, judged: Judged) -> None:
+        prompt, signs = exchange.prompt, judged.signs
+        answer = kept(prompt, judged.reply, exchange.sample.completion_tokens, judged.garbled)
+        answer = replace(answer, odd=judged.odd)
         with self._lock:
             self.judged += 1
+            self._seen += judged.seen
             if answer.garbled:
                 self.garbled += 1
                 self._words[answer.garbled] += 1
+            elif answer.odd:
+                self._odd[answer.odd] += 1
+            self._prompts.add(prompt)
+            if answer.garbled or answer.odd:
+                self._suspects.add(prompt)
+            if telling(signs):
+                self._telling.add(prompt)
             known = self._kept.get(prompt)
             if known is None and len(self._kept) >= MAX_KEPT:
                 return
-            if known is None or (answer.garbled and not known.garbled):
+            if known is None or _rank(answer) > _rank(known):
                 self._kept[prompt] = answer
+
+    @property
+    def fall_apart(self) -> bool:
+        """Whether so many answers have weak signs that these are strong. Those of one prompt have
+        to be such that it cannot have asked for."""
+        odd = self._odd.total()
+        if not odd or (len(self._suspects) == 1 < len(self._prompts)):
+            return False
+        if self._telling:
+            return odd + self.garbled >= TOGETHER * self._seen
+        return len(self._prompts) >= MIN_PROMPTS and odd >= EXPLAINED_TOGETHER * self._seen
 
     @property
     def kept(self) -> list[Kept]:
         with self._lock:
-            return list(self._kept.values())
+            together = self.fall_apart
+            return [
+                replace(one, garbled=one.odd) if together and not one.garbled else one
+                for one in self._kept.values()
+            ]
 
     @property
     def garbage(self) -> Garbage | None:
         """None where no answer was garbled."""
-        if not self.garbled:
-            return None
-        return Garbage(self.garbled, self.judged, self._words.most_common(1)[0][0])
+        with self._lock:
+            words = self._words + self._odd if self.fall_apart else self._words
+            if not words:
+                return None
+            [(commonest, _)] = words.most_common(1)
+            return Garbage(words.total(), self.judged, commonest)
+
+
+def _rank(answer: Kept) -> int:
+    """How much an answer that is kept tells."""
+    return 2 if answer.garbled else 1 if answer.odd else 0
 
 
 def kept(prompt: str, reply: Reply, tokens: int | None, garbled: Garbled | None) -> Kept:
@@ -173,14 +264,26 @@ def _shown(text: str, limit: int) -> str:
     return one_line(redact.text(text[: 8 * limit]), limit)
 
 
-def _garbled(exchange: Exchange, reply: Reply, tokens: int | None) -> Garbled | None:
-    """An answer of as many tokens as it may have was cut off there, whatever the server says: some
-    say `stop` of all that they answer."""
-    return judge(
-        reply.answer, reply.reasoning, tokens=tokens or 0, finish=reply.finish_reason,
-        limit_reached=(tokens or 0) >= exchange.request.max_tokens,
-        sentence=exchange.prompt in PROMPTS,
+def _look(exchange: Exchange, reply: Reply, tokens: int | None) -> Judged:
+    """What is wrong with a reply by itself. An answer of as many tokens as it may have was cut off
+    there, whatever the server says: some say `stop` of all that they answer."""
+    count, finish, asked = tokens or 0, reply.finish_reason, exchange.prompt in PROMPTS
+    limit_reached = count >= exchange.request.max_tokens
+    garbled = judge(
+        reply.answer, reply.reasoning, tokens=count, finish=finish, limit_reached=limit_reached,
+        sentence=asked,
     )  # fmt: skip
+    if garbled is not None or count < MIN_SHORT or exchange.request.endpoint != "chat":
+        return Judged(reply, garbled)
+    cut = is_cut(finish) or limit_reached
+    found = signs(reply.answer if cut else reply.answer.rstrip())
+    if cut:
+        strong = degenerate(reply.answer, found) if broken(found) else None
+        return Judged(reply, strong, found)
+    # what ended by itself may be a song or a number, unless our own prompt asked for a text
+    found = found if asked else found - EXPLAINED
+    echo = echoes(reply.answer, exchange.request.prompt)
+    return Judged(reply, None, found | {Sign.ECHO} if echo else found)
 
 
 def _alike(free: str, text: str) -> bool:

@@ -40,6 +40,7 @@ from console.bench.statistics import MetricSummary, cv, describe, finite, summar
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.runtime.probe import ProbeError, fetch
+from console.runtime.sanity import Kind
 
 ENOUGH_RUNS = 5
 MOST_FAILURES = 3
@@ -380,6 +381,8 @@ class Benchmark:
     def _conclude(self) -> BenchmarkResult:
         result, protocol = self._result, self.protocol
         result.cancelled = self.cancelled.is_set()
+        if self._answers.fall_apart:
+            result.runs = [_garbled(sample) for sample in result.runs]
         result.metrics = summarise(result.runs)
         result.metrics |= self._prompt_metric()
         valid = result.metrics["runs"].n
@@ -465,6 +468,13 @@ def _plain(protocol: Protocol) -> dict[str, Any]:
         "prompt_lengths": list(protocol.prompt_lengths),
         "budget_s": budget,
     }  # fmt: skip
+
+
+def _garbled(sample: Sample) -> Sample:
+    """A sample of a measurement in which weak signs are strong."""
+    if sample.void or not sample.odd:
+        return sample
+    return replace(sample, void=f"garbled: {Kind.DEGENERATE}", garbled=sample.odd)
 
 
 def _text(value: object) -> str:

@@ -120,6 +120,8 @@ class Sample:
     void: str = ""
     garbled: str = ""
     """Why its text is no answer, in words; such a sample is void."""
+    odd: str = ""
+    """Weak signs that its text falls apart, in words; they count where most answers have some."""
     finish: str = ""
     """The server's reason for the end of its answer."""
     flags: list[str] = field(default_factory=list)

@@ -82,7 +82,7 @@ _TAIL = re.compile(r"[^\W\d_]|[!?@$%&]")
 _MARKS = ".,;:!?'\"" + string.whitespace
 _GLUED = re.compile(r"(\S{4,40}?)\1{3,}\S{0,40}")
 """A piece of four characters and more, four times without a blank between."""
-_VALUES = frozenset({"true", "false", "null", "none", "nan", "yes"})
+VALUES = frozenset({"true", "false", "null", "none", "nan", "yes"})
 """Words that fill tables."""
 _DRAWN = frozenset("-=_.*#~+|/\\<>()[]{}^`AfF")
 """What lines, pictures, brackets, zeroes in base64 and ones in hexadecimal numbers are made of."""
@@ -113,6 +113,7 @@ class Kind(StrEnum):
     TAIL = "one mark or letter repeated to the end"
     BLANK_TAIL = "white space from some word on to the end"
     UNANSWERED = "an end after reasoning, without an answer"
+    DEGENERATE = "repetition and stray pieces in place of a text"
     UNEXPECTED = "not what `expect` asks for"
 
 
@@ -300,7 +301,7 @@ def _is_short_loop(text: str) -> bool:
     """Whether a text that was cut off is a loop although it is short. Decimals have periods, and
     bases are alike."""
     piece = loop(text, least=0, repeats=MIN_SHORT_REPEATS, shortest=2)
-    return len(set(piece)) > 1 and not piece.strip().isdigit() and not _is_of_bases(piece)
+    return len(set(piece)) > 1 and not piece.strip().isdigit() and not is_of_bases(piece)
 
 
 def _loops(text: str, limits: _Limits) -> bool:
@@ -318,7 +319,7 @@ def _is_code(text: str) -> bool:
 def _ends_in_marks(text: str, least: int) -> bool:
     tail, marks = text[-least:], text[len(text.rstrip(_MARKS)) :]
     if len(tail) == least and len(set(tail)) == 1 and _TAIL.match(tail):
-        return not _is_of_bases(text)
+        return not is_of_bases(text)
     return len(marks) >= least and len(set(marks.split())) > 2
 
 
@@ -339,7 +340,7 @@ def _is_mostly_one_word(words: list[str], least: int) -> bool:
         and count >= MOSTLY * len(words)
         and len(word) >= MIN_WORD
         and word.isalpha()
-        and word not in _VALUES
+        and word not in VALUES
     )
 
 
@@ -350,13 +351,13 @@ def _is_mostly_one_symbol(text: str, bare: str, least: int) -> bool:
         return False
     symbol, count = _most_frequent(bare)
     drawn = symbol in _DRAWN or not (symbol.isalpha() or unicodedata.category(symbol)[0] in "PS")
-    if drawn or _is_pictorial(symbol) or _is_of_bases(bare):
+    if drawn or _is_pictorial(symbol) or is_of_bases(bare):
         return False
     behind = bare.lstrip(symbol) if bare[0] == symbol else bare.partition(symbol)[2].lstrip(symbol)
     return count >= MOSTLY * len(bare) and symbol in behind
 
 
-def _is_of_bases(text: str) -> bool:
+def is_of_bases(text: str) -> bool:
     """Whether a text may be a sequence of DNA or RNA, which often ends in many an A."""
     return set(text.upper()) <= _BASES
 

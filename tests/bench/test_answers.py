@@ -233,6 +233,64 @@ def test_blank_answers_are_written_out() -> None:
     assert kept("p", Reply(answer="\n \n"), 3, blank).answer == r"“\n \n”"
 
 
+DIGITS = "The 11111111111111111111111111111111111111111 1"
+LINES = "You are the wis\n\n\n\n\n\n\n\n\n A building and no more of it"
+WORDS = "building and The Youc Youc Youc Youc Youc Youc Youc"
+SONG = "Na na na na na na na, hey Jude, and more of the song"
+SANE = "The sea is wide, and the tides come in twice a day"
+
+
+def together(*texts: str, alone: bool = False, finish: str = "length") -> Answers:
+    """A measurement with a prompt for each of these answers, which were free to end."""
+    many = Answers()
+    for number, text in enumerate(texts):
+        reply = Reply(answer=text, raw_text=text, finish_reason=finish, completion_tokens=48)
+        asked = "p" if alone else f"prompt {number}"
+        request = ChatRequest(asked, free=True, max_tokens=48 if finish == "length" else 64)
+        many.judge(Exchange(asked, request, reply, Sample(completion_tokens=48)))
+    return many
+
+
+@pytest.mark.parametrize(
+    ("texts", "count"),
+    [
+        ((DIGITS, LINES, WORDS), 3), ((DIGITS, LINES, SANE), 2), ((LINES, SANE, WORDS, SANE), 2),
+        ((DIGITS, SANE, SANE), 0), ((LINES, SANE, SANE), 0), ((SONG, DIGITS, SANE), 0),
+        ((SONG, DIGITS), 0), ((WORDS, DIGITS, SONG), 3), ((SANE, SANE, SANE), 0),
+    ],
+)  # fmt: skip
+def test_weak_signs_in_a_good_part_of_the_answers_are_strong(
+    texts: tuple[str, ...], count: int
+) -> None:
+    many = together(*texts)
+    assert (many.garbage.count if many.garbage else 0) == count
+    assert sum(bool(one.garbled) for one in many.kept) == count
+    assert many.garbled == 0, "none is by itself"
+
+
+def test_answers_to_one_prompt_need_a_sign_that_the_prompt_does_not_explain() -> None:
+    assert together(DIGITS, DIGITS, DIGITS, alone=True).garbage is None
+    assert some(together(LINES, LINES, LINES, alone=True).garbage).mostly
+
+
+def test_what_ended_by_itself_may_be_a_song_or_a_number() -> None:
+    assert together(DIGITS, WORDS, SONG, finish="stop").garbage is None
+
+
+def test_an_answer_with_many_signs_is_garbled_by_itself() -> None:
+    many = together(DIGITS + "\n\n\n\n\n\n\n A----------------,,,---", SANE, SANE)
+    assert some(many.garbage).count == many.garbled == 1
+
+
+def test_a_measurement_of_weak_signs_has_no_figure() -> None:
+    script = [streams(whole(text)) for text in (DIGITS, LINES)]
+    with scripted(*[answer for answer in script for _ in range(2)] * 9) as server:
+        result = Benchmark(server.url, QUICK).run()
+    assert result.metrics["tok_s"].value is None
+    assert some(result.garbled).mostly
+    assert {void["reason"] for void in result.voids} == {f"garbled: {Kind.DEGENERATE}"}
+
+
 REAL: dict[str, Any] = {"max_tokens": 48, "runs": 3, "max_runs": 3, "warmup": 0}
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from console.bench.answers import Answers
+from console.bench.answers import Answers, Garbage
 from console.bench.benchmark import model_of
 from console.bench.beside.users import Users
 from console.bench.client import PROMPTS
@@ -69,10 +69,16 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
                 _record(context, soak.service, attempt, file, users, answers, early)
         finally:
             file.close(early or "done")
-    garbage = tally.garbage
+    garbage = _garbage(tally, answers)
     if garbage is not None and garbage.mostly:
         return refused(context, planned, attempt, f"{soak.service}: {garbage}")
     return Done(summary(tally), warned=garbage is not None)
+
+
+def _garbage(tally: Tally, answers: Answers) -> Garbage | None:
+    """What was garbled of a soak; with the answers since this runner began, if these together fall
+    apart."""
+    return answers.garbage if answers.fall_apart else tally.garbage
 
 
 def _run(
@@ -245,6 +251,7 @@ def _record(
 ) -> None:  # fmt: skip
     """Record figures and events in the journal. An early end makes every figure void."""
     tally = file.tally
+    garbage = _garbage(tally, answers)
     figures = tally.void_figures(f"it ended early: {early}") if early else tally.figures()
     context.record(
         "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=figures,
@@ -257,7 +264,7 @@ def _record(
             "transport_retries": tally.transport_retries, "flags": flags(tally) + users.flags(),
             "requests": users.close(),
             "gone": tally.gone, "answers": [asdict(answer) for answer in answers.kept],
-            "garbled": None if tally.garbage is None else str(tally.garbage),
+            "garbled": None if garbage is None else str(garbage),
         },
     )  # fmt: skip
 

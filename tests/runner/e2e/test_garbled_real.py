@@ -39,3 +39,29 @@ def test_a_run_tells_the_real_model_from_itself_garbled(
     report = world.run.report.read_text()
     assert "Paris" in report
     assert ("GARBLED, nothing but white space" in report) == (decision == "no_go")
+
+
+NONSENSE = (
+    "id: bench, benchmark: {service: side, runs: 3, max_tokens: 48, warmup: 0, against: baseline}"
+)
+
+
+@pytest.mark.full
+@pytest.mark.alone
+def test_nonsense_of_a_real_model_is_never_a_clean_go(bare: World, instruct_model: Path) -> None:
+    """It says digits, line ends and words again and again, and neither for ever."""
+    world, more = bare, ("--ctx", "1024")
+    engines = {"sane": world.base_port, "nonsense": world.cand_port}
+    argv = {name: instruct.argv(port, name, *more) for name, port in engines.items()}
+    site = {
+        "schema": "omni.site/v1", "name": "local",
+        "baseline": service(argv["sane"], world.base_url),
+        "services": {"side": service(argv["nonsense"], world.cand_url)},
+    }  # fmt: skip
+    world.site.write_text(json.dumps(site))
+    world.bring_up()
+    world.go(world.write("b.yaml", book(SIDE, NONSENSE, GATE)))
+    view = world.over()
+    assert str(view.decision) in ("no_go", "hold"), world.words
+    assert any(row["garbled"] for row in view.benchmarks["bench"]["answers"])
+    assert not any(row["garbled"] for row in view.benchmarks["bench.baseline"]["answers"])
