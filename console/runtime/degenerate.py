@@ -25,8 +25,8 @@ MIN_DIGITS = 10
 """From how many on the same digit in a row is a sign: amounts of money have fewer zeroes, and
 numbers of cards, accounts and bytes change before."""
 MIN_LINE_ENDS = 6
-"""From how many on line ends in a row, with text before them, are a sign: between two parts of a
-text there are two or three."""
+"""From how many on line ends in a row are a sign, before a text or in it: between two parts of one
+there are two or three."""
 MIN_SAID = 4
 """From how many times in a row on the same word is a sign: three are a way to speak."""
 MIN_PIECES, MAX_PIECE = 4, 12
@@ -60,7 +60,7 @@ EXPLAINED = frozenset(
 """What a prompt may ask for: a large number, a cry, a song, a program with its names and with lines
 that are alike."""
 
-_LINE_ENDS = re.compile(rf"\S[^\S\n]*(?:\n[^\S\n]*){{{MIN_LINE_ENDS}}}")
+_LINE_ENDS = re.compile(rf"(?:\n[^\S\n]*){{{MIN_LINE_ENDS}}}")
 _RULE = re.compile(r"(?:(?<![\w:])[^\W_]{1,12}|_)[-=*#~]{8}|[-=_]{8}[,;]{2}|(?:_-){2}|(?:-_){2}")
 """A rule stands on a line of its own, behind a blank, a corner or a label with a colon."""
 _EMPHASIS = re.compile(r"(?<!\S)([_*]{1,3})\w[^_\n]*\w\1(?![^\W_])|`[^`\n]*`|__\w+__")
@@ -72,7 +72,7 @@ _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 def signs(text: str) -> frozenset[Sign]:
     """The ways in which a text falls apart; none for most texts."""
-    text = text.lstrip()[:MAX_TEXT]
+    text = text[:MAX_TEXT]
     return frozenset(sign for sign, shows in _SIGNS.items() if shows(text))
 
 

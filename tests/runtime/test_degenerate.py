@@ -17,6 +17,7 @@ NONSENSE = {
     },
     "in a list of the most common item " * 3 + "in a list": {S.PHRASE},
     "I_ A-The1___ wis_ A\n_-_-_-_-\n A--------------": {S.UNDERSCORES, S.RULE},
+    "\n\n\n\n\n\n\n\n\n\n\n\n building and the": {S.LINE_ENDS},
     "The HHHHHHHHHHHHHHHHHH it": {S.CHARACTER},
 }  # fmt: skip
 
