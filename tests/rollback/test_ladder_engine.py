@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from console.recovery.rollback import live, observe, standby
+from console.recovery.rollback import live, observe, procedure, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.live import Live
@@ -26,7 +26,7 @@ from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAdd
 from console.recovery.rollback.stages import start, verify
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, RawEngine
 from tests.ports import free_port
-from tests.rollback.conftest import RollsBack, standin
+from tests.rollback.conftest import DASH, RollsBack, standin
 from tests.runtime.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
@@ -198,6 +198,35 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
     result = yard.roll_back()
     assert result.serving, yard.lines
     assert any("restarted during its proof" in one for one in yard.said("completion", "note"))
+
+
+@only_real
+@pytest.mark.parametrize("by", ["ladder", "script", "command"])
+def test_a_container_with_the_labels_of_its_image_is_no_candidate(
+    yard: Yard, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`docker commit` of a candidate keeps them; what somebody runs of that image is his own."""
+    assert isinstance(yard.engine, Engine)
+    image = f"{yard.plan.run_id}:good"
+    candidate = yard.candidate()
+    yard.engine.run("commit", candidate, image)
+    try:
+        name = f"prod-{yard.plan.run_id}"
+        theirs = yard.engine.run("run", "-d", "--name", name, "--label", yard.label, image).strip()
+        if by == "command":
+            monkeypatch.setattr(procedure, "engine_of", lambda *_: None)
+        if by == "script":
+            env = {**os.environ, "DOCKER_HOST": yard.engine.host}
+            script = [str(DASH), str(write.write(yard.plan, yard.plan.rollback_dir))]
+            done = subprocess.run(script, env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout
+        else:
+            assert yard.roll_back().serving, yard.lines
+            assert any("are those of its image" in words for words in yard.said("stop", "note"))
+        assert (yard.up(candidate), yard.up(theirs)) == (False, True)
+    finally:
+        yard.engine.run("rm", "-f", name)
+        yard.engine.run("rmi", image)
 
 
 def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
