@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from console.common import paths
-from console.common.errors import InvalidFile, Problem, ServiceError
+from console.common.errors import EngineError, InvalidFile, Problem, ServiceError
 from console.common.options.table import is_same
 from console.common.text import one_line
 from console.config.locate import CANDIDATES
@@ -31,6 +31,7 @@ from console.host.ports import LOCAL, is_local, listeners, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
 from console.runner.prepare import composed, contract, dry_start, quality
 from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
+from console.runtime import engine_address
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
 MODEL = ("-m", "--model", "--model-path", "--model_path", "-md", "--model-draft", "-mm", "--mmproj")
@@ -182,6 +183,8 @@ class _Walk:
         if not self.here:
             return
         self._await(spec.name, _missing(file, at, spec))
+        host = self.site.model.engine.host if self.site is not None else ""
+        self._refuse(*_hands_engine_over(file, at, spec, host))
         if self.now and isinstance(spec.runs, ComposeSpec):
             self._composed(spec, spec.runs)
         self._try(file, at, spec)
@@ -221,7 +224,9 @@ class _Walk:
                 self.found.awaited.append(f"{name}: its compose file is not judged: {words}")
             return
         file, at = _File(found.document), ("services", name)
-        self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name))
+        host = self.site.model.engine.host if self.site is not None else ""
+        self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name),
+                     *_hands_engine_over(file, at, found.spec, host))  # fmt: skip
         gone = list(composed.missing(found, name))
         below = (one for one in _missing(file, at, found.spec)
                  if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
@@ -342,6 +347,23 @@ def _ports(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Prob
             what = f"service '{spec.name}' listens at port {value}, but is asked at {asked}"
             hint = "" if inner == outer else f"port {outer} leads to port {inner} of its container"
             yield file.document.problem(loc, what, f"--port {inner}", hint)
+
+
+def _hands_engine_over(
+    file: _File, at: tuple[str, ...], spec: ServiceSpec, host: str
+) -> Iterator[Problem]:
+    """A mount in which the engine's socket lies: whoever reaches it is root on this machine, and
+    the start refuses it."""
+    try:
+        socket = Path(engine_address.socket_of(engine_address.address(host))).resolve()
+    except EngineError:
+        return  # it is elsewhere, or nobody knows which: the start says so
+    for mount in spec.runs.mounts if isinstance(spec.runs, ContainerSpec) else ():
+        if socket.is_relative_to(Path(mount.source).resolve()):
+            said = one_line(mount.source, 200)
+            what = f"service '{spec.name}': mounting {said} would hand the engine to the container"
+            hint = f"the engine's socket {socket} is inside: mount a directory below it instead"
+            yield file.document.problem((*at, "container", "mounts"), what, "", hint)
 
 
 def _files(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> list[Problem]:

@@ -89,6 +89,20 @@ def test_a_model_in_a_container_is_looked_for_where_it_is_mounted(refused: Refus
     assert refused(box.format("/in-the-image/x.gguf")) == []
 
 
+@pytest.mark.parametrize("mount", ["", "/docker.sock"])
+def test_a_mount_that_hands_the_engine_over_is_refused_before_anything_stops(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/run/docker.sock")
+    (tmp_path / "run").mkdir()
+    source, address = f"{tmp_path}/run{mount}", "http://127.0.0.1:9"
+    box = f'{{container: {{image: i:1, mounts: ["{source}:/m"]}}, url: "{address}"}}'
+    (found,) = refused(box)
+    assert f"mounting {source} would hand the engine to the container" in found
+    below = box.replace(f"{source}:", f"{tmp_path}/run/models:")
+    assert refused(below) == []
+
+
 @pytest.mark.parametrize(
     "argv",
     [
