@@ -186,7 +186,7 @@ class Engine:
         if self.calls >= 0:
             raise EngineError("the container engine is not running")
         labels = {role_label(): "candidate"}
-        return [SimpleNamespace(id="cand", name="cand", labels=labels)]
+        return [SimpleNamespace(id="cand", name="cand", labels=labels, image="")]
 
     def inspect(self, name: str) -> dict[str, Any]:
         return {"Id": name, "State": {"Running": f"stop {name}" not in self.said}}

@@ -81,7 +81,7 @@ def test_the_override_has_every_limit_and_nothing_of_the_services_environment() 
         "image": "image", "pull_policy": "never", "restart": "no", "pids_limit": PIDS,
         "mem_limit": GIB, "memswap_limit": GIB, "oom_score_adj": 1000, "labels": {"a": "b"},
         "environment": {COOKIE: "run-1"},
-        "logging": {"driver": "json-file", "options": LOGGING},
+        "logging": {"driver": "json-file", "options": LOGGING}, "scale": 1,
     }  # fmt: skip
 
 

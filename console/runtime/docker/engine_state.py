@@ -233,6 +233,8 @@ def is_made_here(client: docker.DockerClient, row: Mapping[str, Any]) -> bool:
     """Whether a listed container has its role from the console that made it. Where its image has
     one, too, as after `docker commit` of a candidate, nobody can tell."""
     image, api = str(row.get("ImageID") or ""), cast(Any, client.api)
+    if not image:
+        return True
     try:
         config = ask("Looking at an image", lambda: api.inspect_image(image)).get("Config")
     except NotFound:

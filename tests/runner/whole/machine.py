@@ -23,6 +23,7 @@ from console.common.errors import ServiceError
 from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
+from console.recovery.rollback.stages import start, verify
 from console.runner import services
 from tests.runner.whole.server import Garbage, ScriptedServer
 
@@ -83,6 +84,8 @@ class Machine:
         patch.setattr(os, "getpid", self.getpid)
         # a scripted engine listens in this process
         patch.setattr(observe, "answering", lambda url, **_: [])
+        for stage in (start, verify):
+            patch.setattr(stage, "held", lambda baseline: "")
         patch.setattr(services, "listeners", lambda url, **_: iter(()))
         patch.setattr(services, "answering", lambda url, **_: [])
 
