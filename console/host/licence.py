@@ -46,6 +46,8 @@ class Reason(StrEnum):
     TRIAL = "started by this console, and for nothing else"
 
 
+PORT_NAMES = ("LLAMA_ARG_PORT", "OLLAMA_HOST", "PORT", "UVICORN_PORT")
+"""Variables by which servers are told their port. Those of workers (MASTER_PORT) are none."""
 OF_SITE = frozenset({Reason.BASELINE, Reason.EARLIER, Reason.LABEL, Reason.RELAY})
 """The reasons whose subject is a site."""
 
@@ -156,7 +158,8 @@ def stop_group(
 
 def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
     """(pid, port) of the servers of their own in the session and group of a process that the
-    console has not started itself: each listens at a port that its own command line names.
+    console has not started itself: each listens at a port that its own command line names, or a
+    variable that servers read.
 
     A script may have started two servers and become one of them. What starts the baseline again
     does not start the other, so it may not be ended. Workers listen, too, at ports that no command
@@ -170,7 +173,9 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
         if member.pid == pid or words == own:
             continue
         values = {word.partition("=")[2] or word for word in words[1:]}
-        port = next((one for one in ports_of([member.pid]) if str(one) in values), 0)
+        values |= process.environ_values(member.pid, PORT_NAMES)
+        ends = {value.rpartition(":")[2] for value in values}
+        port = next((one for one in ports_of([member.pid]) if str(one) in ends), 0)
         found += [(member.pid, port)] if port else []
     return found
 

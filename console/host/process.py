@@ -335,6 +335,13 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
 
 
+def environ_values(pid: int, names: Iterable[str]) -> set[str]:
+    """The values of these variables of a process; none if this user may not read them."""
+    words = os.fsdecode(files.read_bytes(f"/proc/{pid}/environ")).split("\0")
+    pairs = (word.partition("=") for word in words)
+    return {value for name, _, value in pairs if name in names}
+
+
 def has_cookie(pid: int) -> bool:
     """Whether the environment of a process carries any cookie: a console has started it, or what
     it descends from. False if this user may not read it."""

@@ -124,12 +124,11 @@ def _runs(plan: sealed.SealedPlan, container: str, name: str) -> str:
 
 def _rolling_back_places(run: RunDir) -> list[Path]:
     """Directories where a rollback may hold its lock: those of this run, of the run that the
-    pointer names and of the newest runs, and the site's own."""
+    pointer names and of the newest runs, and those of sites."""
     earlier = records.read(os.getuid())
     pointed = [Path(earlier.run_dir) / sealed.ROLLBACK] if earlier is not None else []
     newest = [one.rollback for one in islice(all_runs(), NEWEST)]
-    site = paths.state_dir() / sealed.ROLLBACK
-    return list(dict.fromkeys([run.rollback, site, *pointed, *newest]))
+    return list(dict.fromkeys([run.rollback, *sealed.site_dirs(), *pointed, *newest]))
 
 
 def withdraw(run: RunDir) -> None:

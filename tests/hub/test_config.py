@@ -177,7 +177,7 @@ def quantized(method: str, **more: object) -> dict[str, Any]:
         (quantized("mxfp4"), "mxfp4", "mxfp4"),
         ({"text_config": {"dtype": "bfloat16"}}, "bfloat16", "bf16"),
         (quantized("\x1b[31mred"), "red", "red"),
-        ({"quantization_config": "yes", "torch_dtype": 5}, "", ""),
+        ({"quantization_config": "yes", "torch_dtype": 5}, "yes", "yes"),
         ({}, "", ""),
     ],
 )  # fmt: skip

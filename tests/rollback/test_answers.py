@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from console.common import paths
 from console.host import process
 from console.host.ports import held_words, is_free, owners, strangers
 from console.host.process import ProcessSpec
@@ -30,6 +31,7 @@ from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line, Result
 from console.recovery.rollback.sealed_plan import Proof
 from console.recovery.rollback.stages import start, verify
+from console.recovery.rollback.stages.held import _is_like
 from console.runtime.probe import Health, health
 from console.watch import look as watch
 from console.watch.plan import Settings, WatchPlan
@@ -237,6 +239,10 @@ def test_a_server_by_hand_that_does_not_listen_yet_is_not_loaded_twice(stage: St
     stage.base(process=ProcessSpec(("sleep", "601.5")))
     spec = some(stage.plan.baseline.process)
     by_hand = subprocess.Popen(spec.argv, env={"PATH": os.environ["PATH"]})
+    assert _is_like(("python3", "/opt/vllm", "serve", "m"), ("/opt/vllm", "serve", "m"))
+    assert _is_like(("./x", "-m", "a.gguf"), ("/usr/bin/x", "-m", "a.gguf"))
+    assert not _is_like(("./y", "-m", "a.gguf"), ("/usr/bin/x", "-m", "a.gguf"))
+    assert not _is_like(("grep", "-m"), ("/usr/bin/x", "-m"))
     try:
         result = stage.roll_back()
         assert f"pid {by_hand.pid} has the site file's command line" in result.detail, result
@@ -302,6 +308,34 @@ def test_one_garbled_answer_of_two_is_decided_by_a_third(
     stage.base(completion=Proof(timeout_s=5.0))
     result = Procedure(stage.plan, emit=say).run()
     assert result.serving is (third == "I am ready."), result
+
+
+def test_an_adopted_server_is_restarted_like_any_other(stage: Stage, lines: Path) -> None:
+    """It has no cookie of the console, and the very command line of the site file: it is no
+    stranger to itself."""
+    spec = some(stage.plan.baseline.process)
+    adopted = subprocess.Popen(spec.argv, env={"PATH": os.environ["PATH"]}, start_new_session=True)
+    start_time = some(process.start_time(adopted.pid))
+    records = stage.plan.records_dir
+    paths.make(records)
+    process.write_record(records, stage.plan.baseline.name, spec, adopted.pid, start_time)
+    stage.until_it_is()
+    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
+
+    def mend(line: Line) -> None:
+        if "restarting it once" in line["detail"]:
+            lines.unlink()
+
+    assert Procedure(stage.plan, emit=mend).run().serving
+    assert adopted.wait(10) is not None
+
+
+def test_a_rollback_of_another_site_is_not_this_ones(stage: Stage) -> None:
+    here, there = stage.of_site(site_name="a"), stage.of_site(site_name="b")
+    assert here.rollback_dir != there.rollback_dir
+    assert {here.rollback_dir.parent, there.rollback_dir.parent} == {
+        paths.state_dir() / "rollback" / "sites"
+    }
 
 
 def test_garbage_after_the_restart_is_what_every_face_says(stage: Stage, lines: Path) -> None:

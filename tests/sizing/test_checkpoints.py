@@ -170,3 +170,44 @@ def test_speculation_by_the_checkpoints_own_layers_is_counted() -> None:
     assert needs[1] > needs[0]
     found = judged("L31-8B", "sglang", "--speculative-algorithm NEXTN", cards(1, 80))
     assert found.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "named"),
+    [
+        ("vllm", "--max-model-len 262144", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"),
+        ("sglang", "--context-length 262144", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"),
+        ("vllm", "--max-model-len 8192 --scheduling-policy lifo", "--scheduling-policy"),
+        ("vllm", "--max-model-len 8192 --seed x", "--seed"),
+        ("sglang", "--schedule-policy nope", "--schedule-policy"),
+        ("sglang", "--tool-call-parser llama4", "--tool-call-parser"),
+        ("sglang", "--attention-backend flash_attn", "--attention-backend"),
+        ("sglang", "--port abc", "--port"),
+        ("sglang", "--cuda-graph-bs-prefill 64 4096", "--cuda-graph-bs-prefill"),
+    ],
+)
+def test_what_an_engine_does_not_take_is_no_go(engine: str, words: str, named: str) -> None:
+    found = judged("L31-8B", engine, words, cards(1, 80))
+    assert found.verdict is Verdict.UNKNOWN
+    assert named in found.because
+
+
+@pytest.mark.parametrize(
+    "words", ["--seed 7 --port 8000", "--tool-call-parser qwen25", "--log-level x"]
+)
+def test_a_value_that_it_takes_is_no_reason(words: str) -> None:
+    assert judged("L31-8B", "sglang", words, cards(1, 80)).verdict is Verdict.GO
+
+
+def test_the_largest_batch_of_a_list_decides_what_graphs_take() -> None:
+    listed, largest = (
+        judged("L31-8B", "sglang", words, cards(1, 32))
+        for words in ("--cuda-graph-bs-decode 1 2 4 8 8192", "--cuda-graph-max-bs-decode 8192")
+    )
+    assert (listed.verdict, listed.because) == (largest.verdict, largest.because)
+    assert listed.verdict is Verdict.NO_GO
+
+
+def test_a_quantization_that_is_a_word_is_known_by_it() -> None:
+    config = {**KNOWN["L31-8B"]["config"], "quantization_config": "int4"}
+    assert describe(config).startswith("int4")

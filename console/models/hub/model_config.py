@@ -81,8 +81,11 @@ def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """How the weights are quantized, wherever it stands; {} if nothing says it."""
     for part in parts(config):
         for key in _HOW:
-            if isinstance(how := part.get(key), Mapping) and how:
+            how = part.get(key)
+            if isinstance(how, Mapping) and how:
                 return how
+            if isinstance(how, str) and how.strip():
+                return {"quant_method": how}  # no engine's form: its word is all that is known
     return {}
 
 

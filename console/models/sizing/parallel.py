@@ -69,3 +69,16 @@ def _aligned(facts: ModelFacts, what: str, width: int, ranks: int) -> Iterator[s
             f"{what} gives each of {ranks} ranks {part:,}, which is no multiple of the "
             f"quantization's block of {block}"
         )
+
+
+def too_long(facts: ModelFacts, asked: int | None, leave: str) -> list[str]:
+    """What is not known where a context is asked for that is longer than the model's own: the
+    engine refuses it, unless a variable gives leave or the configuration stretches its positions.
+    """
+    own = facts.context_length
+    if asked is None or own is None or asked <= own:
+        return []
+    return [
+        f"whether a context of {asked:,} tokens is taken: the model's own has {own:,}, and more "
+        f"needs {leave} or a rope scaling"
+    ]

@@ -34,7 +34,7 @@ from console.models.sizing.loader_plan import (
     SglangPlan,
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.parallel import Ranks, refusals
+from console.models.sizing.parallel import Ranks, refusals, too_long
 from console.models.sizing.placement import capacity, labels
 
 DISK = "disk"
@@ -152,6 +152,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
+    ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.unknown += unlike_stored(facts, plan.dtype, plan.quantization)

@@ -19,7 +19,7 @@ from console.models.sizing.kv_cache import Cache, cache_of
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.parallel import Ranks, refusals
+from console.models.sizing.parallel import Ranks, refusals, too_long
 from console.models.sizing.placement import capacity, labels
 
 FRACTION, OLD_FRACTION = 0.92, 0.90
@@ -49,6 +49,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.unknown += facts.missing
+    ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
     ledger.notes += plan.notes
     if facts.source == GGUF:
         ledger.unknown.append("what vLLM makes of a GGUF in memory")

@@ -29,8 +29,9 @@ SCRIPT = "rollback.sh"
 """The script that rolls back without Python; it is written after the plan."""
 SITE = "site.yaml"
 """In the run's directory: the site file as it was when the run began."""
-ROLLBACK = "rollback"
-"""The directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
+ROLLBACK, SITES = "rollback", "sites"
+"""The directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl; and the
+one, inside the state directory's, that holds the last two of each site without a run."""
 BREACH = ("guard", "breach.json")
 """In the run's directory: the file that the sentinel writes after a kill."""
 SIZE_LIMIT = 1 << 20
@@ -143,9 +144,11 @@ class SealedPlan:
 
     @property
     def rollback_dir(self) -> Path:
-        """The directory of ladder.jsonl and the lock; without a run, in the state directory."""
-        base = Path(self.run_dir) if self.run_dir else paths.state_dir()
-        return base / ROLLBACK
+        """The directory of ladder.jsonl and the lock; without a run, one of the site's own: whoever
+        waits there for a rollback takes its result for that of this baseline."""
+        if self.run_dir:
+            return Path(self.run_dir) / ROLLBACK
+        return paths.state_dir() / ROLLBACK / SITES / paths.file_name(self.site_name or "none")
 
     @property
     def records_dir(self) -> Path:
@@ -231,6 +234,13 @@ def of_run(run_dir: Path) -> SealedPlan:
 def site_script(site: str) -> Path:
     """Path of the script that the newest run on a site has sealed."""
     return paths.state_dir() / ROLLBACK / f"{paths.file_name(site)}.sh"
+
+
+def site_dirs() -> list[Path]:
+    """The directories in which rollbacks without a run keep lock and progress: one for each site,
+    and the one that versions before this share among all."""
+    shared = paths.state_dir() / ROLLBACK
+    return [shared, *sorted(shared.glob(f"{SITES}/*"))]
 
 
 def copies() -> list[Path]:

@@ -28,7 +28,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, quiet_limit, record_request, size_of
 from console.recovery.rollback.records import Pointer
-from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
+from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, site_dirs
 from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
 
 STANDBY_WORD_S = 0.7
@@ -268,7 +268,7 @@ def _others_live(mine: Pointer) -> bool:
 
 def _progress_files() -> list[Path]:
     """Every file that the command may write its lines to: each run's, and that without a run."""
-    found = [paths.state_dir() / ROLLBACK / PROGRESS_FILE]
+    found = [directory / PROGRESS_FILE for directory in site_dirs()]
     found += [Path(p.run_dir) / ROLLBACK / PROGRESS_FILE for p in pointers.find_all()]
     with contextlib.suppress(OSError):
         found += [path / ROLLBACK / PROGRESS_FILE for path in paths.runs_dir().iterdir()]

@@ -38,6 +38,12 @@ class Reading:
         return {name: tuple(dict.fromkeys(getattr(self, name))) for name in names}
 
 
+_FORMS = {
+    "int": (re.compile(r"[+-]?\d"), "a whole number"),
+    "float": (re.compile(r"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE), "a number"),
+}
+"""How values of a kind begin: llama.cpp takes the number at the beginning of a word."""
+
 Apply = Callable[[Reading, str, str], None]
 """How a value is applied: (reading, the option's own spelling for messages, value). The value of an
 option that has none is ""."""
@@ -54,10 +60,24 @@ def read(
             reading.problems.append(f"{one_line(given.spelling, 60)} is no option of {table.of}")
         elif option.effect is Effect.UNCOUNTED:
             reading.uncounted.append(_shown(given))
+        elif option.effect is not Effect.READ and (wanted := _refused(given)):
+            reading.problem(option.name, given.value or "", wanted)
         elif option.effect is Effect.NOTED:
             reading.notes.append(f"{_shown(given)} is not judged")
         elif option.effect is Effect.READ:
             _apply(reading, given, appliers)
+
+
+def _refused(given: Given) -> str:
+    """What the engine wants in place of the value of an option that no sum reads; "" if it takes
+    the value, as far as its help tells."""
+    option, value = given.option, (given.value or "").strip()
+    if option is None or option.kind in ("flag", "opt") or given.value is None:
+        return ""
+    if option.choices:
+        return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
+    form = _FORMS.get(option.kind)
+    return "" if form is None or form[0].match(value) else form[1]
 
 
 def _shown(given: Given) -> str:

@@ -50,6 +50,13 @@ def _attention_ranks(reading: Reading, flag: str, value: str) -> None:
     reading.got["attention_apart"] = True
 
 
+def _graph_batches(reading: Reading, flag: str, value: str) -> None:
+    """The largest batch that graphs are captured for decides what they take."""
+    number("graph_batch", 1)(
+        reading, flag, max(value.split(), key=lambda v: (len(v), v), default="")
+    )
+
+
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What guesses ahead loads the file's own spare layers, a model of its own, or nothing."""
     if value.upper() in OWN_LAYERS:
@@ -79,6 +86,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--chunked-prefill-size": number("chunk", -1), "--max-prefill-tokens": _human("prefill"),
     "--max-running-requests": number("running", 1), "--cuda-graph-max-bs": number("graph_batch", 1),
     "--cuda-graph-max-bs-decode": number("graph_batch", 1),
+    "--cuda-graph-bs": _graph_batches, "--cuda-graph-bs-decode": _graph_batches,
     "--disable-cuda-graph": fixed("graphs", False),
     "--disable-decode-cuda-graph": fixed("graphs", False),
     "--attention-data-parallel-size": _attention_ranks,

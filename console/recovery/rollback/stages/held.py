@@ -27,7 +27,7 @@ def held(baseline: Observed) -> str:
         return ""
     hidden = not own and foreign(url, here=True, published=True) is not None
     words = held_words(url, own) or ("another user's server holds its port" if hidden else "")
-    if not words and (pid := _started_by_hand(baseline)):
+    if not words and not own and (pid := _started_by_hand(baseline)):
         words = f"pid {pid} has the site file's command line, and does not listen yet"
     if not words:
         return ""
@@ -38,14 +38,26 @@ def held(baseline: Observed) -> str:
 
 
 def _started_by_hand(baseline: Observed) -> int:
-    """The pid of a process of this user that has the very command line of a process baseline and
-    that no console has started; 0 if there is none. Some engines load before they listen."""
+    """The pid of a process of this user that has the very arguments of a process baseline and that
+    no console has started; 0 if there is none. Some engines load before they listen. An
+    interpreter may stand before the program, and its path may be another one."""
     spec, mine = baseline.plan.process, container_of(os.getpid())
     if baseline.plan.kind != "process" or spec is None:
         return 0
     for pid in process.pids():
-        if process.argv(pid) != spec.argv or process.user_of(pid) != os.getuid():
+        if not _is_like(process.argv(pid), spec.argv) or process.user_of(pid) != os.getuid():
             continue
         if not process.has_cookie(pid) and container_of(pid) == mine:
             return pid
     return 0
+
+
+def _is_like(argv: tuple[str, ...], spec: tuple[str, ...]) -> bool:
+    """Whether a command line is that of a specification, or ends in it: `python3 /opt/bin/vllm …`
+    is what the kernel shows of a script `/opt/bin/vllm …`, and `./llama-server …` is the same."""
+    if argv == spec:
+        return True
+    program, arguments = os.path.basename(spec[0]), spec[1:]
+    begun = argv[: len(argv) - len(arguments)]
+    same = len(arguments) > 1 and argv[len(begun) :] == arguments
+    return same and program in map(os.path.basename, begun)

@@ -51,6 +51,7 @@ BETWEEN_S = 5.0
 COMPLETION_TRIES = 2
 ALIVE = (Health.SERVING, Health.REFUSING)
 LEFT = "it is alive and was left as it is"
+AT_WORK = "clients are connected, and it computes"
 PASSING = frozenset({408, 425, 429}) | OVERLOADED
 """HTTP statuses that pass by themselves: it is busy, or what is behind it still starts. They are
 asked again for as long as a completion may take."""
@@ -169,13 +170,18 @@ class Readiness:
             if state is not Health.UNHEALTHY or loads:
                 hung_since = now
             if now - hung_since >= HUNG_S:
-                return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
+                return "ready", self._hung(detail)
             if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
                 return "ready", in_vain
             if now - self.begun >= limit_s:
                 return "ready", self._late(state, detail, limit_s)
             clock.sleep(min(pause, max(0.001, self.begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
+
+    def _hung(self, detail: str) -> str:
+        words = f"no answer for {format_duration(HUNG_S)}: {detail}"
+        self.at_work = _works_for_others(self.baseline)
+        return f"{words}; {AT_WORK}; {LEFT}" if self.at_work else words
 
     def _in_vain(self, state: Health, now: float) -> str:
         """Why waiting is in vain: it has ended, or answers elsewhere; "" if it is not."""
@@ -347,9 +353,10 @@ class Readiness:
         """Why no completion came. A server that answers with an error of its own is alive if its
         health path is well, unless it wrote into its log since `written` that its engine is dead.
         """
-        self.at_work = _is_at_work(self.baseline, answer)
+        silent = answer.status == 0 and not answer.dead
+        self.at_work = silent and _works_for_others(self.baseline)
         if self.at_work:
-            return f"{answer.detail}; clients are connected, and it computes; {LEFT}"
+            return f"{answer.detail}; {AT_WORK}; {LEFT}"
         if not answer.fails or state not in ALIVE:
             return answer.why if answer.dead else answer.detail
         lines = added(written, self.baseline.last_lines(READ_BACK))
@@ -370,10 +377,10 @@ class Readiness:
         )  # fmt: skip
 
 
-def _is_at_work(baseline: Baseline, answer: Completion) -> bool:
+def _works_for_others(baseline: Baseline) -> bool:
     """Whether one that gave no answer in time may be at work for others: clients hold connections
     to it, and it computes. An engine without slots shows no more than that."""
-    if answer.status != 0 or answer.dead or not _is_used_silently(baseline.plan.url):
+    if not _is_used_silently(baseline.plan.url):
         return False
     work, clock = Work(), baseline.context.clock
     with contextlib.suppress(OSError):
