@@ -192,9 +192,7 @@ def test_what_an_engine_does_not_take_is_no_go(engine: str, words: str, named: s
     assert named in found.because
 
 
-@pytest.mark.parametrize(
-    "words", ["--seed 7 --port 8000", "--tool-call-parser qwen25", "--log-level x"]
-)
+@pytest.mark.parametrize("words", ["--random-seed 7 --port 8000", "--log-level x"])
 def test_a_value_that_it_takes_is_no_reason(words: str) -> None:
     assert judged("L31-8B", "sglang", words, cards(1, 80)).verdict is Verdict.GO
 

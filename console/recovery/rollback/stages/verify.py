@@ -14,6 +14,7 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.sealed_plan import Baseline as SealedBaseline
+from console.recovery.rollback.sealed_plan import Proof
 from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
 from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
@@ -170,18 +171,15 @@ class Readiness:
             if state is not Health.UNHEALTHY or loads:
                 hung_since = now
             if now - hung_since >= HUNG_S:
-                return "ready", self._hung(detail)
+                self.at_work = _works_for_others(self.baseline)
+                words = f"no answer for {format_duration(HUNG_S)}: {detail}"
+                return "ready", f"{words}; {AT_WORK}; {LEFT}" if self.at_work else words
             if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
                 return "ready", in_vain
             if now - self.begun >= limit_s:
                 return "ready", self._late(state, detail, limit_s)
             clock.sleep(min(pause, max(0.001, self.begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
-
-    def _hung(self, detail: str) -> str:
-        words = f"no answer for {format_duration(HUNG_S)}: {detail}"
-        self.at_work = _works_for_others(self.baseline)
-        return f"{words}; {AT_WORK}; {LEFT}" if self.at_work else words
 
     def _in_vain(self, state: Health, now: float) -> str:
         """Why waiting is in vain: it has ended, or answers elsewhere; "" if it is not."""
@@ -322,7 +320,7 @@ class Readiness:
         begun, tries = clock.monotonic(), 0
         written: list[str] = []
         while True:
-            answer = self._ask(tries)
+            answer = _asked(self.plan.completion, self.plan.url, tries)
             self.context.answer = answer
             tries += 1
             if answer.ok:
@@ -369,12 +367,12 @@ class Readiness:
     def _patience_s(self) -> float:
         return self.plan.completion.timeout_s
 
-    def _ask(self, tries: int) -> Completion:
-        proof = self.plan.completion
-        return prove(
-            self.plan.url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
-            timeout_s=_try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
-        )  # fmt: skip
+
+def _asked(proof: Proof, url: str, tries: int) -> Completion:
+    return prove(
+        url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
+        timeout_s=_try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
+    )  # fmt: skip
 
 
 def _works_for_others(baseline: Baseline) -> bool:
