@@ -150,7 +150,8 @@ def _may_be_stopped(found: Baseline, site: Site) -> None:
         )  # fmt: skip
     why, hint = with_others(*known) if known else ("", "")
     if known and why:
-        raise BaselineNotReady(f"no run starts: pid {known[0]} could not be stopped", why, hint)
+        title = f"no run starts: to stop pid {known[0]} would end more than the baseline"
+        raise BaselineNotReady(title, why, hint)
 
 
 def with_others(pid: int, start: int) -> tuple[str, str]:

@@ -183,8 +183,7 @@ class _Walk:
         if not self.here:
             return
         self._await(spec.name, _missing(file, at, spec))
-        host = self.site.model.engine.host if self.site is not None else ""
-        self._refuse(*_hands_engine_over(file, at, spec, host))
+        self._refuse(*_hands_engine_over(file, at, spec, self.site))
         if self.now and isinstance(spec.runs, ComposeSpec):
             self._composed(spec, spec.runs)
         self._try(file, at, spec)
@@ -224,9 +223,8 @@ class _Walk:
                 self.found.awaited.append(f"{name}: its compose file is not judged: {words}")
             return
         file, at = _File(found.document), ("services", name)
-        host = self.site.model.engine.host if self.site is not None else ""
         self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name),
-                     *_hands_engine_over(file, at, found.spec, host))  # fmt: skip
+                     *_hands_engine_over(file, at, found.spec, self.site))  # fmt: skip
         gone = list(composed.missing(found, name))
         below = (one for one in _missing(file, at, found.spec)
                  if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
@@ -350,10 +348,11 @@ def _ports(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Prob
 
 
 def _hands_engine_over(
-    file: _File, at: tuple[str, ...], spec: ServiceSpec, host: str
+    file: _File, at: tuple[str, ...], spec: ServiceSpec, site: Site | None
 ) -> Iterator[Problem]:
     """A mount in which the engine's socket lies: whoever reaches it is root on this machine, and
     the start refuses it."""
+    host = site.model.engine.host if site is not None else ""
     try:
         socket = Path(engine_address.socket_of(engine_address.address(host))).resolve()
     except EngineError:

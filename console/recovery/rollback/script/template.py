@@ -66,7 +66,7 @@ holder() {
     case "$begun" in *" $pid "*) continue ;; esac
     [ -O "/proc/$pid" ] && [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ] || continue
-    echo "pid $pid has the site file's command line, and does not listen yet"; return
+    echo "pid $pid has the site file's command line, and does not listen at its address"; return
   done
 }
 

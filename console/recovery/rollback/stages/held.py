@@ -28,7 +28,7 @@ def held(baseline: Observed) -> str:
     hidden = not own and foreign(url, here=True, published=True) is not None
     words = held_words(url, own) or ("another user's server holds its port" if hidden else "")
     if not words and not own and (pid := _started_by_hand(baseline)):
-        words = f"pid {pid} has the site file's command line, and does not listen yet"
+        words = f"pid {pid} has the site file's command line, and does not listen at its address"
     if not words:
         return ""
     return (
