@@ -37,9 +37,7 @@ from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
 from console.recovery.rollback import evidence, live, standby
 from console.recovery.rollback.procedure import Procedure
-from console.recovery.rollback.progress import PROGRESS_FILE
-from console.recovery.rollback.sealed_plan import ROLLBACK
-from console.recovery.rollback.trigger import LOCK
+from console.recovery.rollback.sealed_plan import ROLLBACK, SITES
 from console.rehearsal import image, speed
 from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
@@ -117,17 +115,16 @@ def _stop(args: Namespace) -> int:
             driver.stop(why, handle, spec.grace_s)
             print(f"stopped {spec.name} (pid {handle.pid})", file=out)
     made = [paths.demo_dir(), paths.records_dir(site.name), *(run.path for run in runs)]
-    if not paths.default_site().exists() and len(runs) == len(all_runs()):
-        # a rollback without a run; where there is another site, it may be that one's
-        made += [paths.state_dir() / ROLLBACK / name for name in (PROGRESS_FILE, LOCK)]
     made += [
+        site_plan(site).rollback_dir,
         paths.baseline_log(site.name),
         paths.restore_file(site.name),
         evidence.directory(site.name, specs[0].url),
     ]
+    shared = (f"{ROLLBACK}/{SITES}", ROLLBACK)
     for path in made:
         _remove(path, out)
-    for name in ("services", "logs", "restore", "evidence", "runs", "rollback", ""):
+    for name in ("services", "logs", "restore", "evidence", "runs", *shared, ""):
         with contextlib.suppress(OSError):  # it is not empty
             (paths.state_dir() / name).rmdir()
     return int(Exit.OK)
