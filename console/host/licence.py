@@ -16,10 +16,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from console.common import paths
 from console.common.clock import Clock
 from console.common.errors import ServiceError
+from console.common.options.engines import engine_of
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.cgroup import FULL_ID
@@ -145,39 +147,60 @@ def stop_group(
     cookie: str = "", step: str = "",
 ) -> bool:  # fmt: skip
     """End a session and group as `process.stop_group` does, without the baselines in it that the
-    licence does not cover, and without `other_servers`. Raises Refused if its leader is one."""
+    licence does not cover, and without `other_servers` and what they have started. Raises Refused
+    if its leader is one."""
     require(licence, pid, start)
     kept, others = not_covered(licence), set[int]()
     if licence.reason is Reason.BASELINE:
         others = {other for other, _ in other_servers(pid, start)}
     return process.stop_group(
         pid, start, grace_s=grace_s, clock=clock, cookie=cookie, step=step,
-        spared=lambda found: found.pid in others or any(one.has(found) for one in kept),
+        spared=lambda found: any(one.has(found) for one in kept) or bool(
+            others & process.ancestry(found.pid)
+        ),
     )  # fmt: skip
 
 
 def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
     """(pid, port) of the servers of their own in the session and group of a process that the
     console has not started itself: each listens at a port that its own command line names, or a
-    variable that servers read.
+    variable that servers read, or at the usual port of its engine.
 
     A script may have started two servers and become one of them. What starts the baseline again
-    does not start the other, so it may not be ended. Workers listen, too, at ports that no command
-    line names, or have the very command line of their parent.
+    does not start the other, so it may not be ended. Workers listen, too, at ports that nothing
+    names, or were started with the very words and ports of their parent.
     """
     if process.carries(pid, BASELINE_COOKIE):
         return []
-    own, found = process.argv(pid), list[tuple[int, int]]()
+    own, servers = _asked_of(pid), list[tuple[int, int]]()
     for member in process.Group(pid, start).members():
-        words = process.argv(member.pid)
-        if member.pid == pid or words == own:
+        asked = _asked_of(member.pid)
+        if member.pid == pid or asked == own:
             continue
-        values = {word.partition("=")[2] or word for word in words[1:]}
-        values |= process.environ_values(member.pid, PORT_NAMES)
-        ends = {value.rpartition(":")[2] for value in values}
-        port = next((one for one in ports_of([member.pid]) if str(one) in ends), 0)
-        found += [(member.pid, port)] if port else []
-    return found
+        named = asked.ports
+        port = next((port for port in ports_of([member.pid]) if str(port) in named), 0)
+        servers += [(member.pid, port)] if port else []
+    return servers
+
+
+class _Asked(NamedTuple):
+    """What a process was started with: its command line, and the values of PORT_NAMES."""
+
+    argv: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def ports(self) -> set[str]:
+        """Every number that may be a port at which it was told to listen."""
+        words = (word.partition("=")[2] or word for word in self.argv[1:])
+        ports = {value.rpartition(":")[2] for value in (*words, *self.values)}
+        engine = engine_of(self.argv)
+        return ports | {str(engine.port)} if engine is not None else ports
+
+
+def _asked_of(pid: int) -> _Asked:
+    environ = process.environ(pid) or {}
+    return _Asked(process.argv(pid), tuple(environ.get(name, "") for name in PORT_NAMES))
 
 
 def require_container(licence: Licence, container: str) -> None:

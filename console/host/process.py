@@ -335,11 +335,14 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
 
 
-def environ_values(pid: int, names: Iterable[str]) -> set[str]:
-    """The values of these variables of a process; none if this user may not read them."""
-    words = os.fsdecode(files.read_bytes(f"/proc/{pid}/environ")).split("\0")
-    pairs = (word.partition("=") for word in words)
-    return {value for name, _, value in pairs if name in names}
+def environ(pid: int, proc: Path = Path("/proc")) -> dict[str, str] | None:
+    """The variables with which a process was started; None if this user may not read them."""
+    try:
+        data = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (os.fsdecode(word).partition("=") for word in data.split(b"\0") if b"=" in word)
+    return {name: value for name, _, value in pairs}
 
 
 def has_cookie(pid: int) -> bool:

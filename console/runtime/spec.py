@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from console.common.options.engines import WEIGHTS
 from console.common.units import format_bytes
 from console.host.licence import Licence
 from console.host.process import ProcessSpec
@@ -40,8 +41,6 @@ SPEC_LABEL = "omni.spec"
 """sha256 of the resolved specification: equal means an older container can be reused."""
 CLOCKS_DIFFER_S = 2.0
 """A file changed within these seconds of a server's start may be the one it loaded."""
-WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
-"""How the names of files with a model's weights end."""
 SHARD = re.compile(r"-\d{5}-of-")
 
 REHEARSAL_LABEL = "omni.rehearsal"

@@ -7,7 +7,8 @@ With `--loading N` it answers 503 to the first N requests of /health. With `--ou
 completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
 the seconds that its health path is `slow`,
-`error`, the `message`, a line for its `log`, `most` tokens after which it hangs, or `spins`.
+`error`, the `message`, a line for its `log`, `most` tokens after which it hangs, or `spins`. What
+is asked for by GET /stream it sends a word of every 50 ms.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
@@ -43,6 +44,12 @@ class Handler(BaseHTTPRequestHandler):
     asked = 0
 
     def do_GET(self) -> None:
+        if self.path == "/stream":
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                self.wfile.write(b"data: word\n\n")
+                time.sleep(0.05)
         if self.path == "/health":
             time.sleep(self.told().get("slow", 0))
             status = self.told().get("health", 200)

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from typing import Any
 import pytest
 
 from console.common import paths
+from console.common.argv import quoted
 from console.host import process
-from console.host.ports import held_words, is_free, owners, strangers
+from console.host.ports import held_words, is_free, owners, ports_of, strangers
 from console.host.process import ProcessSpec
 from console.journal.watch_record import SERVING, UNJUDGED
 from console.recovery.rollback import evidence, observe
@@ -239,21 +241,123 @@ def test_a_server_by_hand_that_does_not_listen_yet_is_not_loaded_twice(stage: St
     stage.base(process=ProcessSpec(("sleep", "601.5")))
     spec = some(stage.plan.baseline.process)
     by_hand = subprocess.Popen(spec.argv, env={"PATH": os.environ["PATH"]})
-    assert _is_like(("python3", "/opt/vllm", "serve", "m"), ("/opt/vllm", "serve", "m"))
-    assert _is_like(("./x", "-m", "a.gguf"), ("/usr/bin/x", "-m", "a.gguf"))
-    assert not _is_like(("./y", "-m", "a.gguf"), ("/usr/bin/x", "-m", "a.gguf"))
-    assert not _is_like(("grep", "-m"), ("/usr/bin/x", "-m"))
+    left_alone(stage, by_hand, quoted(list(spec.argv), 120), "has the site file's command line")
+
+
+def left_alone(stage: Stage, by_hand: subprocess.Popen[bytes], line: str, does: str) -> None:
+    """Neither way back starts a second server beside one started by hand; it is ended here."""
+    told = f"{does}, and does not listen at its address"
     try:
         result = stage.roll_back()
-        assert f"pid {by_hand.pid} has the site file's command line" in result.detail, result
+        assert f"pid {by_hand.pid}, {line}, {told}" in result.detail, result
         done = run_script(stage)
-        assert f"pid {by_hand.pid} has the site file's command line" in done.stdout
+        assert f"pid {by_hand.pid}, {line.split()[0]}, {told}" in done.stdout
         assert (result.exit_code, done.returncode) == (7, 7)
         assert stage.baseline_process() is None
         assert by_hand.poll() is None
     finally:
         by_hand.kill()
         by_hand.wait()
+
+
+@pytest.mark.parametrize(
+    ("argv", "spec", "like"),
+    [
+        ("python3 /opt/vllm serve m", "/opt/vllm serve m", True),
+        ("./x -m a.gguf", "/usr/bin/x -m a.gguf", True),
+        ("./y -m a.gguf", "/usr/bin/x -m a.gguf", False),
+        ("grep -m", "/usr/bin/x -m", False),
+        ("/bin/bash HERE/start.sh", "HERE/start.sh", True),
+        ("bash -x ./start.sh", "HERE/start.sh", True),
+        ("less ./start.sh", "HERE/start.sh", False),
+        ("bash /elsewhere/start.sh", "HERE/start.sh", False),
+        ("start.sh", "HERE/start.sh", False),
+    ],
+)
+def test_which_command_lines_are_that_of_the_site_file(argv: str, spec: str, like: bool) -> None:
+    here = os.getcwd()
+    words, wanted = (tuple(text.replace("HERE", here).split()) for text in (argv, spec))
+    assert _is_like(os.getpid(), words, ProcessSpec(wanted)) is like
+
+
+SLEEPS = "import time; time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "env"),
+    [
+        ("llama-server", ["-m", "other.gguf", "--port", "PORT", "-c", "4096"], {}),
+        ("llama-server-cuda", ["--port=PORT", "--no-webui"], {}),
+        ("llama-server", ["-m", "m.gguf"], {"LLAMA_ARG_PORT": "PORT"}),
+        ("vllm", ["serve", "org/model", "--port", "PORT"], {}),
+        ("ollama", ["serve"], {"OLLAMA_HOST": "127.0.0.1:PORT"}),
+        ("my-engine", ["/models/a.gguf", "--port", "PORT"], {}),
+    ],
+)
+def test_a_start_script_may_have_become_a_server_that_does_not_listen_yet(
+    stage: Stage, program: str, words: list[str], env: dict[str, str]
+) -> None:
+    """The site file starts a script; by hand it got other words, or has become its engine."""
+    made = stage.root / program
+    made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
+    made.chmod(0o755)
+    port = str(stage.port)
+    argv = [str(made), *(word.replace("PORT", port) for word in words)]
+    given = {name: value.replace("PORT", port) for name, value in env.items()}
+    by_hand = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **given})
+    line = quoted([sys.executable, "-S", *argv], 120)
+    left_alone(stage, by_hand, line, f"is to listen at port {port}")
+
+
+def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: Stage) -> None:
+    """Nor does one that already listens at that port of another address."""
+    made = stage.root / "llama-server"
+    made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
+    made.chmod(0o755)
+    listens = "import socket, sys; s = socket.create_server(('127.0.0.3', int(sys.argv[4])));"
+    other = stage.root / "else" / "llama-server"
+    other.parent.mkdir()
+    other.write_text(f"#!{sys.executable} -S\n{listens} {SLEEPS}\n")
+    other.chmod(0o755)
+    args = ["-m", "m.gguf", "--port"]
+    beside = [
+        subprocess.Popen([str(made), *args, str(stage.port + 1)]),
+        subprocess.Popen([str(other), *args, str(stage.port)]),
+    ]
+    try:
+        until(lambda: stage.port in ports_of([beside[1].pid]), "it listens")
+        done = run_script(stage)
+        assert done.returncode == 0, done.stdout
+        pid, start = stage.running()
+        process.send(pid, start, signal.SIGKILL)
+        assert stage.roll_back().serving
+        assert [one.poll() for one in beside] == [None, None]
+    finally:
+        for one in beside:
+            one.kill()
+            one.wait()
+
+
+def test_one_that_streams_to_others_is_not_restarted_for_a_late_answer(
+    stage: Stage, lines: Path
+) -> None:
+    """What is computed by cards leaves no trace on a core; what its clients take does."""
+    stage.base(completion=Proof(timeout_s=0.5))
+    plan = stage.plan = replace(stage.plan, site_name="busy")
+    before = serving(stage, lines, most=0)
+    with socket.create_connection(("127.0.0.1", stage.port)) as client:
+        client.sendall(b"GET /stream HTTP/1.0\r\n\r\n")
+        assert client.recv(16)
+        taken = threading.Thread(target=lambda: all(iter(lambda: client.recv(1 << 16), b"")))
+        taken.start()
+        result = Procedure(plan).run()
+        done = run_script(stage)
+        client.shutdown(socket.SHUT_RDWR)
+        taken.join()
+    assert (result.exit_code, done.returncode, process.alive(*before)) == (7, 7, True)
+    for said in (result.detail, done.stdout):
+        assert "clients are connected, and it sends them answers" in said
+        assert evidence.state(plan).word is Word.UNKNOWN
 
 
 @pytest.mark.parametrize("connected", [True, False])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,16 +18,20 @@ from pathlib import Path
 import pytest
 
 from console.common import paths
+from console.common.options.engines import LLAMA
 from console.host import licence, process
 from console.host.licence import Licence, Reason, Refused
+from console.host.ports import ports_of
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.sealed_plan import Candidate
 from console.recovery.rollback.stages import stop
+from tests.ports import free_port
 from tests.rollback.conftest import DASH, Stage, run_script
 from tests.rollback.test_ladder_engine import Yard, in_this_process
+from tests.waiting import until
 
 SLEEPS = ProcessSpec(("sleep", "600"))
 CANDIDATE = Licence(Reason.CANDIDATE, "r1")
@@ -339,3 +345,43 @@ def test_roots_helper_kills_what_this_user_may_not_signal(
     assert result.exit_code == (7 if refuses else 0), yard.lines
     assert ("that container is protected" in str(yard.lines)) is refuses
     assert stop._lives(candidate) is refuses
+
+
+SERVES = """
+import os, socket, sys, time
+port = int(os.environ.get("LLAMA_ARG_PORT") or sys.argv[1])
+server = socket.create_server(("127.0.0.1", port if os.fork() else 0))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("way", ["words", "usual port", "variable", "worker"])
+def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_told(
+    stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its words, by its engine, or by a variable where its words are those of its leader. A
+    worker has the words and variables of its leader, and listens at a port that nothing names."""
+    port, file = free_port(), stage.root / "serves.py"
+    words = [sys.executable, "-S", str(file)]
+    own = ProcessSpec((*words, "0"))
+    other, variable = [*words, str(port)], ""
+    if way == "usual port":
+        monkeypatch.setattr(licence, "engine_of", lambda argv: replace(LLAMA, port=port))
+        other = [*words, f"0{port}"]
+    if way == "variable":
+        other, variable = list(own.argv), f"LLAMA_ARG_PORT={port} "
+    file.write_text(SERVES)
+    begun = "" if way == "worker" else f"{variable}{shlex.join(other)} & "
+    leader = stage.spawn(["sh", "-c", f"{begun}exec {shlex.join(own.argv)}"], "theirs")
+    members = process.Group(*leader)
+    wanted = 2 if way == "worker" else 4
+    until(lambda: len(ports_of([one.pid for one in members.members()])) >= wanted, "they listen")
+    process.write_record(paths.records_dir("ws"), "baseline", own, *leader)
+    others = licence.other_servers(*leader)
+    assert [at for _, at in others] == ([] if way == "worker" else [port])
+    licence.stop_group(Licence(Reason.BASELINE, "ws"), *leader, grace_s=1.0)
+    assert not process.alive(*leader)
+    left = [one.pid for one in process.all_stats() if str(file) in process.argv(one.pid)]
+    assert len(left) == (0 if way == "worker" else 2), "the other one, and its worker"
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)

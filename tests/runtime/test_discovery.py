@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from console.common.errors import ServiceError
-from console.host import ports, process, units
-from console.host.process import ProcessSpec
-from console.host.units import UnitSpec, UnitState
-from console.runtime.discovery import processes
-from console.runtime.discovery.engines import (
+from console.common.options.engines import (
     LLAMA,
     OLLAMA,
     OTHER,
@@ -26,6 +22,10 @@ from console.runtime.discovery.engines import (
     port_of,
     weights,
 )
+from console.host import ports, process, units
+from console.host.process import ProcessSpec
+from console.host.units import UnitSpec, UnitState
+from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running, unit_of
 from console.runtime.discovery.servers import DEMO, Server, of_process, search, unfit_process
 from console.runtime.probe import Health

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from console.common.options.engines import LLAMA, VLLM
 from console.config.site.draft import Told, draft, scalar, site_name, without_secrets
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
@@ -12,7 +13,6 @@ from console.host.process import ProcessSpec
 from console.host.sample import Card
 from console.host.units import UnitSpec
 from console.runtime.discovery.containers import Box, Compose
-from console.runtime.discovery.engines import LLAMA, VLLM
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import Server
 from console.runtime.spec import ComposeSpec, ExistingContainer

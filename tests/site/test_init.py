@@ -20,6 +20,7 @@ import pytest
 from console.cli import main
 from console.common import paths
 from console.common.errors import BaselineNotReady
+from console.common.options.engines import LLAMA
 from console.config.site.site import Site, load_site
 from console.host import licence, process
 from console.host.licence import Licence, Reason
@@ -30,7 +31,6 @@ from console.recovery.rollback.baseline_state import Word
 from console.runner.prepare import adopt as adoption
 from console.runner.prepare import baseline, seal
 from console.runtime.discovery import processes
-from console.runtime.discovery.engines import LLAMA
 from console.runtime.discovery.servers import Server
 from console.runtime.probe import Health, health, prove
 from tests.children import running

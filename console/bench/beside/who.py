@@ -16,11 +16,11 @@ from pathlib import Path
 from console.bench.interference import ENGINES, SPINNERS, Engine
 from console.common.argv import quoted
 from console.common.errors import ConsoleError
+from console.common.options.engines import engine_of, program_of
 from console.common.text import decode, one_line
 from console.host import process
 from console.host.ports import Listener, is_local, listeners
 from console.runtime import proxy
-from console.runtime.discovery.engines import engine_of, program_of
 from console.runtime.discovery.processes import argv_of
 from console.runtime.engine_api import RawEngine, published_elsewhere
 

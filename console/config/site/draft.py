@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from console.common import redact
+from console.common.options.engines import weights
 from console.common.text import one_line
 from console.host.children import kept
 from console.host.sample import Card
-from console.runtime.discovery.engines import weights
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import Server
 

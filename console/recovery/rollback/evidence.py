@@ -43,6 +43,8 @@ MAX_FILES = 64
 """More than all witnesses write of all kinds."""
 DETAIL_LIMIT = 300
 _FAILED = (Kind.FAILED, Word.DOWN)
+SAME_S = 5.0
+"""Within so many seconds what `rollback.sh` keeps as evidence and its last line are of one end."""
 
 
 def directory(site: str, url: str) -> Path:
@@ -136,7 +138,10 @@ def last_proof(site: str, url: str) -> Evidence | None:
 def state(plan: SealedPlan, *looks: Evidence) -> BaselineState:
     """How the plan's baseline is, by all that is kept of it and by what was seen right now."""
     base = plan.baseline
-    seen = [*read(plan.site_name, base.url), *_of_script(plan), *looks]
+    kept = read(plan.site_name, base.url)
+    own = max((e.at for e in kept if e.witness is Witness.SCRIPT), default=float("-inf"))
+    before = [e for e in _of_script(plan) if e.at > own + SAME_S]
+    seen = [*kept, *before, *looks]
     return state_of(
         seen, time.time(), target=target_of(plan),
         reference=base.reference_tok_s, tolerance=base.tolerance,

@@ -203,7 +203,7 @@ class Procedure:
             word = Word.UNKNOWN if readiness.at_work else word
             asked = bool(context.failures) and context.failures[-1][0] in ("completion", "measure")
             # whether one that answers HTTP 5xx is alive is judged by its health path, not here
-            judged = readiness.refuses or readiness.at_work
+            judged = readiness.refuses or bool(readiness.at_work)
             judged = judged or (answer is not None and answer.fails)
             if answer is not None and not answer.ok and asked and not judged:
                 word = evidence.of_completion(answer, Witness.ROLLBACK, at).word
@@ -289,7 +289,7 @@ class Procedure:
         detail = context.failures[-1][1] if context.failures else "the baseline does not serve"
         # one that answers elsewhere is well: only the site file is to be corrected
         well = readiness.elsewhere_since is not None
-        lives = readiness.refuses or readiness.misplaced or readiness.at_work
+        lives = readiness.refuses or readiness.misplaced or bool(readiness.at_work)
         runs = not lives and readiness.baseline.running() is True
         return Result(
             serving=False,

@@ -26,6 +26,7 @@ from console.common.errors import (
     ServiceError,
     UsageError,
 )
+from console.common.options.engines import WEIGHTS
 from console.common.text import one_line
 from console.common.units import format_bytes, plural
 from console.config.site.site import Site
@@ -57,7 +58,7 @@ from console.runner.cleanup.leftover import (
 from console.runtime import proxy
 from console.runtime.docker.client import NotFound, ask, connect
 from console.runtime.docker.engine_state import is_made_here
-from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, WEIGHTS, role_of
+from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, role_of
 
 if TYPE_CHECKING:
     from docker import DockerClient

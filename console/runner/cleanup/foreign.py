@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, EngineError
+from console.common.options.engines import WEIGHTS
 from console.common.text import clean, one_line
 from console.common.units import plural
 from console.config.site.site import Site
@@ -30,7 +31,7 @@ from console.runner.cleanup.leftover import (
     spared,
 )
 from console.runtime.docker.client import ask, send
-from console.runtime.spec import BUILT_LABEL, WEIGHTS, ContainerSpec, role_of
+from console.runtime.spec import BUILT_LABEL, ContainerSpec, role_of
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 from console.common.errors import ServiceError
+from console.common.options.engines import OTHER, engine_of
 from console.common.text import decode, one_line
 from console.host import cgroup, children
 from console.host.process import ProcessSpec, environment
-from console.runtime.discovery.engines import OTHER, engine_of
 
 LIMIT_S = 20.0
 """Seconds for a version: an engine in Python imports its libraries first. One that is slower is not

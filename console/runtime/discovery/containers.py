@@ -9,13 +9,13 @@ from typing import Any
 
 from console.common.errors import EngineError
 from console.common.files import read_text
+from console.common.options.engines import Engine, engine_of, engine_of_image, port_of
 from console.common.text import one_line
 from console.host import process
 from console.host.memory import pids_of_container
 from console.host.ports import ENGINE_CLIENTS
 from console.host.units import UnitSpec
 from console.runtime.discovery import processes
-from console.runtime.discovery.engines import Engine, engine_of, engine_of_image, port_of
 from console.runtime.engine_api import (
     COMPOSE_PROJECT,
     COMPOSE_SERVICE,

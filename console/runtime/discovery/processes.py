@@ -14,12 +14,12 @@ from pathlib import Path
 from console.common import files
 from console.common.argv import started
 from console.common.errors import ServiceError
+from console.common.options.engines import OTHER, engine_of, value_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.memory import container_of
 from console.host.process import COOKIE
 from console.host.units import UnitSpec
-from console.runtime.discovery.engines import OTHER, engine_of, value_of
 
 PROC = Path("/proc")
 DELETED = " (deleted)"
@@ -59,7 +59,7 @@ def read(pid: int, proc: Path = PROC) -> Running | None:
     argv = argv_of(pid, proc)
     if found is None or uid is None or not argv or found.state in "ZX":
         return None
-    environ = _environ(pid, proc)
+    environ = process.environ(pid, proc)
     unit = unit_of(files.read_text(proc / str(pid) / "cgroup"))
     if unit is not None and not _is_started_by(unit, pid):
         unit = None
@@ -149,15 +149,6 @@ def _program(first: str, exe: str, cwd: str, environ: Mapping[str, str]) -> str:
         return os.path.normpath(named)
     python = os.path.basename(gone).startswith(("python", "pypy"))
     return gone if exe and not python and os.access(gone, os.X_OK) else ""
-
-
-def _environ(pid: int, proc: Path) -> dict[str, str] | None:
-    try:
-        data = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None
-    pairs = (os.fsdecode(word).partition("=") for word in data.split(b"\0") if b"=" in word)
-    return {name: value for name, _, value in pairs}
 
 
 def _link(pid: int, name: str, proc: Path) -> str:

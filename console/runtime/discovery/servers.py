@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from console.common import paths
 from console.common.errors import EngineError
+from console.common.options.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.common.text import one_line
 from console.host import process
 from console.host.ports import Door, doors, sockets_of
@@ -19,7 +20,6 @@ from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.containers import Box, boxes
-from console.runtime.discovery.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.supervisors import parent_of
 from console.runtime.engine_api import RawEngine

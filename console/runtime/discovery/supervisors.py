@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from console.common.argv import quoted
+from console.common.options.engines import OTHER, engine_of
 from console.host import process
-from console.runtime.discovery.engines import OTHER, engine_of
 from console.runtime.discovery.processes import argv_of
 
 KNOWN = frozenset({

@@ -60,13 +60,41 @@ holder() {
     echo "pid $pid, $(program "$pid"), holds its port"; return
   done
   if is_foreign; then echo "another user's server holds its port"; return; fi
-  [ -n "$PROGRAM" ] || return 0
   begun=" $(pids_with environ '/^OMNI_RUN=/F' | tr '\n' ' ')"
-  for pid in $(pids_with cmdline "1{/^$PROGRAM\$/F}"); do
+  for pid in $([ -z "$PROGRAM" ] || pids_with cmdline "1{/^$PROGRAM\$/F}"; model_servers); do
     case "$begun" in *" $pid "*) continue ;; esac
     [ -O "/proc/$pid" ] && [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
-    [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ] || continue
-    echo "pid $pid has the site file's command line, and does not listen at its address"; return
+    if [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ]; then
+      does="has the site file's command line"
+    elif asks_for "$pid"; then does="is to listen at port $PORT"
+    else continue
+    fi
+    echo "pid $pid, $(program "$pid"), $does, and does not listen at its address"; return
+  done
+}
+
+# The pids of whatever may be a model server, by a word of its command line.
+model_servers() {
+  pids_with cmdline '/\(^\|\/\|[.]\)\(llama-server[^\/]*\|vllm\|sglang\|ollama\)$/F
+    /^\(vllm[.]entrypoints\|sglang[.]launch_server\)/F; /[.]\(gguf\|safetensors\)$/F' | sort -u
+}
+
+# Whether a model server is told to listen at the baseline's port, or is told none and takes that by
+# itself, and does not listen there: a start script may have become it, with other words.
+asks_for() {
+  [ -n "$AT" ] || return 1
+  words=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | sed -e 's/^--port=/--port\n/')
+  told=$(echo "$words" | sed -n '/^--port$/{n;p}' | tail -n 1)
+  [ -n "$told" ] || told=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/environ" |
+    sed -n 's/^\(LLAMA_ARG_PORT\|OLLAMA_HOST\)=\(.*:\)\{0,1\}//p')
+  case "$told" in
+    "$PORT") ;;
+    '') [ -n "$USUAL" ] || return 1
+      echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$USUAL" || return 1 ;;
+    *) return 1 ;;
+  esac
+  for inode in $(sockets 3 '[0-9A-F]*'); do
+    if holders "$inode" | grep -q -x "$1"; then return 1; fi
   done
 }
 

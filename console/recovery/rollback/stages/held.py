@@ -8,12 +8,19 @@ as the baseline.
 from __future__ import annotations
 
 import os
+import re
 
+from console.common.argv import quoted
+from console.common.options.engines import engine_of
+from console.common.options.engines import port_of as port_of_engine
 from console.host import process
 from console.host.memory import container_of
-from console.host.ports import foreign, held_words, strangers
-from console.host.process import BASELINE_COOKIE
+from console.host.ports import foreign, held_words, is_local, port_of, ports_of, strangers
+from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.observe import Observed
+
+INTERPRETER = re.compile(r"(?:ba|da|k|z)?sh|env|(?:python|pypy|perl|ruby|node)[\d.]*")
+"""Programs that the kernel shows before the script that they run."""
 
 
 def held(baseline: Observed) -> str:
@@ -27,8 +34,7 @@ def held(baseline: Observed) -> str:
         return ""
     hidden = not own and foreign(url, here=True, published=True) is not None
     words = held_words(url, own) or ("another user's server holds its port" if hidden else "")
-    if not words and not own and (pid := _started_by_hand(baseline)):
-        words = f"pid {pid} has the site file's command line, and does not listen at its address"
+    words = words or ("" if own else _started_by_hand(baseline))
     if not words:
         return ""
     return (
@@ -37,27 +43,51 @@ def held(baseline: Observed) -> str:
     )
 
 
-def _started_by_hand(baseline: Observed) -> int:
-    """The pid of a process of this user that has the very arguments of a process baseline and that
-    no console has started; 0 if there is none. Some engines load before they listen. An
-    interpreter may stand before the program, and its path may be another one."""
-    spec, mine = baseline.plan.process, container_of(os.getpid())
-    if baseline.plan.kind != "process" or spec is None:
-        return 0
+def _started_by_hand(baseline: Observed) -> str:
+    """What process of this user, which no console has started, may become the baseline, in words;
+    "" for none. Some engines load for minutes before they listen. One is known by the command line
+    of a process baseline, or as a model server that is told to listen at the baseline's port: a
+    start script may have become it, and by hand it may get other words.
+    """
+    plan, mine = baseline.plan, container_of(os.getpid())
+    spec, port = plan.process if plan.kind == "process" else None, port_of(plan.url)
     for pid in process.pids():
-        if not _is_like(process.argv(pid), spec.argv) or process.user_of(pid) != os.getuid():
+        argv = process.argv(pid)
+        like = spec is not None and _is_like(pid, argv, spec)
+        if not like and not (is_local(plan.url) and _asks_for(port, pid, argv)):
             continue
-        if not process.has_cookie(pid) and container_of(pid) == mine:
-            return pid
-    return 0
+        if process.user_of(pid) != os.getuid() or process.has_cookie(pid):
+            continue
+        if container_of(pid) == mine:
+            does = "has the site file's command line" if like else f"is to listen at port {port}"
+            return f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
+    return ""
 
 
-def _is_like(argv: tuple[str, ...], spec: tuple[str, ...]) -> bool:
-    """Whether a command line is that of a specification, or ends in it: `python3 /opt/bin/vllm …`
-    is what the kernel shows of a script `/opt/bin/vllm …`, and `./llama-server …` is the same."""
-    if argv == spec:
+def _is_like(pid: int, argv: tuple[str, ...], spec: ProcessSpec) -> bool:
+    """Whether a process' command line is that of a specification, or ends in it: `python3
+    /opt/bin/vllm …` is what the kernel shows of a script `/opt/bin/vllm …`, and `./llama-server …`
+    is the same. Few words may be anybody's; then the very file has to be what is interpreted."""
+    if argv == spec.argv:
         return True
-    program, arguments = os.path.basename(spec[0]), spec[1:]
+    program, arguments = spec.argv[0], spec.argv[1:]
     begun = argv[: len(argv) - len(arguments)]
-    same = len(arguments) > 1 and argv[len(begun) :] == arguments
-    return same and program in map(os.path.basename, begun)
+    if not begun or argv[len(begun) :] != arguments:
+        return False
+    if len(arguments) > 1:
+        return os.path.basename(program) in map(os.path.basename, begun)
+    interpreted = len(begun) == 1 or INTERPRETER.fullmatch(os.path.basename(begun[0]))
+    return bool(interpreted) and _file(f"/proc/{pid}/cwd", begun[-1]) == _file(spec.cwd, program)
+
+
+def _file(directory: str, word: str) -> str:
+    """The file that a word of a command line names; what no directory names stays a word."""
+    return os.path.realpath(os.path.join(directory, word)) if "/" in word else word
+
+
+def _asks_for(port: int, pid: int, argv: tuple[str, ...]) -> bool:
+    """Whether a process is a model server that is told to listen at a port, and does not yet."""
+    engine = engine_of(argv)
+    if engine is None or port_of_engine(engine, argv, process.environ(pid)) != port:
+        return False
+    return port not in ports_of([pid])

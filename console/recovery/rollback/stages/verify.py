@@ -9,7 +9,7 @@ from console.common.errors import ConsoleError
 from console.common.logs.cause import PORT, cause_of, last_words
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import has_clients, held_words, is_free, port_of
+from console.host.ports import acknowledged, has_clients, held_words, is_free, port_of
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
@@ -53,6 +53,7 @@ COMPLETION_TRIES = 2
 ALIVE = (Health.SERVING, Health.REFUSING)
 LEFT = "it is alive and was left as it is"
 AT_WORK = "clients are connected, and it computes"
+STREAMS = "clients are connected, and it sends them answers"
 PASSING = frozenset({408, 425, 429}) | OVERLOADED
 """HTTP statuses that pass by themselves: it is busy, or what is behind it still starts. They are
 asked again for as long as a completion may take."""
@@ -64,8 +65,10 @@ FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407")
 """Refusals that no load changes."""
 READ_BACK, LAST_LINES = 200, 5
 """Lines of the baseline's log in which its end is explained, and that are shown besides."""
-WORK_S = 1.0
-"""Seconds within which a server that is at work for others is seen to compute."""
+WORK_S, LOOKS = 1.0, 4
+"""Seconds within which a server that is at work for others is seen to compute, and how often it is
+looked at for what it sends. It streams if that grew in LOOKS of two such spans: a monitor's
+questions, which a server that hangs may still answer, come less often."""
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
@@ -95,7 +98,7 @@ class Readiness:
         self.busy = False
         """It was seen at work on requests of others, and has answered none of this rollback: alive,
         and not proven."""
-        self.at_work = False
+        self.at_work = ""
         """The same, only that nobody sees it get on: clients are connected, and it computes."""
         self.tok_s: float | None = None
         """Rate of the completion that proved it last."""
@@ -113,7 +116,8 @@ class Readiness:
             self.context.report.skipped("ready", "nothing was started")
             return False
         while True:
-            self.misplaced = self.refuses = self.loads = self.busy = self.at_work = False
+            self.misplaced = self.refuses = self.loads = self.busy = False
+            self.at_work = ""
             trouble = self._ready()
             life = self.baseline.life()
             trouble = trouble or self._completion() or self._not_the_baseline(life)
@@ -127,7 +131,7 @@ class Readiness:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
-        well = self.misplaced or self.refuses or self.loads or self.at_work
+        well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
         if self.restarted or well:
             self.context.fail(stage, detail)
             return False
@@ -173,7 +177,7 @@ class Readiness:
             if now - hung_since >= HUNG_S:
                 self.at_work = _works_for_others(self.baseline)
                 words = f"no answer for {format_duration(HUNG_S)}: {detail}"
-                return "ready", f"{words}; {AT_WORK}; {LEFT}" if self.at_work else words
+                return "ready", f"{words}; {self.at_work}; {LEFT}" if self.at_work else words
             if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
                 return "ready", in_vain
             if now - self.begun >= limit_s:
@@ -352,9 +356,9 @@ class Readiness:
         health path is well, unless it wrote into its log since `written` that its engine is dead.
         """
         silent = answer.status == 0 and not answer.dead
-        self.at_work = silent and _works_for_others(self.baseline)
+        self.at_work = _works_for_others(self.baseline) if silent else ""
         if self.at_work:
-            return f"{answer.detail}; {AT_WORK}; {LEFT}"
+            return f"{answer.detail}; {self.at_work}; {LEFT}"
         if not answer.fails or state not in ALIVE:
             return answer.why if answer.dead else answer.detail
         lines = added(written, self.baseline.last_lines(READ_BACK))
@@ -375,17 +379,24 @@ def _asked(proof: Proof, url: str, tries: int) -> Completion:
     )  # fmt: skip
 
 
-def _works_for_others(baseline: Baseline) -> bool:
-    """Whether one that gave no answer in time may be at work for others: clients hold connections
-    to it, and it computes. An engine without slots shows no more than that."""
-    if not _is_used_silently(baseline.plan.url):
-        return False
-    work, clock = Work(), baseline.context.clock
-    with contextlib.suppress(OSError):
-        for _ in range(2):
-            work.look(baseline.own_pids(), clock.monotonic())
-            clock.sleep(WORK_S)
-    return work.seen_at is not None
+def _works_for_others(baseline: Baseline) -> str:
+    """What shows that one that gave no answer in time may be at work for others: clients hold
+    connections to it, and it computes or streams. An engine without slots shows no more than that.
+    "" for nothing."""
+    url, clock = baseline.plan.url, baseline.context.clock
+    if not _is_used_silently(url):
+        return ""
+    work, sent, grew = Work(), acknowledged(port_of(url)), 0
+    for look in range(2 * LOOKS):
+        if look % LOOKS == 0:
+            with contextlib.suppress(OSError):
+                work.look(baseline.own_pids(), clock.monotonic())
+        clock.sleep(WORK_S / LOOKS)
+        before, sent = sent, acknowledged(port_of(url))
+        grew += any(count > before.get(client, count) for client, count in sent.items())
+    if work.seen_at is not None:
+        return AT_WORK
+    return STREAMS if grew >= LOOKS else ""
 
 
 def _is_used_silently(url: str) -> bool:

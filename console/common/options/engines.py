@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from console.common.options import command_line
 from console.common.options.table import table
-from console.runtime.spec import WEIGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,8 @@ SGLANG = Engine("SGLang", 30000, options="sglang")
 OLLAMA = Engine("ollama", 11434, "/api/version")
 OTHER = Engine("a model server", 8080)
 """A program that is none of these, and whose command line names a file with weights."""
+WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
+"""How the names of files with a model's weights end."""
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _IMAGES = {"llama.cpp": LLAMA, "llama-cpp": LLAMA, "ik-llama": LLAMA, "ik_llama": LLAMA,
            "vllm": VLLM, "sglang": SGLANG, "ollama": OLLAMA}  # fmt: skip
@@ -90,6 +91,8 @@ def value_of(
 def port_of(engine: Engine, argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """The port that a command line or a variable asks for, else the engine's usual one."""
     port = value_of(engine, argv, "--port", env)
+    if engine is OLLAMA:
+        port = (env or {}).get("OLLAMA_HOST", "").rpartition(":")[2]
     return int(port) if port.isascii() and port.isdigit() and 0 < int(port) < 65536 else engine.port
 
 
