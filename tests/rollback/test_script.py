@@ -292,6 +292,22 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
+def test_no_container_of_the_hosts_network_is_started_beside_a_stranger(stage: Stage) -> None:
+    """The engine would let it load its model; it could not answer where somebody else does."""
+    stranger, identity = stage.spawn(list(standin(stage.port).argv), cookie="no"), "a" * 64
+    started = stage.root / "started"
+    docker = 'case "$*" in *.State.Running*) echo "false false false 0 then" ;;\n'
+    docker += f"*NetworkMode*) echo host ;; start*) : >{started} ;; esac"
+    path = stage.tool("docker", docker)
+    stage.until_it_is()
+    stage.base(kind="container", container_id=identity, ready_timeout_s=1.0)
+    done = run_script(stage, path)
+    assert done.returncode == 7
+    assert f"pid {stranger[0]}, {sys.executable}, holds its port: nothing is started" in done.stdout
+    assert not started.exists()
+    assert process.alive(*stranger)
+
+
 def test_one_process_that_ends_early_is_not_the_end(stage: Stage) -> None:
     """A shell ends at once where it cannot fork; here a tool kills it, once."""
     once = stage.root / "once"

@@ -329,10 +329,14 @@ started() { words=$(timeout 60 docker start "$1" 2>&1); }
 # Why the start failed: the output of docker in one line.
 why() { printf %s "$words" | tr '\n' ' ' | tr -dc '\40-\176' | cut -c 1-200; }
 
+network() {
+  form='{{.HostConfig.NetworkMode}}'
+  timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null
+}
+
 # Starts the container whose network this one joins; this one can start only while that one runs.
 start_network() {
-  form='{{.HostConfig.NetworkMode}}'
-  mode=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null)
+  mode=$(network "$1")
   case "$mode" in container:*) ;; *) return 1 ;; esac
   timeout 60 docker start "${mode#container:}" >/dev/null 2>&1 || return 1
   say start "container ${mode#container:}, whose network it joins, started"

@@ -44,7 +44,11 @@ start_container() {
 # as the baseline: a second one would be loaded beside it, and could not answer there. Behind the
 # engine's proxy may be what the baseline's start script is about to replace.
 held() {
-  [ "$KIND" != container ] && ! runs && ! has_proxy || return 1
+  # The engine itself refuses a published port that somebody holds.
+  if [ "$KIND" = container ]; then [ "$(network "$STARTED")" = host ] || return 1
+  elif has_proxy; then return 1
+  fi
+  if runs; then return 1; fi
   end=$(($(uptime_s) + LEAVES_S)); who=$(holder)
   while [ -n "$who" ] && [ "$(uptime_s)" -lt "$end" ]; do sleep 0.2; who=$(holder); done
   [ -n "$who" ] || return 1

@@ -30,7 +30,8 @@ def held(baseline: Observed) -> str:
     """
     url, own = baseline.plan.url, baseline.pids()
     own |= {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, baseline.context.mark)}
-    if any(other.is_engine_proxy for other in strangers(url, own)):
+    behind = baseline.plan.kind != "container"  # that one would be somebody else's container
+    if behind and any(other.is_engine_proxy for other in strangers(url, own)):
         return ""
     hidden = not own and foreign(url, here=True, published=True) is not None
     words = held_words(url, own) or ("another user's server holds its port" if hidden else "")
