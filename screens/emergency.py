@@ -342,7 +342,8 @@ def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:
         of = f" of {result.reference:g}" if result.reference else ""
         words.append(f"{rate(result.tok_s)}{of} tok/s")
     text = ", ".join(words) or clean(result.detail)
-    return [*paragraph(text, width, "bold"), (("Esc closes", "dim"),)]
+    notes = [row for note in result.notes for row in paragraph(clean(note), width, "warn")]
+    return [*paragraph(text, width, "bold"), *notes, (("Esc closes", "dim"),)]
 
 
 def by_hand(result: Result | None, width: int) -> list[Row]:

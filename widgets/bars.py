@@ -263,6 +263,8 @@ def _serving_facts(
         speed = ""
     if state.doubt:
         yield (state.doubt, "not proven")
+    if state.remark:
+        yield (state.remark, state.remark.partition(":")[0])
     yield (speed,)
     if not state.proven_at:
         yield ("not proven yet" if readonly else "not proven yet: v asks it",)

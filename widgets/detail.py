@@ -145,6 +145,8 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
         if at := view.serving.get("looked_at") or view.serving.get("at"):
             seen.append((f", {time.strftime('%H:%M:%S', time.localtime(at))}", "dim"))
         rows.append(tuple(seen))
+        for note in view.serving.get("notes") or ():
+            rows += paragraph(clean(str(note)), width, "warn")
     return rows + _evidence_rows(view, width)
 
 

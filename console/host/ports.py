@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,6 +24,9 @@ LISTEN, ESTABLISHED = "0A", "01"
 """States of a TCP socket in the kernel's tables."""
 MAX_NAMED = 3
 """Of how many strangers at a port the words name the pid and the command line."""
+LASTS_S = 0.1
+"""How long a connection has to last, in seconds, before its client counts as one that uses the
+server."""
 CONNECT_S = 1.0
 """How long the first try to connect may take."""
 ENGINE_PROXY = "docker-proxy"
@@ -328,8 +331,30 @@ def _readable(address: str) -> str:
 def has_clients(url: str, proc: Path = Path("/proc")) -> bool:
     """Whether a connection to a port of this machine is open, whoever holds it. One whose client
     has given up is not."""
+    return bool(clients(url, proc))
+
+
+def clients(url: str, proc: Path = Path("/proc")) -> frozenset[str]:
+    """The other ends, as in the kernel's tables, of the open connections to a port of this machine.
+    Those of clients behind a translated address are not among them."""
     port = port_of(url)
-    return any(number == port for _, number, _, _ in _rows(proc, ESTABLISHED))
+    return frozenset(
+        f"{fields[1]} {fields[2]}"
+        for fields in _table(proc, ESTABLISHED)
+        if int(fields[1].rpartition(":")[2], 16) == port
+    )
+
+
+def lasting_clients(
+    url: str, sleep: Callable[[float], None] = time.sleep, proc: Path = Path("/proc")
+) -> int:
+    """How many connections to a port of this machine last: a look at a health path, as every open
+    console takes one each second, is over by then."""
+    found = clients(url, proc)
+    if not found:
+        return 0
+    sleep(LASTS_S)
+    return len(found & clients(url, proc))
 
 
 def acknowledged(port: int) -> dict[bytes, int]:
@@ -373,13 +398,19 @@ def _read_diagnosis(data: bytes, sent: dict[bytes, int]) -> bool:
 
 def _rows(proc: Path, state: str = LISTEN) -> Iterator[tuple[str, int, str, str]]:
     """(address in hexadecimal, port, inode, user) of every socket in this state."""
+    for fields in _table(proc, state):
+        address, _, port = fields[1].rpartition(":")
+        yield address, int(port, 16), fields[9], fields[7]
+
+
+def _table(proc: Path, state: str) -> Iterator[list[str]]:
+    """The kernel's rows of every socket in this state."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == state:
-                    address, _, port = fields[1].rpartition(":")
-                    yield address, int(port, 16), fields[9], fields[7]
+                    yield fields
 
 
 def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:

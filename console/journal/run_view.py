@@ -130,8 +130,9 @@ class RunView:
     verbs: list[dict[str, Any]] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
-    """What proved or measured the baseline last: {tok_s, degraded, reference, by, at}; `looked_at`
-    is when its health path answered after the last step. Unix seconds."""
+    """What proved or measured the baseline last: {tok_s, degraded, reference, by, at, notes};
+    `notes` are what else is to be said of it, `looked_at` is when its health path answered after
+    the last step. Unix seconds."""
     cutover: dict[str, Any] = field(default_factory=dict)
     """What clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
     switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""

@@ -319,10 +319,14 @@ def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResul
     # a reference is a rate after the first token, and so is what a rollback measures
     decode = result.metrics.get("decode_tok_s")
     rate = decode.median if decode is not None and decode.n else result.metrics["tok_s"].mean
-    seen = evidence.of_benchmark(rate, str(garbage), context.clock.now(), reference, tolerance)
+    some = str(result.garbled) if result.garbled is not None and not garbage else ""
+    seen = evidence.of_benchmark(
+        rate, str(garbage), context.clock.now(), reference, tolerance, some
+    )
     if seen is None:
         return
     facts: dict[str, Any] = {"tok_s": seen.tok_s, "degraded": seen.degraded}
+    facts |= {"notes": [some]} if some else {}
     if seen.word is Word.GARBLED:
         facts = {"garbled": seen.detail}
     context.record(

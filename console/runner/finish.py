@@ -95,7 +95,7 @@ def record_result(context: Context, result: Result, step: str = "", attempt: int
         context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
         context.record(
             "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
-            reference=result.reference, by=BY[Witness.ROLLBACK],
+            reference=result.reference, by=BY[Witness.ROLLBACK], notes=result.notes,
         )  # fmt: skip
     elif not context.view.outage:
         outage(context, step, attempt)  # whoever took it down, nothing proves it any more

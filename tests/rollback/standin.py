@@ -7,8 +7,8 @@ With `--loading N` it answers 503 to the first N requests of /health. With `--ou
 completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
 the seconds that its health path is `slow`,
-`error`, the `message`, a line for its `log`, `most` tokens after which it hangs, or `spins`. What
-is asked for by GET /stream it sends a word of every 50 ms.
+`error`, its `slots`, the `message`, a line for its `log`, `most` tokens after which it hangs, or
+`spins`. What is asked for by GET /stream it sends a word of every 50 ms.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
@@ -60,6 +60,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(503, {"error": {"message": "Loading model", "code": 503}})
             else:
                 self.answer(200, {"status": "ok"})
+        elif self.path == "/slots" and "slots" in self.told():
+            self.answer(200, self.told()["slots"])
         else:
             self.answer(404, {"error": {"message": "no such path"}})
 
@@ -105,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             return {}
 
-    def answer(self, status: int, value: dict[str, Any]) -> None:
+    def answer(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))

@@ -237,7 +237,8 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
     known = Looker().state(_plan(site))
     words = f"answered a completion {_ago(known.proven_at)} by {known.proven_by}"
     if known.figure is not None:
-        words += f", {known.figure.tok_s:.1f} tok/s"
+        beside = " beside others" if known.figure.beside else ""
+        words += f", {known.figure.tok_s:.1f} tok/s{beside}"
         if known.figure.at != known.proven_at:
             words += f" {_ago(known.figure.at)} by {known.figure.by}"
     if known.doubt:
@@ -252,6 +253,8 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.warning(
             f"{words}: DEGRADED, below its reference", "omni-console bench measures"
         )
+    elif known.remark:
+        yield check.warning(f"{words}; {known.remark}", "omni-console bench measures")
     else:
         yield check.ok(words)
 

@@ -225,8 +225,9 @@ def let_go_of_dead_output() -> None:
 
 
 def _verdict(result: Any) -> str:
+    notes = "".join(f"; {clean(note)}" for note in result.notes)
     if result.nothing_to_do:
-        return clean(result.detail) or "nothing to do"
+        return (clean(result.detail) or "nothing to do") + notes
     if not result.serving:
         words = f"ROLLBACK FAILED: {clean(result.detail)}"
         return f"{words}\nby hand:" if result.manual else words
@@ -234,7 +235,7 @@ def _verdict(result: Any) -> str:
     reference = f" of {result.reference:g}" if result.reference is not None else ""
     slow = "DEGRADED, below its reference: " if result.degraded else ""
     took = f", back in {result.restore_s:.2f} s" if result.restore_s is not None else ""
-    return f"{slow}the baseline serves{took}{rate}{reference}"
+    return f"{slow}the baseline serves{took}{rate}{reference}{notes}"
 
 
 def _site_plan(given: str | None) -> SealedPlan:

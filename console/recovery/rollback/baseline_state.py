@@ -98,7 +98,8 @@ class Evidence:
     only then. `detail` is clean, `tok_s` is None where no rate is known.
 
     `target` tells one baseline of a site from another, `life` two starts of the same baseline; both
-    are "" where that is not known.
+    are "" where that is not known. `beside`: who was answered at the same time, so that its rate is
+    a bound from below; `remark`: what is to be known of a proof that is good. Both are clean.
     """
 
     kind: Kind
@@ -111,6 +112,8 @@ class Evidence:
     since: float = 0.0
     target: str = ""
     life: str = ""
+    beside: str = ""
+    remark: str = ""
 
     @property
     def by(self) -> str:
@@ -119,11 +122,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A rate in tokens a second, when it was measured (Unix seconds), and by what."""
+    """A rate in tokens a second, when it was measured (Unix seconds), by what, and whether beside
+    requests of others."""
 
     tok_s: float
     at: float
     by: str
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ class BaselineState:
 
     `at` and `by` are of the evidence that decided. `proven_at` is the newest answered completion of
     all, even where it says nothing of today's server. `doubt`: since when, by what and why it is
-    not proven any more.
+    not proven any more. `remark`: what is to be known of one that serves all the same.
     """
 
     word: Word = Word.UNKNOWN
@@ -144,6 +149,7 @@ class BaselineState:
     proven_at: float = 0.0
     proven_by: str = ""
     doubt: str = ""
+    remark: str = ""
 
     @property
     def up(self) -> bool:
@@ -160,7 +166,7 @@ class BaselineState:
         rate = self.figure
         if rate is None or not self.up:
             return ""
-        words = f"{rate.tok_s:.4g} tok/s"
+        words = f"{rate.tok_s:.4g} tok/s" + (" beside others" if rate.beside else "")
         if rate.at == self.proven_at and self.proven:
             return words
         return f"{words} at {time_words(rate.at, now)} by {rate.by}"
@@ -184,7 +190,8 @@ class BaselineState:
     def reasons(self) -> list[str]:
         """Why the word is what it is; for a server that answers, first why it is not proven."""
         both = [self.detail, self.doubt]
-        return [one for one in (both[::-1] if self.word is Word.UNKNOWN else both) if one]
+        found = [*(both[::-1] if self.word is Word.UNKNOWN else both), self.remark]
+        return [one for one in found if one]
 
 
 def state_of(
@@ -227,6 +234,7 @@ def state_of(
     return BaselineState(
         word, detail, decisive.at, since, decisive.by, _figure(known),
         proof.at if proof is not None else 0.0, proof.by if proof is not None else "", doubt,
+        _remark(_of_this_start(known), now) if word in UP else "",
     )  # fmt: skip
 
 
@@ -317,8 +325,8 @@ def _of_this_start(known: list[Evidence]) -> list[Evidence]:
 
 def _is_slow(known: list[Evidence], reference: float | None, tolerance: float) -> bool:
     """Whether the newest whole measurement, or an answer that took too long, shows it below the
-    reference. A few tokens do not show that, but at the reference's speed they clear that finding.
-    """
+    reference. A few tokens, or a rate beside requests of others, do not show that, but at the
+    reference's speed they clear that finding."""
     limit = None if reference is None else reference * (1 - tolerance)
     slow = False
     for one in known:
@@ -327,7 +335,7 @@ def _is_slow(known: list[Evidence], reference: float | None, tolerance: float) -
         if one.kind not in GOOD:
             continue
         fast = limit is not None and one.tok_s is not None and one.tok_s >= limit
-        if one.kind is Kind.MEASURED:
+        if one.kind is Kind.MEASURED and not one.beside:
             known_rate = limit is not None and one.tok_s is not None
             slow = not fast if known_rate else one.degraded
         elif fast:
@@ -338,5 +346,13 @@ def _is_slow(known: list[Evidence], reference: float | None, tolerance: float) -
 def _figure(known: list[Evidence]) -> Figure | None:
     for one in reversed(known):
         if one.kind in GOOD and one.tok_s is not None:
-            return Figure(one.tok_s, one.at, one.by)
+            return Figure(one.tok_s, one.at, one.by, bool(one.beside))
     return None
+
+
+def _remark(known: list[Evidence], now: float) -> str:
+    """What the newest whole measurement says of a server that serves all the same, and when."""
+    measured = _newest(known, Kind.MEASURED)
+    if measured is None or not measured.remark:
+        return ""
+    return f"{measured.remark}, at {time_words(measured.at, now)} by {measured.by}"

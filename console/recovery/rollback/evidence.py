@@ -41,7 +41,7 @@ SIZE_LIMIT = 4096
 LOADING_STATUS = 503
 MAX_FILES = 64
 """More than all witnesses write of all kinds."""
-DETAIL_LIMIT = 300
+DETAIL_LIMIT, REMARK_LIMIT = 300, 200
 _FAILED = (Kind.FAILED, Word.DOWN)
 SAME_S = 5.0
 """Within so many seconds what `rollback.sh` keeps as evidence and its last line are of one end."""
@@ -81,23 +81,27 @@ def of_completion(done: Completion, witness: Witness, at: float, life: str = "")
 
 
 def of_benchmark(
-    tok_s: float | None, garbage: str, at: float, reference: float | None, tolerance: float
-) -> Evidence | None:
+    tok_s: float | None, garbage: str, at: float, reference: float | None, tolerance: float,
+    remark: str = "",
+) -> Evidence | None:  # fmt: skip
     """What a benchmark of the baseline says of it; None for one without any figure. `garbage`: why
-    most of its answers are none, in clean words, "" if they are sane."""
+    most of its answers are none, in clean words, "" if they are sane; `remark`: why some are."""
     if garbage:
         return Evidence(Kind.FAILED, Word.GARBLED, at, Witness.BENCHMARK, garbage)
     if tok_s is None:
         return None
     slow = reference is not None and tok_s < reference * (1 - tolerance)
-    return Evidence(Kind.MEASURED, Word.SERVING, at, Witness.BENCHMARK, "", tok_s, slow)
+    return Evidence(
+        Kind.MEASURED, Word.SERVING, at, Witness.BENCHMARK, "", tok_s, slow, remark=remark
+    )
 
 
 def record(plan: SealedPlan, seen: Evidence) -> None:
     """Keep what was seen of the plan's baseline. Never raises."""
     if plan.site_name:
         detail = plan.secrets.text(seen.detail)
-        found = replace(seen, target=target_of(plan), detail=detail)
+        remark = plan.secrets.text(seen.remark)
+        found = replace(seen, target=target_of(plan), detail=detail, remark=remark)
         keep(plan.site_name, plan.baseline.url, found)
 
 
@@ -117,7 +121,8 @@ def keep(site: str, url: str, seen: Evidence) -> None:
         since = min(since, before.since or before.at)
     detail = one_line(redact.text(seen.detail), DETAIL_LIMIT)
     rate = None if seen.tok_s is None else round(seen.tok_s, 3)
-    made = replace(seen, detail=detail, tok_s=rate, since=since)
+    remark = one_line(redact.text(seen.remark), REMARK_LIMIT)
+    made = replace(seen, detail=detail, tok_s=rate, since=since, remark=remark)
     with contextlib.suppress(OSError, ValueError):
         paths.make(file.parent)
         # A slow disk must delay nobody, and after a crash older evidence is good enough.
@@ -193,6 +198,7 @@ def _read(file: Path) -> Evidence | None:
             Witness(value["witness"]), _text(value, "detail"),
             None if rate is None else _number(rate), value.get("degraded") is True,
             _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
+            _text(value, "beside"), _text(value, "remark"),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -39,9 +39,9 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.stages import drain, fence, stop, verify
+from console.recovery.rollback.stages import drain, fence, measure, stop, verify
+from console.recovery.rollback.stages.measure import Measured
 from console.recovery.rollback.stages.start import Baseline
-from console.recovery.rollback.stages.verify import Measured
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
 
@@ -216,7 +216,7 @@ class Procedure:
         kind = Kind.PROOF if result.tok_s is None and not result.degraded else Kind.MEASURED
         return Evidence(
             kind, Word.SERVING, at, Witness.ROLLBACK, result.detail, result.tok_s, result.degraded,
-            life=readiness.baseline.life(),
+            life=readiness.baseline.life(), beside=result.beside, remark=result.remark,
         )  # fmt: skip
 
     def _stage(
@@ -264,7 +264,7 @@ class Procedure:
             if readiness.busy:
                 report.skipped("measure", "requests of others are under way")
             else:
-                measured = verify.measure(context, readiness.tok_s)
+                measured = measure.measure(context, readiness.tok_s)
         except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
@@ -273,7 +273,7 @@ class Procedure:
             words += "; not proven: it has answered others, and not this rollback"
         if context.failures:
             words += f"; failures: {len(context.failures)}, the first: {context.failures[0][1]}"
-        tok_s = measured.tok_s
+        tok_s, hide = measured.tok_s, self.plan.secrets.text
         result = Result(
             serving=True,
             degraded=measured.degraded,
@@ -282,6 +282,8 @@ class Procedure:
             restore_s=restore_s,
             nothing_to_do=nothing,
             detail=("DEGRADED: " if measured.degraded else "") + words,
+            beside=measured.beside,
+            remark=hide(measured.remark),
         )
         return result, measured
 

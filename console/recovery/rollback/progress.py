@@ -71,7 +71,8 @@ NOTHING = "nothing was rolled back"
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds, None if the
-    baseline was not started."""
+    baseline was not started. `beside`: who was answered while it was measured; `remark`: what else
+    is to be known of its answers. Both are clean."""
 
     serving: bool
     degraded: bool = False
@@ -81,6 +82,14 @@ class Result:
     nothing_to_do: bool = False
     manual: tuple[str, ...] = ()
     detail: str = ""
+    beside: str = ""
+    remark: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of a baseline that serves, beside its rate."""
+        beside = f"measured beside others ({self.beside})" if self.beside else ""
+        return [one for one in (beside, self.remark) if one]
 
     @property
     def exit_code(self) -> Exit:
@@ -99,6 +108,8 @@ class Result:
             "reference": self.reference,
             "restore_s": self.restore_s,
             "nothing_to_do": self.nothing_to_do,
+            **({"beside": self.beside} if self.beside else {}),
+            **({"remark": self.remark} if self.remark else {}),
             **({"manual": list(self.manual)} if self.manual else {}),
         }
 
@@ -120,6 +131,8 @@ def result_of(line: Line) -> Result:
         nothing_to_do=line.get("nothing_to_do") is True,
         manual=tuple(str(m) for m in manual) if isinstance(manual, list) else (),
         detail=str(line.get("detail", "")),
+        beside=one_line(str(line.get("beside") or ""), DETAIL_LIMIT),
+        remark=one_line(str(line.get("remark") or ""), DETAIL_LIMIT),
     )
 
 

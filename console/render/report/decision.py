@@ -186,6 +186,7 @@ def baseline_words(view: RunView) -> str:
     words = "DEGRADED" if view.serving.get("degraded") else "serving"
     if rate or view.serving.get("by"):
         words += f", {figure(rate, 'tok/s') if rate else 'proven'} {measured_words(view)}"
+    words += "".join(f"; {prose(str(note))}" for note in view.serving.get("notes") or ())
     if view.restored_s:
         words += f", back {format_duration(view.restored_s)} after it was asked for"
     if looked := view.serving.get("looked_at"):

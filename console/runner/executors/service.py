@@ -118,7 +118,7 @@ def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     took = f" after {format_duration(result.restore_s)}" if result.restore_s is not None else ""
     slow = " DEGRADED: below its reference" if result.degraded else ""
     rate = f", {result.tok_s:.1f} tok/s" if result.tok_s is not None else ""
-    return Done(f"baseline serving{took}{rate}{slow}")
+    return Done("; ".join([f"baseline serving{took}{rate}{slow}", *result.notes]))
 
 
 def cut_over(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -65,6 +65,7 @@ class BaselineView:
             "tok_s": rate.tok_s if rate is not None else None,
             "tok_s_at": rate.at if rate is not None else None,
             "tok_s_by": rate.by if rate is not None else None,
+            "tok_s_beside_others": rate.beside if rate is not None else None,
             "proven_at": state.proven_at or None, "proven_by": state.proven_by or None,
             "proven": state.proven, "reference": self.reference,
         }  # fmt: skip

@@ -1,9 +1,8 @@
-"""Stages ready, completion and measure check the baseline: health, completion and speed."""
+"""Stages ready and completion prove the baseline: its health path and a completion."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 
 from console.common.errors import ConsoleError
 from console.common.logs.cause import PORT, cause_of, last_words
@@ -13,7 +12,6 @@ from console.host.ports import acknowledged, has_clients, held_words, is_free, p
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
-from console.recovery.rollback.sealed_plan import Baseline as SealedBaseline
 from console.recovery.rollback.sealed_plan import Proof
 from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
@@ -27,7 +25,6 @@ from console.runtime.probe import (
     Completion,
     Health,
     busy,
-    complete,
     engine_dead,
     health,
     prove,
@@ -69,8 +66,6 @@ WORK_S, LOOKS = 1.0, 4
 """Seconds within which a server that is at work for others is seen to compute, and how often it is
 looked at for what it sends. It streams if that grew in LOOKS of two such spans: a monitor's
 questions, which a server that hangs may still answer, come less often."""
-MEASURED_RUNS = 2
-MEASURED_TOKENS = 64
 
 
 class Readiness:
@@ -375,7 +370,7 @@ class Readiness:
 def _asked(proof: Proof, url: str, tries: int) -> Completion:
     return prove(
         url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
-        timeout_s=_try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
+        timeout_s=try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
     )  # fmt: skip
 
 
@@ -384,7 +379,7 @@ def _works_for_others(baseline: Baseline) -> str:
     connections to it, and it computes or streams. An engine without slots shows no more than that.
     "" for nothing."""
     url, clock = baseline.plan.url, baseline.context.clock
-    if not _is_used_silently(url):
+    if not is_used_silently(url):
         return ""
     work, sent, grew = Work(), acknowledged(port_of(url)), 0
     for look in range(2 * LOOKS):
@@ -399,7 +394,7 @@ def _works_for_others(baseline: Baseline) -> str:
     return STREAMS if grew >= LOOKS else ""
 
 
-def _is_used_silently(url: str) -> bool:
+def is_used_silently(url: str) -> bool:
     """Whether clients are connected to a server that does not say what it does for them."""
     return has_clients(url) and not tells_slots(url)
 
@@ -416,97 +411,6 @@ def added(before: list[str], now: list[str]) -> list[str]:
     return now
 
 
-def _try_timeout_s(timeout_s: float, attempt: int) -> float:
+def try_timeout_s(timeout_s: float, attempt: int) -> float:
     """Seconds for a completion. Only a retry gets the whole timeout: the server was merely slow."""
     return timeout_s if attempt else min(HUNG_S, timeout_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The speed of a baseline that serves: `tok_s` in tokens a second, None if it is not known.
-
-    `bound`: it did not finish in time, and its rate is below this. `garbled`: why its longer answer
-    is none; "" if it is one.
-    """
-
-    tok_s: float | None = None
-    degraded: bool = False
-    bound: float | None = None
-    garbled: str = ""
-
-
-def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Measured:
-    """Return the median decode rate of two completions of 64 tokens, and whether it is degraded:
-    below the reference by more than the tolerance.
-
-    If both take longer than they may, that bounds the rate, and `proven_tok_s`, the rate of the few
-    tokens of its proof, counts. A baseline that has hung since its proof is waited for only once.
-    """
-    plan, report = context.plan.baseline, context.report
-    report.begin("measure")
-    rates: list[float] = []
-    bounds: list[float] = []
-    garbled: list[str] = []
-    runs = MEASURED_RUNS
-    while runs > 0:
-        runs -= 1
-        limit_s = _try_timeout_s(plan.completion.timeout_s, len(rates) + len(garbled) + len(bounds))
-        answer = complete(
-            plan.url, model=plan.completion.model, prompt=plan.completion.prompt,
-            max_tokens=MEASURED_TOKENS, timeout_s=limit_s,
-        )  # fmt: skip
-        if answer.garbled is not None:
-            context.answer = answer
-            garbled.append(answer.garbled.words)
-        elif answer.status == 200 and answer.decode_tok_s is not None:
-            rates.append(answer.decode_tok_s)
-        if len(garbled) == len(rates) == 1 and not runs:
-            runs = 1  # one says this, the other that: a third one decides
-        if answer.status == 200 and answer.garbled is None:
-            continue
-        report.note("measure", answer.detail)
-        if answer.status == 0 and answer.elapsed_s >= limit_s:
-            if busy(plan.url, clock=context.clock) or _is_used_silently(plan.url):
-                report.note("measure", "others use it: how long it takes says nothing of its speed")
-                break
-            bounds.append(MEASURED_TOKENS / limit_s)
-        if health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY:
-            break
-    if garbled and len(garbled) >= len(rates):
-        report.failed("measure", f"garbled, {garbled[0]}")
-        return Measured(garbled=garbled[0])
-    if not rates and not bounds:
-        report.failed("measure", "no rate was measured; the baseline serves, its speed is unknown")
-        return Measured()
-    measured = _judged(plan, sorted(rates), min(bounds, default=None), proven_tok_s)
-    words = _rate_words(measured, plan.reference_tok_s)
-    report.ok("measure", f"DEGRADED: {words}" if measured.degraded else words)
-    return measured
-
-
-def _judged(
-    plan: SealedBaseline, rates: list[float], bound: float | None, proven_tok_s: float | None
-) -> Measured:
-    rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2 if rates else None
-    if rate is not None:
-        bound = None
-    elif proven_tok_s is not None and (bound is None or proven_tok_s <= bound):
-        rate = proven_tok_s
-    known = [value for value in (rate, bound) if value is not None]
-    return Measured(rate, plan.is_below(min(known)), bound)
-
-
-def _rate_words(measured: Measured, reference: float | None) -> str:
-    told = []
-    if measured.tok_s is not None:
-        told.append(f"{measured.tok_s:.2f} tok/s")
-    if measured.bound is not None:
-        of_proof = " in its proof" if told else ""
-        told = [f"{word}{of_proof}" for word in told]
-        told.append(
-            f"below {measured.bound:.2f} tok/s, as {MEASURED_TOKENS} tokens took longer than they "
-            "may"
-        )
-    told.append("no reference to compare with" if reference is None else "")
-    words = "; ".join(filter(None, told))
-    return f"{words}, reference {reference:.2f}" if reference is not None else words
