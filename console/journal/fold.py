@@ -142,6 +142,7 @@ def _verdict(view: RunView, event: Event) -> None:
     data = event.data
     before = [v.verdict for v in view.verdicts if v.step == event.step]
     view.verdicts = [v for v in view.verdicts if v.step != event.step]
+    view.doubts = [one for one in view.doubts if one["gate"] != event.step]
     overridden = data.get("overridden", "")
     if data["verdict"] == "GO" and not overridden:
         overridden = _moved_words(view, event.step, before)

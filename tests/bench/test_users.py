@@ -123,6 +123,18 @@ def test_what_nobody_tells_is_said() -> None:
     ]  # fmt: skip
 
 
+def test_clients_of_one_that_does_not_tell_are_counted_and_told() -> None:
+    told = Told({CAND: [SILENT], BASE: [SILENT]})
+    users = replace(told.users(BASE), clients_at=lambda url: 2)
+    for _ in range(3):
+        assert users.busy(users.look()) == ""
+    assert [one["connected"] for one in users.close()] == [3, 0]
+    assert users.flags()[0].endswith("; clients of others were connected to it at 3 looks")
+    telling = replace(Told({CAND: [IDLE]}).users(), clients_at=lambda url: 2)
+    telling.look()
+    assert telling.close()[0]["connected"] == 0
+
+
 def test_a_server_that_stops_telling_is_not_quiet() -> None:
     users = Told({CAND: [IDLE, SILENT]}).users()
     users.look()

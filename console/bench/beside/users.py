@@ -11,7 +11,9 @@ What is not ours shows as
 
 The first alone misses a short request between two looks. A server that tells nothing of this
 (most need a flag: `--metrics`, `--enable-metrics`; or a key) is measured all the same, and every
-reader is told that it is not known. One that has told before and does not tell now makes a sample
+reader is told that it is not known, and whether clients of others were connected to it while no
+request of ours was out. Such a client may have asked nothing: that voids no sample, and makes a GO
+doubtful which rests on it. One that has told before and does not tell now makes a sample
 void: what is not known is no quiet.
 """
 
@@ -28,6 +30,7 @@ from typing import Any
 from console.bench.metrics import Sample
 from console.common.text import one_line
 from console.common.units import format_duration, plural
+from console.host.ports import is_local, lasting_clients
 from console.runtime import occupancy
 from console.runtime.occupancy import Occupancy
 
@@ -52,6 +55,11 @@ class Asked:
     url: str
 
 
+def clients_at(url: str) -> int:
+    """How many clients are connected to a server of this machine; 0 for one elsewhere."""
+    return lasting_clients(url) if is_local(url) else 0
+
+
 @dataclass(slots=True)
 class _Told:
     """What is known of one server over a whole benchmark."""
@@ -60,6 +68,8 @@ class _Told:
     why: str = ""
     beside: int = 0
     looked: bool = False
+    connected: int = 0
+    """Looks at which clients of others were connected to one that does not tell."""
 
 
 @dataclass(slots=True)
@@ -73,6 +83,7 @@ class Users:
     look_at: LookAt = ask
     monotonic: Callable[[], float] = time.monotonic
     poll_s: float = POLL_S
+    clients_at: Callable[[str], int] = clients_at
     waited_s: float = 0.0
     spoilt: int = 0
     _told: dict[str, _Told] = field(default_factory=dict)
@@ -90,6 +101,8 @@ class Users:
             told = self._told.setdefault(asked.url, _Told())
             told.looked, told.known = True, told.known or found.known
             told.why = told.why if found.known else found.why
+            if asked.url == self.server.url and not told.known and self.clients_at(asked.url):
+                told.connected += 1
             seen[asked.url] = found
         return seen
 
@@ -154,7 +167,7 @@ class Users:
             {
                 "name": one_line(asked.name, 80), "measured": asked.url == self.server.url,
                 "known": told.known, "why": "" if told.known else one_line(told.why, 200),
-                "beside": told.beside,
+                "beside": told.beside, "connected": 0 if told.known else told.connected,
             }
             for asked in self._all() if (told := self._told.get(asked.url)) and told.looked
         ]  # fmt: skip
@@ -165,7 +178,11 @@ class Users:
         for asked in self._all():
             told = self._told.get(asked.url)
             if told is not None and told.looked and not told.known:
-                found.append(f"whether others used {self._name(asked)} is not known: {told.why}")
+                words = f"whether others used {self._name(asked)} is not known: {told.why}"
+                if told.connected:
+                    looks = plural(told.connected, "look")
+                    words += f"; clients of others were connected to it at {looks}"
+                found.append(words)
         if self.waited_s >= 1.0:
             waited = format_duration(self.waited_s)
             found.append(f"waited {waited} in all while others were answered")

@@ -195,7 +195,8 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
         word = Word.SKIP
     lead = f"{view.decision.word or view.state}: " if word is Word.SKIP else ""
     if view.doubts:
-        word, lead = Word.SKIP, "the baseline moved meanwhile: "
+        moved = any(one.get("moved") for one in view.doubts)
+        word, lead = Word.SKIP, "the baseline moved meanwhile: " if moved else "doubtful: "
     if view.overridden:  # a person's word is no measurement
         word, lead = Word.SKIP, "overridden by a person: "
     verdict = decided(view)

@@ -1,6 +1,7 @@
 """`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD.
 
-After the restore, GO and NO-GO are judged once more, by how far the baseline has moved (`doubt`).
+A GO that others may have made is marked DOUBTFUL at once (`console.runner.disturbed`). After the
+restore, GO and NO-GO are judged once more, by how far the baseline has moved (`doubt`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from console.journal.run_view import RunView, Verdicts
 from console.journal.state import StepState
 from console.render.report.benchmarks import Drift, drift_words, drifts
 from console.runner.context import Attempt, Context, Done
+from console.runner.disturbed import connected, disturbances
 from console.runner.prepare.plan import BASELINE_MEASURE, PlannedStep
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
@@ -135,7 +137,21 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         "verdict", step.id, attempt.number, verdict=str(verdict),
         outcome=outcome_name(step, verdict), criteria=rows, evidence=evidence_hash(context.view),
     )  # fmt: skip
-    return Done("; ".join(row["why"] for row in rows if row["verdict"] == str(verdict)))
+    why = "; ".join(row["why"] for row in rows if row["verdict"] == str(verdict))
+    if verdict is Verdict.GO and (told := disturbances(context, _compared(step))):
+        words = "; ".join(told)
+        context.record("doubt", step.id, verdict=str(Verdict.HOLD), words=words)
+        more = [one for one in told if one not in why]
+        return Done("; ".join([f"DOUBTFUL: {why}", *more]), warned=True)
+    return Done(why)
+
+
+def _compared(step: Step) -> list[str]:
+    """The baseline's measurements by which a gate judges."""
+    return [
+        one.metric.partition(".")[0] + BEFORE
+        for one in step.gate or [] if against_baseline(one)
+    ]  # fmt: skip
 
 
 def decide(
@@ -160,6 +176,7 @@ def decide(
             of_baseline = row["lacks"] == BASELINE_MEASURE
             row["why"] += spoilt(view, owner + BEFORE if of_baseline else owner)
         compared = [owner, *([owner + BEFORE] if against_baseline(criterion) else [])]
+        row["why"] += "".join(f"; {words}" for words in connected(view, compared))
         row["why"] += _unwatched(view, compared)
         rows.append(row)
     return combine(verdicts), rows
@@ -179,7 +196,7 @@ def _unwatched(view: RunView, scopes: Sequence[str]) -> str:
         one["name"]
         for scope in scopes
         for one in (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
-        if one.get("known") is False
+        if one.get("known") is False and not one.get("connected")
     )
     used = clean(" or ".join(map(str, names)), 120)
     return f"; whether others used {used} meanwhile is not known" if used else ""

@@ -9,11 +9,15 @@ import pytest
 
 from console.bench.interference import Look
 from console.bench.metrics import Sample
+from console.common import paths
 from console.frontends.cli.fleet.state import _run_json
 from console.notify.event import happened
+from console.recovery.rollback.progress import PROGRESS_FILE
+from console.recovery.rollback.sealed_plan import ROLLBACK, SITES
 from console.runner.bisect.drive import judged
 from console.runner.bisect.search import Word
 from console.runner.executors import benchmark
+from console.runtime.occupancy import Occupancy
 from tests.runner.e2e.sites import UP, book
 from tests.runner.whole.world import ScriptedWorld as World
 
@@ -78,3 +82,68 @@ def test_a_go_that_has_more_to_spare_than_the_baseline_moved_stands(
     assert "**GO (migrate).**" in report
     assert "The baseline itself moved by +30.0 %" in report
     assert "What was decided has more to spare than that." in report
+
+
+def used(world: World, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    """The candidate makes 20 tok/s, the baseline 10. One of them tells nobody whom it answers, and
+    clients are connected to it."""
+    rated(world, monkeypatch, 10.0)
+    make = benchmark.Surroundings
+
+    def surroundings(server: Any, others: Any) -> Any:
+        made = make(server, others)
+        made.users.look_at = lambda url: Occupancy(why="/slots says HTTP 501")
+        made.users.clients_at = lambda url: 2 if server.name == who else 0
+        return made
+
+    monkeypatch.setattr(benchmark, "Surroundings", surroundings)
+
+
+def test_a_go_over_a_baseline_that_others_may_have_used_is_doubtful(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(world, monkeypatch, "baseline")
+    done = world.go(world.write("b.yaml", book(UP, BENCH, GATE)))
+    assert (done.code, done.json["decision"], done.json["mark"]) == (4, "hold", "DOUBTFUL")
+    [doubt] = done.json["doubts"]
+    assert "clients of others were connected to baseline at" in doubt["words"]
+    report = world.console("report", world.run.id).out
+    assert "**HOLD DOUBTFUL.** Gate go said GO, but it would be HOLD: clients of others" in report
+    assert judged(0, world.run, world.view()).why.startswith("doubtful: ")
+
+
+def test_clients_of_a_candidate_make_it_worse_and_no_go_doubtful(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(world, monkeypatch, "cand")
+    done = world.go(world.write("b.yaml", book(UP, BENCH, GATE)))
+    assert (done.code, done.json["decision"], done.json["mark"]) == (0, "go", None)
+    [verdict] = world.view().verdicts
+    assert "clients of others were connected to cand at" in verdict.criteria[0]["why"]
+
+
+@pytest.mark.parametrize("nothing", [False, True])
+def test_a_go_beside_a_rollback_of_another_site_is_doubtful(
+    world: World, monkeypatch: pytest.MonkeyPatch, nothing: bool
+) -> None:
+    rated(world, monkeypatch, 10.0)
+    measure = benchmark._measure
+
+    def measured(*args: Any) -> Any:
+        place = paths.state_dir() / ROLLBACK / SITES / "zb"
+        place.mkdir(parents=True, exist_ok=True)
+        now = args[0].clock.now()
+        rows = [
+            {"trigger": "emergency-1", "rung": "stop", "state": "begin", "at": now - 3},
+            {"trigger": "emergency-1", "rung": "done", "state": "ok", "at": now,
+             "serving": True, "nothing_to_do": nothing},
+        ]  # fmt: skip
+        (place / PROGRESS_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return measure(*args)
+
+    monkeypatch.setattr(benchmark, "_measure", measured)
+    done = world.go(world.write("b.yaml", book(UP, BENCH, GATE)))
+    assert done.json["mark"] == (None if nothing else "DOUBTFUL")
+    if not nothing:
+        assert "a rollback of site zb ended at" in done.json["doubts"][0]["words"]
+        assert done.code == 4

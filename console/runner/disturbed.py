@@ -1,0 +1,111 @@
+"""What others did while a run measured, and nobody saw in its figures: it makes a GO doubtful.
+
+A benchmark discards what was measured beside requests of others, where the servers tell of them. A
+server that does not tell may have answered the clients that were connected to it; that makes its
+figures worse, so a candidate that is compared with them may owe its GO to it. A rollback of another
+site, or of the same baseline under another site's name, loads a model or ends one on this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import ConsoleError
+from console.common.files import read_end
+from console.common.text import clean
+from console.common.units import plural
+from console.journal.run_dir import all_runs
+from console.journal.run_view import RunView
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.baseline_state import time_words
+from console.recovery.rollback.progress import PROGRESS_FILE
+from console.runner.context import Context
+
+MAX_RUNS = 20
+"""How many of the newest runs are looked at for a rollback of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A rollback by another plan: whose, and when its first and its last line were written, in Unix
+    seconds. `over`: it has ended."""
+
+    whose: str
+    began_at: float
+    last_at: float
+    over: bool
+
+
+def disturbances(context: Context, scopes: Sequence[str]) -> list[str]:
+    """Why the figures of these scopes, of benchmarks that made a GO, may be those of servers that
+    were at work for others, in clean words; empty if nothing says so."""
+    return [*connected(context.view, scopes), *rolled_back(context)]
+
+
+def connected(view: RunView, scopes: Sequence[str]) -> list[str]:
+    """Which measured servers had clients of others and did not tell what they asked."""
+    found: dict[str, None] = {}
+    for scope in scopes:
+        seen = (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
+        for one in seen:
+            if one.get("measured") is True and one.get("connected"):
+                found[clean(connected_words(one), 200)] = None
+    return list(found)
+
+
+def connected_words(told: dict[str, Any]) -> str:
+    """What a record of `console.bench.beside.users` says of clients of others, in words."""
+    looks = plural(int(told["connected"]), "look")
+    return (
+        f"clients of others were connected to {told.get('name')} at {looks} while it was measured, "
+        "and it does not say what they asked"
+    )
+
+
+def rolled_back(context: Context) -> list[str]:
+    """The rollbacks by other plans of this user that went on while this run did."""
+    begun, now = context.view.created, context.clock.now()
+    told = []
+    for passed in _rollbacks(context.run.path):
+        if passed.last_at >= begun and passed.began_at <= now:
+            when = time_words(passed.last_at, now)
+            ended = f"ended at {when}" if passed.over else f"was under way at {when}"
+            told.append(f"a rollback of {clean(passed.whose, 80)} {ended}, while this run went on")
+    return told
+
+
+def _rollbacks(own: Path) -> Iterator[Passed]:
+    """The newest rollback of each other plan that started or stopped anything."""
+    with contextlib.suppress(OSError):
+        for place in sorted((paths.state_dir() / sealed.ROLLBACK / sealed.SITES).iterdir()):
+            yield from _newest(place / PROGRESS_FILE, f"site {place.name}")
+    for run in all_runs()[:MAX_RUNS]:
+        if run.path != own:
+            site = ""
+            with contextlib.suppress(ConsoleError, OSError):
+                site = sealed.read(run.sealed).site_name
+            whose = f"site {site} (run {run.id})" if site else f"run {run.id}"
+            yield from _newest(run.path / sealed.ROLLBACK / PROGRESS_FILE, whose)
+
+
+def _newest(file: Path, whose: str) -> Iterator[Passed]:
+    """The newest rollback in a file of lines. One that found nothing to do is none."""
+    lines: list[dict[str, Any]] = []
+    with contextlib.suppress(OSError, ValueError):
+        for row in read_end(file)[0].splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                line = json.loads(row)
+                if isinstance(line, dict) and isinstance(line.get("at"), int | float):
+                    lines.append(line)
+    if not lines:
+        return
+    mine = [line for line in lines if line.get("trigger") == lines[-1].get("trigger")]
+    if mine[-1].get("nothing_to_do") is not True:
+        over = mine[-1].get("rung") == "done"
+        yield Passed(whose, float(mine[0]["at"]), float(mine[-1]["at"]), over)
