@@ -94,6 +94,8 @@ def test_every_face_says_the_same(
     page = capsys.readouterr().out
     assert f'omni_baseline_state{{site="ws",state="{word}"}} 1' in page
     assert f'omni_baseline_up{{site="ws"}} {int(word in UP)}' in page
+    proven = view.state is not None and view.state.proven
+    assert f'omni_baseline_proven{{site="ws"}} {int(proven)}' in page
     if word is W.DEGRADED:
         assert 'omni_baseline_tokens_per_second{site="ws"} 15' in page
     [health], [proof] = look("baseline.health", text), look("baseline.proof", text)

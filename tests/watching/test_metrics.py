@@ -100,6 +100,7 @@ def value(name: str, labels: str = "") -> str:
 
 def test_figures() -> None:
     assert value("omni_baseline_up", 'site="ws"') == "1"
+    assert value("omni_baseline_proven", 'site="ws"') == "1"
     assert value("omni_runs", 'state="succeeded",decision="go"') == "2"
     assert value("omni_gates", 'verdict="GO"') == "3"
     assert value("omni_gates", 'verdict="GO",mark="doubtful"') == "1", "no GO to act upon"
@@ -113,6 +114,15 @@ def test_figures() -> None:
     assert sorted(states) == ["0"] * (len(WORDS) - 1) + ["1"]
     for unknown in ("omni_gpu_power_limit_watts", "/dead", 'kind="full"'):
         assert unknown not in page(), "an unknown figure is left out"
+
+
+def test_one_that_serves_unproven_or_was_measured_beside_others_says_so() -> None:
+    figure = Figure(12.0, 5.0, "a rollback", beside=True)
+    state = BaselineState(Word.SERVING, figure=figure, proven_at=5.0, doubt="not proven since …")
+    out = text("0.1.0", BaselineFacts("ws", state), None, [], None)
+    assert 'omni_baseline_up{site="ws"} 1' in out
+    assert 'omni_baseline_proven{site="ws"} 0' in out
+    assert 'omni_baseline_tokens_per_second_beside_others{site="ws"} 1' in out
 
 
 def test_nothing_known_is_still_a_page() -> None:

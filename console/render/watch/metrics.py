@@ -103,6 +103,10 @@ def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
         "omni_baseline_up", "Whether the baseline serves, by the newest evidence of any witness.",
         state.up, site,
     )  # fmt: skip
+    yield _one(
+        "omni_baseline_proven", "Whether a completion has proven the server that is there now; 0 "
+        "for one of which only the health path answers.", state.proven, site,
+    )  # fmt: skip
     yield (
         "omni_baseline_state", GAUGE, "How the baseline is: 1 for one of the states.",
         [({**site, "state": word}, float(word is state.word)) for word in Word],
@@ -117,6 +121,10 @@ def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
     yield _one(
         "omni_baseline_tokens_per_second_timestamp_seconds", "When that rate was measured.",
         rate.at if rate else None, site,
+    )  # fmt: skip
+    yield _one(
+        "omni_baseline_tokens_per_second_beside_others", "Whether it was measured beside requests "
+        "of others, so that the server may be faster.", rate.beside if rate else None, site,
     )  # fmt: skip
     yield _one(
         "omni_baseline_proof_timestamp_seconds", "When a completion was answered last.",
