@@ -367,7 +367,7 @@ def evidence_of(seen: Look, at: float) -> Evidence | None:
     if word is None:
         return None
     kind = Kind.FAILED if seen.asked else Kind.AWAY
-    return Evidence(kind, word, at, Witness.WATCH, seen.detail)
+    return Evidence(kind, word, at, Witness.WATCH, seen.detail, dead=seen.dead)
 
 
 def told(event: Event) -> None:

@@ -152,7 +152,7 @@ def test_the_demos_engine(
     ("status", "level", "said"),
     [
         (200, Level.WARNING, "which the console did not start"),
-        (503, Level.WARNING, "loading (Loading model)"), (500, Level.FAILED, "unhealthy (HTTP 500"),
+        (503, Level.WARNING, "is loading: "), (500, Level.FAILED, "is down: HTTP 500"),
     ],
 )  # fmt: skip
 def test_health(look: Look, status: int, level: Level, said: str) -> None:

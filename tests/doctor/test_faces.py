@@ -103,3 +103,34 @@ def test_every_face_says_the_same(
     doubted = any(kind is Kind.FAILED for kind, _, _ in seen[-1:])
     faces = [proof.detail, web._baseline(view, now)["words"], plain._baseline(view)]
     assert ["not proven since" in face for face in faces] == [doubted] * len(faces), faces
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_dead_engine_and_a_stopped_server_have_one_word_on_every_face(
+    dead: bool, listening: Callable[[bytes], str], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], look: Look, request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    """The health path of the one answers, that of the other says nothing."""
+    now = time.time()
+    url, why = listening(b"200"), "its engine is dead, “EngineDeadError”"
+    if not dead:
+        mute = socket.create_server(("127.0.0.1", 0))  # connections are taken, by its kernel
+        request.addfinalizer(mute.close)
+        url, why = f"http://127.0.0.1:{mute.getsockname()[1]}", "no answer; it does not compute"
+    text = f"{HEAD}baseline: {{process: {{argv: [sh, -c, x]}}, url: '{url}'}}\n"
+    site = tmp_path / "site.yaml"
+    site.write_text(text)
+    evidence.keep("ws", url, Evidence(Kind.PROOF, W.SERVING, now - 60, Witness.RUN_START))
+    kind = Kind.FAILED if dead else Kind.AWAY
+    evidence.keep("ws", url, Evidence(kind, W.DOWN, now - 9, Witness.WATCH, why, dead=dead))
+    watch = BaselineWatch(site=str(site))
+    watch.start()
+    view = some(watch.first(60.0))
+    watch.close()
+    assert (view.word, web._baseline(view, now)["word"]) == ("down", "down"), view
+    assert main(["metrics", "--site", str(site)]) == 0
+    assert 'omni_baseline_state{site="ws",state="down"} 1' in capsys.readouterr().out
+    [found] = look("baseline.health", text)
+    faces = [found.detail, web._baseline(view, now)["words"], plain._baseline(view)]
+    assert [why in face for face in faces] == [True] * len(faces), faces
+    assert f"{url} is down: " in found.detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -30,7 +31,8 @@ from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.script import write
-from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.recovery.rollback.stages import start, verify
 from console.runtime.probe import Health, health
 from tests.clock import FakeClock
 from tests.ports import free_port
@@ -318,3 +320,21 @@ def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
     if request.param == "script" and DASH is None:
         pytest.skip("needs dash")
     return by_procedure if request.param == "ladder" else by_script
+
+
+@pytest.fixture
+def lines(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that tells the baseline of the stage what to answer."""
+    file = stage.root / "lines.json"
+    stage.base(process=standin(stage.port, "--lines", str(file)), completion=Proof(timeout_s=5.0))
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
+    monkeypatch.setattr(verify, "LAST_PAUSE_S", 0.05)
+    return file
+
+
+def serving(stage: Stage, lines: Path, **told: Any) -> tuple[int, int]:
+    """The pid and start of a baseline that serves and answers as told."""
+    running = stage.start_baseline()
+    stage.until_it_is()
+    lines.write_text(json.dumps(told))
+    return running

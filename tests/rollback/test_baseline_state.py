@@ -45,6 +45,14 @@ def look(ago: float, word: Word = W.SERVING, **more: object) -> Evidence:
     return seen(kind, word, ago, Witness.HEALTH, **more)
 
 
+def dead(ago: float, life: str = "") -> Evidence:
+    return replace(failed(ago, witness=Witness.VERIFY), life=life, dead=True)
+
+
+def stopped(ago: float, detail: str = "no answer in time; it does not compute") -> Evidence:
+    return seen(Kind.AWAY, W.DOWN, ago, Witness.WATCH, detail=detail)
+
+
 TABLE: dict[str, tuple[list[Evidence], Word, str]] = {
     "nothing is known": ([], W.UNKNOWN, ""),
     "only its health path": ([look(0)], W.SERVING, ""),
@@ -54,6 +62,17 @@ TABLE: dict[str, tuple[list[Evidence], Word, str]] = {
     "and it answers again": ([proof(60), failed(30), look(0)], W.UNKNOWN, "a rollback failed"),
     "rollback.sh failed": ([proof(60), failed(30, witness=Witness.SCRIPT)], W.DOWN, "rollback.sh"),
     "v was refused": ([proof(60), failed(30, W.REFUSING, Witness.VERIFY)], W.REFUSING, "by v"),
+    "it says that its engine is dead": ([proof(60), dead(30), look(0)], W.DOWN, "by v failed"),
+    "its engine was dead, and it was started again": (
+        [proof(60), dead(30, "1"), look(0, life="2")], W.UNKNOWN, "by v failed",
+    ),
+    "it was stopped, and says nothing": (
+        [proof(60), stopped(30), look(0, W.UNKNOWN)], W.DOWN, "",
+    ),
+    "it was stopped, and answers again": ([proof(60), stopped(30), look(0)], W.SERVING, "down"),
+    "nothing listened, and now something says nothing": (
+        [proof(60), stopped(30, "connection refused"), look(0, W.UNKNOWN)], W.UNKNOWN, "",
+    ),
     "refused, and its health path answers": (
         [proof(60), failed(30, W.REFUSING), look(0)], W.REFUSING, "a rollback",
     ),

@@ -20,7 +20,7 @@ from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
-from console.recovery.rollback.stages import drain, verify
+from console.recovery.rollback.stages import drain, measure, verify
 from console.runtime.probe import Completion, Health
 from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
@@ -48,11 +48,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
         def health(*_: object) -> tuple[Health, str]:
             return left.pop(0) if len(left) > 1 else left[0]
 
-        monkeypatch.setattr(observe, "health", health)
-        monkeypatch.setattr(verify, "health", health)
-        for name in ("complete", "prove"):
-            monkeypatch.setattr(verify, name, lambda *_, **__: completes)
-        monkeypatch.setattr(verify, "busy", lambda *_, **__: busy)
+        for module in (observe, verify, measure):
+            monkeypatch.setattr(module, "health", health)
+        monkeypatch.setattr(verify, "prove", lambda *_, **__: completes)
+        monkeypatch.setattr(measure, "complete", lambda *_, **__: completes)
+        for module in (verify, measure):
+            monkeypatch.setattr(module, "busy", lambda *_, **__: busy)
 
     return use
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from console.config.site.site import Site
     from console.host.process import ProcessSpec
     from console.host.units import UnitSpec
-    from console.recovery.rollback.baseline_state import BaselineState
     from console.recovery.rollback.sealed_plan import SealedPlan
-    from console.runtime.probe import Health
     from console.runtime.proxy import Relay
     from console.runtime.spec import ComposeSpec
 
@@ -125,9 +123,12 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the baseline serves now; an active run may have taken it down on purpose."""
-    from console.recovery.rollback import observe
-    from console.runtime import probe, proxy
+    """How the baseline is now, in the words that every face has for it; an active run may have
+    taken it down on purpose."""
+    from console.recovery.rollback import evidence
+    from console.recovery.rollback.baseline_state import Word
+    from console.recovery.rollback.look import Looker
+    from console.runtime import proxy
 
     site = facts.site()
     if site is None:
@@ -137,34 +138,24 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     if switched is not None:
         yield _cut_over(check, switched, site)
         return
-    state, words = probe.health(spec.url, spec.ready.path, ASK_S)
-    live = facts.live()
-    answers = state is probe.Health.SERVING or (state is probe.Health.REFUSING and live is None)
-    if answers and (stranger := observe.somebody_else(_plan(site))):
-        yield check.failed(f"{spec.url}: {stranger}", NOT_OURS)
-        return
-    if state is probe.Health.SERVING:
-        known = _state(site, state, words)
-        if known.up:
-            yield _serving(site, check)
-        else:
-            why = "; ".join(known.reasons)
-            yield check.failed(f"{spec.url} is {known.word}: {why}", _remedy(why))
-        return
-    if state is probe.Health.REFUSED:
-        said = f"nothing answers at {spec.url} ({words.rpartition(': ')[2].lower()})"
-    else:
-        said = f"does not serve at {spec.url}: {state} ({words})"
-    if live is not None:
+    looker, plan, live = Looker(), _plan(site), facts.live()
+    known = evidence.state(plan, looker.look(plan))
+    why = "; ".join(known.reasons)
+    said = f"{spec.url} is {known.word}: {why}"
+    if looker.stranger and live is None:
+        yield check.failed(f"{spec.url}: {looker.stranger}", NOT_OURS)
+    elif known.up:
+        yield _serving(site, check)
+    elif live is not None:
         yield check.note(
             f"{said}; {live.run_id} is on", "omni-console attach shows where it stands"
         )
-    elif state is probe.Health.LOADING:
+    elif known.word is Word.LOADING:
         yield check.warning(said, "wait, then run omni-console doctor again")
     elif _is_demo(facts):
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:
-        yield check.failed(said, _remedy(said if state is probe.Health.REFUSING else ""))
+        yield check.failed(said, _remedy(why))
 
 
 def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
@@ -272,18 +263,6 @@ def _remedy(why: str) -> str:
 
 def _ago(at: float) -> str:
     return f"{format_duration(max(0.0, time.time() - at))} ago"
-
-
-def _state(site: Site, health: Health | None = None, words: str = "") -> BaselineState:
-    """How the baseline is, by all that is known and by what its health path has just said."""
-    from console.recovery.rollback import evidence
-    from console.recovery.rollback.look import of_health
-    from console.recovery.rollback.observe import life
-
-    plan = _plan(site)
-    if health is None:
-        return evidence.state(plan)
-    return evidence.state(plan, replace(of_health(health, words, time.time()), life=life(plan)))
 
 
 def _plan(site: Site) -> SealedPlan:

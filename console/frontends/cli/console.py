@@ -58,7 +58,7 @@ def lines(site: str | None = None) -> list[str]:
 
 def _baseline(view: BaselineView | None) -> str:
     if view is None:
-        return f"baseline: no answer within {BASELINE_S:.0f} s"
+        return f"baseline: unknown, as no look at it was over within {BASELINE_S:.0f} s"
     if view.state is None:
         return "baseline: none known (no site file, no run); omni-console doctor says more"
     facts = [view.word, *view.state.facts(time.time())]

@@ -100,6 +100,7 @@ class Evidence:
     `target` tells one baseline of a site from another, `life` two starts of the same baseline; both
     are "" where that is not known. `beside`: who was answered at the same time, so that its rate is
     a bound from below; `remark`: what is to be known of a proof that is good. Both are clean.
+    `dead`: the server itself says that its engine is dead, whatever its health path says.
     """
 
     kind: Kind
@@ -114,6 +115,7 @@ class Evidence:
     life: str = ""
     beside: str = ""
     remark: str = ""
+    dead: bool = False
 
     @property
     def by(self) -> str:
@@ -213,9 +215,12 @@ def state_of(
     if look is not None and any(at[id(look)] < at[id(e)] for e in (proof, failed) if e is not None):
         look = None
     # what a server said that lived says nothing of the one after it; why one is down stays true
-    gone = failed is not None and failed.word in SPOKE and _ended_since(
+    spoke = failed is not None and (failed.word in SPOKE or failed.dead)
+    gone = failed is not None and spoke and _ended_since(
         known[at[id(failed)] :], (Word.DOWN,)
     )  # fmt: skip
+    if failed is None and look is not None:
+        look = _unless_silent(known, look)
     word, decisive = _judged(proof, failed, look, gone=gone)
     doubt, since = "", _since(known, decisive)
     if failed is not None:
@@ -271,12 +276,26 @@ def _judged(
         # one that does not answer in time takes nothing back of what is known to be wrong
         return (failed.word, failed) if failed and look.word is Word.UNKNOWN else (look.word, look)
     if failed is not None:
-        if look is None or (failed.word in (Word.REFUSING, Word.GARBLED) and not gone):
+        lasts = failed.word in (Word.REFUSING, Word.GARBLED) or failed.dead
+        if look is None or (lasts and not gone):
             return failed.word, failed
         return Word.UNKNOWN, look
     decisive = look or proof
     assert decisive is not None
     return Word.SERVING, decisive
+
+
+def _unless_silent(known: list[Evidence], look: Evidence) -> Evidence:
+    """The look, or what the watch found of the same silence before: it looks whether one that does
+    not answer in time computes, and says down of one that was stopped."""
+    if look.word is not Word.UNKNOWN or look.witness is Witness.WATCH:
+        return look
+    watched = next((e for e in reversed(known) if e.witness is Witness.WATCH), None)
+    if watched is None or watched.word is not Word.DOWN or "refused" in watched.detail:
+        return look
+    later = known[known.index(watched) + 1 :]
+    silent = all(e.kind is Kind.AWAY and e.word is Word.UNKNOWN for e in later)
+    return watched if silent else look
 
 
 def _since(known: list[Evidence], decisive: Evidence) -> float:

@@ -77,7 +77,8 @@ def of_completion(done: Completion, witness: Witness, at: float, life: str = "")
     elif done.fails:
         word = Word.REFUSING
     rate = done.decode_tok_s if done.ok else None
-    return Evidence(kind, word, at, witness, done.detail, rate, life=life)
+    detail = done.why if done.dead else done.detail
+    return Evidence(kind, word, at, witness, detail, rate, life=life, dead=bool(done.dead))
 
 
 def of_benchmark(
@@ -198,7 +199,7 @@ def _read(file: Path) -> Evidence | None:
             Witness(value["witness"]), _text(value, "detail"),
             None if rate is None else _number(rate), value.get("degraded") is True,
             _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
-            _text(value, "beside"), _text(value, "remark"),
+            _text(value, "beside"), _text(value, "remark"), value.get("dead") is True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAX_LINE = 64
 """Bytes of a status line that are examined."""
 HEALTH_S = 1.5
+SILENT = f"no answer in time: nothing within {HEALTH_S:.2f} s"
 ENGINE_S = 1.0
 OWNER_S = 10.0
 """Seconds between checks that it is the baseline that answers at its address."""
@@ -78,8 +79,11 @@ class Looker:
         switched = proxy.recorded(plan.records_dir, base.url)
         if switched is not None:
             return Word.CUT_OVER, _switched(plan, switched)
+        begun = time.monotonic()
         if answers_200(base.url, base.ready_path, HEALTH_S):
             return self._serving(plan)
+        if time.monotonic() - begun >= HEALTH_S:  # whoever asks again waits for nothing again
+            return Word.UNKNOWN, SILENT
         return self._check_again(plan)
 
     def _check_again(self, plan: SealedPlan) -> tuple[Word, str]:

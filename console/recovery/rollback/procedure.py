@@ -205,11 +205,13 @@ class Procedure:
             # whether one that answers HTTP 5xx is alive is judged by its health path, not here
             judged = readiness.refuses or bool(readiness.at_work)
             judged = judged or (answer is not None and answer.fails)
+            dead = False
             if answer is not None and not answer.ok and asked and not judged:
-                word = evidence.of_completion(answer, Witness.ROLLBACK, at).word
+                found = evidence.of_completion(answer, Witness.ROLLBACK, at)
+                word, dead = found.word, found.dead
             why = result.detail.removeprefix(f"{FAILED['completion']}: ")
             life = readiness.baseline.life()
-            return Evidence(Kind.FAILED, word, at, Witness.ROLLBACK, why, life=life)
+            return Evidence(Kind.FAILED, word, at, Witness.ROLLBACK, why, life=life, dead=dead)
         if readiness.busy:
             words, life = "requests of others are under way", readiness.baseline.life()
             return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.ROLLBACK, words, life=life)
