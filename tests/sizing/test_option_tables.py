@@ -135,7 +135,7 @@ def test_what_is_not_understood_is_named(engine: str, words: str) -> None:
              "sglang": sglang.sglang_plan}  # fmt: skip
     plan = plans[engine](words.split())
     option = words.split()[0]
-    told = [*plan.problems, *plan.uncounted]
+    told = [*plan.problems, *plan.uncounted, *getattr(plan, "refused", ())]
     last = table(engine).option(option)
     assert any((last.name if last else option) in one for one in told), told
 

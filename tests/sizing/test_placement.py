@@ -173,9 +173,8 @@ def test_overrides_send_tensors_where_they_say() -> None:
     # what is given first wins
     both = ["-ngl", "99", "-ts", "1,0", "-ot", "up_exps=CUDA1", "-ot", "exps=CPU"]
     assert place(MOE, llama_plan(both), CARDS).cards[1].experts == ups
-    odd = place(MOE, llama_plan(["-ngl", "99", "-ot", "exps=Vulkan"]), CARDS)
-    assert odd.host.experts == MOE.bytes_of(Kind.EXPERTS)
-    assert any("Vulkan" in note for note in odd.notes)
+    odd = llama_plan(["-ngl", "99", "-ot", "exps=Metal"])
+    assert odd.uncounted == ("--override-tensor exps=Metal",)
 
 
 def test_the_cache_may_stay_with_the_host() -> None:

@@ -118,9 +118,10 @@ def test_types_of_ik_llama_are_sized_and_named() -> None:
 @pytest.mark.parametrize("words", ["--threads x", "--temp hot", "--log-colors purple"])
 def test_a_value_that_the_loader_refuses_is_named(words: str) -> None:
     name = words.split()[0]
-    assert any(name in problem for problem in llama_plan(words.split()).problems)
+    assert any(name in refused for refused in llama_plan(words.split()).refused)
 
 
 def test_values_that_the_loader_takes_are_not() -> None:
     words = "--threads 8 --temp .7 --top-k -1 --log-colors auto --port 8080 --prio 2"
-    assert llama_plan(words.split()).problems == ()
+    plan = llama_plan(words.split())
+    assert (plan.problems, plan.refused) == ((), ())

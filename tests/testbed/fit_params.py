@@ -1,6 +1,7 @@
 """llama.cpp's own `llama-fit-params`, which says what the loader would reserve for a model that it
-only reads the header of: Debian sid's package, laid out in the cache and run with its own C library
-and one CPU backend, so that neither a container engine nor a compiler is needed.
+only reads the header of, and its `llama-server` and `llama-bench`: Debian sid's packages, laid out
+in the cache and run with their own C library and one CPU backend, so that neither a container
+engine nor a compiler is needed.
 """
 
 import os
@@ -26,28 +27,39 @@ def ensure_fit_params() -> str:
     """The path of the program; `OMNI_FIT_PARAMS` names another one. Raises Unavailable."""
     if given := os.environ.get("OMNI_FIT_PARAMS") or shutil.which(TOOL):
         return given
+    return ensure(TOOL)
+
+
+def ensure(name: str) -> str:
+    """The path of a program of the packages. Raises Unavailable."""
     if os.uname().machine != "x86_64" or sys.platform != "linux":
-        raise Unavailable(f"{TOOL} is laid out for x86_64 Linux only")
+        raise Unavailable(f"{name} is laid out for x86_64 Linux only")
     home = folder("fit-params") / fingerprint(LAYOUT, *PACKAGES)
-    script = home / TOOL
     with locked("fit-params"):
-        if not script.exists():
+        if not (home / TOOL).exists():
             _lay_out(home)
-    return str(script)
+        return str(_script(home, name))
 
 
 def _lay_out(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
     debian.unpack(debian.fetch("sid", PACKAGES, home / "fetched", depends=True), home / "root")
     shutil.rmtree(home / "fetched")
-    program = home / "root" / "usr" / "bin" / TOOL
+    _script(home, TOOL)
+
+
+def _script(home: Path, name: str) -> Path:
+    """The script that runs a program of the layout."""
+    script, program = home / name, home / "root" / "usr" / "bin" / name
+    if script.exists():
+        return script
     if not program.exists():
-        raise Unavailable(f"Debian's packages hold no {TOOL}")
+        raise Unavailable(f"Debian's packages hold no {name}")
     flags = set(Path("/proc/cpuinfo").read_text().split())
     text = SCRIPT.format(
         libraries=home / "root/usr/lib/x86_64-linux-gnu", program=program,
         backend="haswell" if {"avx2", "fma", "f16c", "bmi2"} <= flags else "x64",
     )  # fmt: skip
-    script = home / TOOL
     script.write_text(text)
     script.chmod(0o755)
+    return script

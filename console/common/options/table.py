@@ -24,11 +24,13 @@ FOLDER = Path(__file__).parent
 class Effect(StrEnum):
     """What an option does. READ: a sum has it. UNCOUNTED: it changes the memory, or whether the
     engine takes the model, and no sum has it. NOTED: it chooses among kernels or caches, changes
-    little of the memory, and is said beside the verdict. HARMLESS: none of these."""
+    little of the memory, and is said beside the verdict. ENDS: the program prints something and
+    ends. HARMLESS: none of these."""
 
     READ = "read"
     UNCOUNTED = "uncounted"
     NOTED = "noted"
+    ENDS = "ends"
     HARMLESS = "harmless"
 
 

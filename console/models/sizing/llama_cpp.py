@@ -6,6 +6,7 @@ computed by the same sum.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -84,8 +85,8 @@ def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPl
     whole = replace(plan, gpu_layers=ALL)
     if not cards_of(plan, cards):
         return replace(plan, gpu_layers=0)
-    if not plan.fit or spare(facts, whole, cards) >= 0:
-        return whole
+    if not plan.fit or plan.split_mode == "tensor" or spare(facts, whole, cards) >= 0:
+        return whole  # --fit knows no split by rows
     found = _shorter(facts, whole, cards)
     if spare(facts, found, cards) < 0:
         found = _fewer_on_cards(facts, found, cards)
@@ -188,6 +189,8 @@ def weigh(
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.stops += [f"llama-server refuses {what}" for what in plan.refused]
+    absent(plan, machine.cards, ledger)
     if plan.mtp and not facts.spare_layers and not plan.uncounted:
         ledger.unknown.append("the file has no layers for --spec-type draft-mtp")
     if facts.layers is None:
@@ -209,6 +212,34 @@ def weigh(
     _ceiling(placement.host, machine, ledger, ram_read_bps)
     ledger.envelope = _envelope(facts, placement, machine, ledger)
     return ledger, placement
+
+
+def absent(plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment) -> None:
+    """Devices and buffers that the plan names and this machine does not have."""
+    has = f"this machine has {len(cards)} card{'' if len(cards) == 1 else 's'}"
+    gone = [number for number in plan.devices or () if number >= len(cards)]
+    used = cards_of(replace(plan, split_mode="layer"), cards)
+    if gone and plan.ik:
+        ledger.notes.append(f"--device: {has}, and ik_llama.cpp leaves out what is not there")
+    elif gone:
+        ledger.stops.append(f"--device names a card {gone[0]}, and {has} (the first one is 0)")
+    if plan.split_mode == "none" and used and plan.main_gpu >= len(used):
+        ledger.stops.append(f"--main-gpu {plan.main_gpu}: {len(used)} of the devices are used")
+    if len(used) < plan.least_devices:
+        ledger.stops.append(f"the split mode takes {plan.least_devices} devices or more, and {has}")
+    if len(plan.tensor_split) > len(used) and used:
+        ledger.notes.append(
+            f"--tensor-split has {len(plan.tensor_split)} entries for {len(used)} devices: the "
+            "others are passed over"
+        )
+    if plan.moe_cache_mib and not used:
+        ledger.stops.append(f"--moe-cache-mib needs a card, and {has}")
+    for pattern, buffer in plan.overrides:
+        number = int(digits[0]) if (digits := re.search(r"\d+$", buffer)) else None
+        if number is not None and number >= len(cards):
+            ledger.stops.append(f"--override-tensor {pattern}={buffer}: {has} (the first one is 0)")
+        elif number is not None and number not in used:
+            ledger.stops.append(f"--override-tensor {pattern}={buffer}: --device leaves it out")
 
 
 def _auto(

@@ -39,6 +39,8 @@ class LlamaPlan:
     `cpu_experts` and `cpu_dense`: of the first so many layers, asked behind the first `moved_after`
     overrides (None: behind all). `overrides` are (pattern, buffer type). `mtp`: the file's spare
     layers guess ahead, `drafts` tokens at once (None: 3). Sizes in MiB, as in the options.
+    `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
+    leaves out devices that are not there. `refused`: what the server's start refuses.
     """
 
     gpu_layers: int | None = None
@@ -75,7 +77,10 @@ class LlamaPlan:
     rope_scaled: bool = False
     drafts: int | None = None
     moved_after: int | None = None
+    least_devices: int = 0
+    ik: bool = False
     file: str = ""
+    refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -110,6 +110,8 @@ def cards_of(plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
     """The numbers of the cards the plan may use, in its order."""
     chosen = range(len(cards)) if plan.devices is None else plan.devices
     usable = [number for number in chosen if number < len(cards)]
+    if plan.split_mode == "none" and plan.main_gpu < 0:
+        return []
     if plan.split_mode == "none":
         return usable[plan.main_gpu : plan.main_gpu + 1] or usable[:1]
     return usable

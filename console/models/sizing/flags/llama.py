@@ -13,6 +13,7 @@ from dataclasses import replace
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
+from console.models.sizing.flags.llama_devices import devices, ik_devices, override, split
 from console.models.sizing.flags.reading import (
     MAX_NUMBER,
     OFF,
@@ -33,7 +34,13 @@ from console.models.sizing.loader_plan import ALL, LlamaPlan
 LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 BATCH = 2048
 """--batch-size where it is not given; --ubatch-size is never more."""
-SPLIT_MODES = ("none", "layer", "row", "tensor")
+MAX_SLOTS = 256
+"""LLAMA_MAX_SEQ of b11669."""
+WAYS = (
+    "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
+    "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
+)  # fmt: skip
+"""--spec-type of b11669."""
 _REMOVED = (
     "--no-mmap, --mmap, --mlock and --direct-io: newer builds refuse them; there it is --load-mode"
 )
@@ -43,7 +50,8 @@ _BARE = "--flash-attn without on, off or auto: newer builds refuse it"
 def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
     """llama-server's arguments (and LLAMA_ARG_* of its environment) as a plan.
 
-    What the build or this reader does not take is in `problems`, and its default is used.
+    What the server refuses is in `refused`, what this reader does not take in `problems`, and the
+    default is used.
     """
     return _plan(argv, env or {}, table("llama_cpp"), _LLAMA)
 
@@ -51,21 +59,26 @@ def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Lla
 def ik_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
     """The same of ik_llama.cpp's llama-server."""
     plan = _plan(argv, env or {}, table("ik_llama"), {**_LLAMA, **_IK})
-    return replace(plan, swa_full=True)  # its windows keep the whole context
+    return replace(plan, swa_full=True, ik=True)  # its windows keep the whole context
 
 
 def _plan(
     argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply]
 ) -> LlamaPlan:
-    reading = Reading()
+    reading = Reading(refused=[])
     known = named(options, appliers)
     read(reading, _of_environment(env, options), known, options)
     read(reading, map(_with_value, given(argv, options)), known, options)
-    batch = reading.got.pop("batch", BATCH)
-    plan = LlamaPlan(**reading.got, **reading.told(), overrides=tuple(reading.overrides))
+    ubatch = _batches(reading)
+    plan = LlamaPlan(
+        **reading.got, **reading.told(), overrides=tuple(reading.overrides), ubatch=ubatch,
+        refused=tuple(dict.fromkeys(reading.refused or ())),
+    )  # fmt: skip
     return replace(
-        plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0, ubatch=min(plan.ubatch, batch)
-    )
+        plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0,
+        checkpoints=max(0, plan.checkpoints), cache_ram_mib=max(-1, plan.cache_ram_mib),
+        per_slot=max(0, plan.per_slot),
+    )  # fmt: skip
 
 
 def _with_value(option: Given) -> Given:
@@ -87,45 +100,61 @@ def _of_environment(env: Mapping[str, str], options: Table) -> Iterator[Given]:
             yield replace(variable, option=negative, value=None)
 
 
-def _whole(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
-    """A whole number. llama-server reads one as far as its digits go: `-c 16k` is 16."""
+def _whole(name: str, least: int | None = None, most: int = MAX_NUMBER) -> Apply:
+    """A whole number. llama-server reads one as far as its digits go: `-c 16k` is 16. What is less
+    than `least` it refuses; None: that is as good as none, 0."""
 
     def apply(reading: Reading, flag: str, value: str) -> None:
-        digits = re.match(r"([+-]?\d{1,12})\D", value)
-        if digits:
+        digits = re.match(r"([+-]?\d{1,12})(\D?)", value)
+        if digits is None:
+            reading.refuse_value(flag, value, "a whole number")
+        elif digits[2]:
             reading.problem(flag, value, f"a whole number, and llama-server reads {digits[1]}")
+        elif least is not None and int(digits[1]) < least:
+            reading.refuse_value(flag, value, f"{least} or more")
         else:
-            number(name, least, most)(reading, flag, value)
+            number(name, -MAX_NUMBER, most)(reading, flag, value)
 
     return apply
 
 
 def _layers(reading: Reading, flag: str, value: str) -> None:
     words = {"auto": None, "-1": None, "all": ALL, "-2": ALL}
-    if value.lower() in words:
-        reading.got["gpu_layers"] = words[value.lower()]
+    if value in words:
+        reading.got["gpu_layers"] = words[value]
     elif re.fullmatch(r"\d{1,6}", value):
         reading.got["gpu_layers"] = int(value)
-    else:
+    elif re.match(r"[+-]?\d", value):
         reading.problem(flag, value, "a number, auto or all")
-
-
-def _split(reading: Reading, flag: str, value: str) -> None:
-    try:
-        parts = tuple(float(part) for part in re.split(r"[,/]+", value))
-    except ValueError:
-        parts = (-1.0,)
-    if all(0 <= part < 1e9 for part in parts) and sum(parts) > 0:
-        reading.got["tensor_split"] = parts
     else:
-        reading.problem(flag, value, "proportions like 75,25")
+        reading.refuse_value(flag, value, "a number, auto or all")
 
 
 def _slots(reading: Reading, flag: str, value: str) -> None:
-    if value == "-1":
+    _whole("parallel")(reading, flag, value)
+    slots = reading.got.get("parallel")
+    if slots is not None and slots < 0:
         reading.got["parallel"] = None
-    else:
-        _whole("parallel", 1, 4096)(reading, flag, value)
+    elif slots == 0 or (slots or 0) > MAX_SLOTS:
+        reading.got["parallel"] = None
+        reading.refuse_value(flag, value, f"1 to {MAX_SLOTS}")
+
+
+def _ik_slots(reading: Reading, flag: str, value: str) -> None:
+    _whole("parallel")(reading, flag, value)
+    reading.got["parallel"] = max(1, reading.got.get("parallel", 1))
+
+
+def _batches(reading: Reading) -> int:
+    """The tokens that are worked on at once; the server never takes more than --batch-size."""
+    batch: int = reading.got.pop("batch", BATCH)
+    asked: int = reading.got.pop("ubatch", LlamaPlan().ubatch)
+    slots = LlamaPlan(parallel=reading.got.get("parallel")).slots
+    if batch < max(2, slots):
+        reading.refuse(f"--batch-size {batch}: it aborts with less than a token for each slot")
+    if asked > batch:
+        reading.notes.append(f"--ubatch-size {asked} is cut to --batch-size, {batch}")
+    return max(1, min(asked, batch) if asked > 0 else batch)
 
 
 def _flash(reading: Reading, flag: str, value: str) -> None:
@@ -140,17 +169,13 @@ def _flash(reading: Reading, flag: str, value: str) -> None:
         reading.problem(flag, value, "on, off or auto")
 
 
-def _devices(reading: Reading, flag: str, value: str) -> None:
-    if value.lower() == "none":
-        reading.got["devices"] = ()
-        return
-    numbers = [re.search(r"(\d+)$", name) for name in value.split(",")]
-    if all(numbers):
-        reading.got["devices"] = tuple(int(found[1]) for found in numbers if found)
+def _split_mode(reading: Reading, flag: str, value: str) -> None:
+    reading.got.update(split_mode=value, least_devices=int(value == "tensor"))
 
 
 def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
     reading.got["split_mode"] = "layer" if value in ("graph", "attn") else value
+    reading.got["least_devices"] = 2 if value in ("graph", "attn") else 0
     if value in ("graph", "attn"):
         reading.notes.append(f"--split-mode {value} is counted as layer")
 
@@ -184,26 +209,15 @@ def _ik_speculation(reading: Reading, flag: str, value: str) -> None:
         reading.uncounted.append(f"{flag} {one_line(value, 60)}")
 
 
-def _override(reading: Reading, flag: str, value: str) -> None:
-    for one in value.split(","):
-        pattern, mark, buffer = one.rpartition("=")
-        try:
-            re.compile(pattern)
-        except re.error:
-            mark = ""
-        if mark and pattern and buffer:
-            reading.overrides.append((pattern, one_line(buffer, 60)))
-        else:
-            reading.problem(flag, one, "PATTERN=BUFFER, like exps=CPU")
-
-
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """Ways to guess ahead: one loads more of the same file, others a file of their own, and those
     that look into the text before load nothing."""
-    ways = value.lower().split(",")
+    ways = value.split(",")
     reading.got["mtp"] = reading.got.get("mtp", False) or "draft-mtp" in ways
     for way in ways:
-        if way not in ("none", "draft-mtp") and not way.startswith("ngram"):
+        if way not in WAYS:
+            reading.refuse_value(flag, way, "one of " + ", ".join(WAYS))
+        elif way not in ("none", "draft-mtp") and not way.startswith("ngram"):
             reading.uncounted.append(f"{flag} {one_line(way, 40)}")
 
 
@@ -213,24 +227,24 @@ def _experts(reading: Reading, flag: str, value: str) -> None:
     if flag == "--cpu-moe":
         reading.got["cpu_experts"] = ALL
     else:
-        _whole("cpu_experts", 0, ALL)(reading, flag, value)
+        _whole("cpu_experts", 0)(reading, flag, value)
     reading.got.setdefault("moved_after", len(reading.overrides))
 
 
 def _dense(reading: Reading, flag: str, value: str) -> None:
-    _whole("cpu_dense", 0, ALL)(reading, flag, value)
+    _whole("cpu_dense", 0)(reading, flag, value)
     reading.got.setdefault("moved_after", len(reading.overrides))
 
 
 _LLAMA: Mapping[str, Apply] = {
-    "--n-gpu-layers": _layers, "--tensor-split": _split,
-    "--split-mode": choice("split_mode", SPLIT_MODES), "--main-gpu": _whole("main_gpu", 0, 64),
-    "--device": _devices, "--ctx-size": _whole("ctx"),
+    "--n-gpu-layers": _layers, "--tensor-split": split,
+    "--split-mode": _split_mode, "--main-gpu": _whole("main_gpu"),
+    "--device": devices, "--ctx-size": _whole("ctx", 0),
     "--parallel": _slots, "--kv-unified-per-slot": _whole("per_slot"),
     "--kv-unified": switch("kv_unified"), "--no-kv-unified": fixed("kv_unified", False),
     "--cache-type-k": choice("type_k", tuple(CACHE_TYPES)),
     "--cache-type-v": choice("type_v", tuple(CACHE_TYPES)),
-    "--ubatch-size": _whole("ubatch", 1, 1 << 20), "--swa-full": switch("swa_full"),
+    "--ubatch-size": _whole("ubatch"), "--swa-full": switch("swa_full"),
     "--kv-offload": switch("kv_offload"), "--no-kv-offload": fixed("kv_offload", False),
     "--flash-attn": _flash, "--load-mode": choice("load_mode", LOAD_MODES),
     "--no-mmap": fixed("mmap", False, _REMOVED), "--mmap": fixed("mmap", True, _REMOVED),
@@ -239,12 +253,12 @@ _LLAMA: Mapping[str, Apply] = {
     "--no-repack": fixed("repack", False), "--op-offload": switch("op_offload"),
     "--no-op-offload": fixed("op_offload", False), "--fit": switch("fit"),
     "--cpu-moe": _experts, "--n-cpu-moe": _experts, "--n-cpu-ffn": _dense,
-    "--override-tensor": _override, "--moe-cache-mib": _whole("moe_cache_mib"),
-    "--cache-ram": _whole("cache_ram_mib", -1), "--ctx-checkpoints": _whole("checkpoints"),
+    "--override-tensor": override, "--moe-cache-mib": _whole("moe_cache_mib", 0),
+    "--cache-ram": _whole("cache_ram_mib"), "--ctx-checkpoints": _whole("checkpoints"),
     "--spec-type": _speculation, "--rope-scaling": fixed("rope_scaled", True),
     "--rope-scale": fixed("rope_scaled", True), "--yarn-orig-ctx": fixed("rope_scaled", True),
-    "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch", 1, 1 << 20),
-    "--spec-draft-n-max": _whole("drafts", 0, 1024), "--model": text("file"),
+    "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch"),
+    "--spec-draft-n-max": _whole("drafts", 0), "--model": text("file"),
     "--model-url": text("file"), "--hf-repo": text("file"), "--hf-file": text("file"),
     "--docker-repo": text("file"),
 }  # fmt: skip
@@ -252,5 +266,6 @@ _IK: Mapping[str, Apply] = {
     "--split-mode": _ik_split_mode, "--cache-type-k": _ik_cache_type("type_k"),
     "--cache-type-v": _ik_cache_type("type_v"), "--no-flash-attn": _no_flash,
     "--run-time-repack": _repacked, "--fit": fixed("fit", True), "--spec-type": _ik_speculation,
-    "--mla-use": _noted, "--attention-max-batch": _noted,
+    "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _noted,
+    "--attention-max-batch": _noted,
 }  # fmt: skip

@@ -28,6 +28,15 @@ class Reading:
     uncounted: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    refused: list[str] | None = None
+    """What the engine refuses at its start; None: its parser was not asked, so that a value that
+    does not look right is a problem."""
+
+    def refuse(self, words: str) -> None:
+        (self.problems if self.refused is None else self.refused).append(words)
+
+    def refuse_value(self, flag: str, value: str, expected: str) -> None:
+        self.refuse(f"{flag} {one_line(value, 40) or '(nothing)'}: expected {expected}")
 
     def problem(self, flag: str, value: str, expected: str) -> None:
         self.problems.append(f"{flag} {one_line(value, 40) or '(nothing)'}: expected {expected}")
@@ -58,10 +67,12 @@ def read(
         option = given.option
         if option is None:
             reading.problems.append(f"{one_line(given.spelling, 60)} is no option of {table.of}")
-        elif option.effect is Effect.UNCOUNTED:
+        elif option.effect is Effect.ENDS:
+            reading.refuse(f"{given.spelling}: the program prints and ends, and serves nothing")
+        elif option.effect is Effect.UNCOUNTED and not _refused(given):
             reading.uncounted.append(_shown(given))
         elif option.effect is not Effect.READ and (wanted := _refused(given)):
-            reading.problem(option.name, given.value or "", wanted)
+            reading.refuse_value(option.name, given.value or "", wanted)
         elif option.effect is Effect.NOTED:
             reading.notes.append(f"{_shown(given)} is not judged")
         elif option.effect is Effect.READ:
@@ -91,9 +102,9 @@ def _apply(reading: Reading, given: Given, appliers: Mapping[str, Apply]) -> Non
     name, value = given.option.name, given.value
     choices = given.option.choices
     if choices and value and value.strip() not in choices:
-        reading.problem(name, value, "one of " + ", ".join(choices))
+        reading.refuse_value(name, value, "one of " + ", ".join(choices))
     elif value is None and given.option.kind not in ("flag", "opt"):
-        reading.problem(name, "", "a value")
+        reading.refuse_value(name, "", "a value")
     elif name in appliers:
         appliers[name](reading, name, (value or "").strip())
     else:
