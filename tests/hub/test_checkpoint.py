@@ -303,3 +303,17 @@ def test_a_file_begun_again_is_no_negative_rate() -> None:
 def test_the_floor(tmp_path: Path) -> None:
     assert (download.floor(10**12), download.floor(10**11)) == (50 * 10**9, 20 * 10**9)
     download.require(tmp_path, Space(700 * 10**9, 4 * 10**12), 500 * 10**9, 200 * 10**9)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("x.Q6_K.gguf.part1of2", "x.Q6_K.gguf.part2of2"), ("x.gguf-split-a", "x.gguf-split-b")],
+)
+def test_files_cut_by_hand_are_named(parts: tuple[str, ...]) -> None:
+    cut = [(part, GB) for part in parts]
+    with pytest.raises(HubError) as caught:
+        read(listing(*cut)).choose()
+    assert "join them with `cat`" in (caught.value.hint or "")
+    beside = read(listing(*cut, ("x.Q4_K_M.gguf", GB)))
+    assert beside.choose().quantization == "Q4_K_M"
+    assert any("cut by hand" in note and parts[0] in note for note in beside.notes)

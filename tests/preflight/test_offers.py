@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.cli import main
-from tests.testbed import hub_shapes
+from tests.testbed import hub_shapes, quantizations
 from tests.testbed.hub import File, LocalHub, Repo, files
 
 GIB = 1 << 30
@@ -110,3 +110,22 @@ def test_a_set_that_the_cards_have_no_kernels_for_is_not_offered(
     assert alone["verdict"] == "NO-GO"
     _, found = checked("org/fp8", *SGLANG)
     assert not any("small/" in words for words in found["would_make_it_go"])
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ("-hf org/other:Q4_K_M", "the command loads org/other:Q4_K_M (--hf-repo)"),
+        ("-hf org/named:Q8_0 -hff y-Q8_0.gguf", "the command loads y-Q8_0.gguf (--hf-file)"),
+        ("-hf org/named:Q4_K_M", ""),
+        ("-hf ORG/Named -hff x-Q4_K_M.gguf", ""),
+    ],
+)
+def test_a_command_that_loads_something_else_is_named(
+    args: str, why: str, hub: LocalHub, checked: Checked
+) -> None:
+    (file,) = quantizations.repository("dense", ("Q4_0",)).values()
+    hub.add(Repo("org/named", {"x-Q4_K_M.gguf": file}))
+    _, found = checked("org/named", "--engine", "llama.cpp", "--args", f"{args} -c 8192")
+    assert found["verdict"] == ("UNKNOWN" if why else "GO"), found
+    assert why in found["because"]

@@ -118,6 +118,13 @@ def test_ik_llama_leaves_out_what_is_not_there() -> None:
     assert not said("-np 0", TWO, ik_plan).stops
 
 
+@pytest.mark.parametrize("name", ["x.gguf.part1of2", "x.Q4.gguf-split-a", "x.gguf.part-aa"])
+def test_a_part_of_a_file_is_no_model(name: str) -> None:
+    """The loader ends on the first part, which begins as a whole file does."""
+    assert f"--model {name}: a part of a file" in said(f"-m {name}", TWO).because
+    assert not said("-m x-00001-of-00003.gguf", TWO).stops
+
+
 READY = "server is listening"
 
 

@@ -118,7 +118,9 @@ class Contents:
         format of one directory. Raises RepositoryEmpty without weights, HubError for a choice."""
         if not self.sets:
             held = some(tuple(file.path for file in self.files))
-            raise RepositoryEmpty(f"{self.listing.repo} holds no weights here", held, _HINT)
+            cut = any(reference.CUT.search(file.path) for file in self.files)
+            hint = _CUT_HINT if cut else _HINT
+            raise RepositoryEmpty(f"{self.listing.repo} holds no weights here", held, hint)
         wanted = name.lower()
         found = [
             one for one in self.sets
@@ -148,6 +150,7 @@ def _preferred(sets: Sequence[WeightSet]) -> WeightSet | None:
     return sets[0] if len(sets) == 1 else None
 
 
+_CUT_HINT = "files that were cut by hand: download all, join them with `cat`, and check that file"
 _HINT = "weights are .gguf, .safetensors, .bin or consolidated files"
 
 
@@ -319,5 +322,9 @@ def _notes(
                 f"{INDEX} claims {both_units(index.total_size)}, its files hold "
                 f"{both_units(size)}: the files count"
             )
+    cut = [file.path for file in listing.files if reference.CUT.search(file.path)]
+    if cut:
+        held = some(tuple(cut))
+        yield f"cut by hand, which no loader reads before `cat` has joined them: {held}"
     if listing.unknown:
         yield f"no size told for {some(listing.unknown)}"

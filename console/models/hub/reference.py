@@ -171,6 +171,8 @@ def _bad(why: str, text: str) -> BadReference:
     return BadReference("this names no repository", f"{one_line(text)}: {why}", f"expected {FORMS}")
 
 
+CUT = re.compile(r"\.gguf[.-](?:part|split)[-_.]?\w+$", re.IGNORECASE)
+"""A part of a file that was cut with `split`: `.gguf.part1of2`, `.gguf-split-a`, `.part-aa`."""
 GGUF_SHARD = re.compile(r"-([0-9]{5})-of-([0-9]{5})\.gguf$", re.IGNORECASE)
 _SHARD = re.compile(r"-([0-9]{5,6})-of-([0-9]{5,6})(?=\.[a-z]+$)", re.IGNORECASE)
 _QUANTIZATION = re.compile(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
+from console.models.hub.reference import CUT
 from console.models.sizing.flags.llama_devices import devices, ik_devices, override, split
 from console.models.sizing.flags.reading import (
     MAX_NUMBER,
@@ -236,6 +237,12 @@ def _dense(reading: Reading, flag: str, value: str) -> None:
     reading.got.setdefault("moved_after", len(reading.overrides))
 
 
+def _file(reading: Reading, flag: str, value: str) -> None:
+    text("file")(reading, flag, value)
+    if CUT.search(value):
+        reading.refuse(f"{flag} {one_line(value, 100)}: a part of a file; `cat` joins them")
+
+
 _LLAMA: Mapping[str, Apply] = {
     "--n-gpu-layers": _layers, "--tensor-split": split,
     "--split-mode": _split_mode, "--main-gpu": _whole("main_gpu"),
@@ -258,7 +265,7 @@ _LLAMA: Mapping[str, Apply] = {
     "--spec-type": _speculation, "--rope-scaling": fixed("rope_scaled", True),
     "--rope-scale": fixed("rope_scaled", True), "--yarn-orig-ctx": fixed("rope_scaled", True),
     "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch"),
-    "--spec-draft-n-max": _whole("drafts", 0), "--model": text("file"),
+    "--spec-draft-n-max": _whole("drafts", 0), "--model": _file,
     "--model-url": text("file"), "--hf-repo": text("file"), "--hf-file": text("file"),
     "--docker-repo": text("file"),
 }  # fmt: skip
