@@ -1,0 +1,62 @@
+"""Our sums for architectures whose tensors were learned from the loader, against its own figures.
+
+No cell may be below the loader: what it takes more than we say is a GO that it refuses.
+"""
+
+import pytest
+
+from console.checks.preflight.architecture import memory
+from console.checks.preflight.architecture.memory import Reserved
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.placement import place
+from tests.testbed.cache import Unavailable
+from tests.testbed.fit_params import ensure_fit_params
+from tests.testbed.loader_tables import MIXTURE, Table, learn
+
+MIB = 1 << 20
+SLACK = 2 * MIB
+"""What rounding of the loader's own rows to whole MiB may hide."""
+CELLS = (
+    "-c 4096 -np 1", "-c 32768 -np 4", "-c 32768 -np 1 -ctk q8_0 -ctv q8_0",
+    "-c 32768 -np 1 -fa off", "-c 32768 -np 1 -ub 2048 -b 2048",
+)  # fmt: skip
+LEARNED = (
+    "gpt2", "gptneox", "gemma2", "internlm2", "baichuan", "stablelm", "bloom", "phi2", "minicpm",
+    "plamo", "deci", "starcoder",
+)  # fmt: skip
+
+
+def below(table: Table) -> list[str]:
+    """The cells where the loader takes more than our sum, and it is not UNKNOWN."""
+    tool = ensure_fit_params()
+    header = table.header()
+    facts = from_gguf(header)
+    found = []
+    for cell in () if facts.missing else CELLS:
+        said = memory.ask(HostProgram((tool,)), tool, header, llama_plan(cell.split()))
+        placed = place(facts, llama_plan([*cell.split(), "-ngl", "0"]), ())
+        if not isinstance(said, Reserved) or placed.refused or placed.doubts:
+            continue
+        host = placed.host
+        ours = (host.weights, host.cache, host.weights + host.cache + host.compute)
+        theirs = (said.model, said.context, said.model + said.context + said.compute)
+        if any(one + SLACK < other for one, other in zip(ours, theirs, strict=True)):
+            pairs = zip(ours, theirs, strict=True)
+            shown = [f"{one // MIB} for {other // MIB}" for one, other in pairs]
+            found.append(f"{table.architecture} {cell}: {', '.join(shown)}")
+    return found
+
+
+@pytest.mark.alone
+@pytest.mark.full
+@pytest.mark.parametrize("architecture", LEARNED)
+def test_no_cell_is_below_the_loader(architecture: str) -> None:
+    try:
+        tables = [learn(architecture, more) for more in ({}, MIXTURE)]
+    except Unavailable as error:
+        pytest.skip(error.reason)
+    whole = [table for table in tables if table.whole]
+    assert whole, [table.why for table in tables]
+    assert [cell for table in whole for cell in below(table)] == []

@@ -1,0 +1,197 @@
+"""Tensor tables of llama.cpp's architectures, learned from the loader of a real build.
+
+    python -m tests.testbed.loader_tables gemma3 mamba2 …
+
+The loader is given a header and ends at the first key or tensor that it misses, or whose shape is
+another, and says so: that is mended, and it is asked again, until it reserves its buffers.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from console.models.gguf.header import Array, Header, Tensor, Value, row_bytes
+from console.models.gguf.skeleton import write_skeleton
+from tests.sizing.known import TYPES, Key, heads
+from tests.testbed.fit_params import ensure, ensure_fit_params
+
+LAYERS, WIDTH, VOCABULARY, CONTEXT = 8, 1024, 32000, 8192
+MAX_ROUNDS, ASK_S = 300, 60
+VALUES: tuple[tuple[str, Value], ...] = (
+    ("expert_weights_scale", 1.0), ("head_count_kv", 4), ("key_length_mla", 96),
+    ("value_length_mla", 64), ("indexer.head_count", 16), ("head_count", 16), ("key_length", 64),
+    ("value_length", 64), ("epsilon", 1e-5), ("expert_feed_forward_length", 512),
+    ("expert_shared_feed_forward_length", 512), ("expert_used_count", 2), ("expert_count", 8),
+    ("expert_gating_func", 2), ("feed_forward_length", 2048), ("context_length", CONTEXT),
+    ("embedding_length", WIDTH), ("sliding_window_pattern", 4), ("sliding_window", 512),
+    ("q_lora_rank", 256), ("kv_lora_rank", 128), ("conv_kernel", 4), ("inner_size", 2048),
+    ("state_size", 128), ("time_step_rank", 16), ("head_size", 64), ("token_shift_count", 2),
+    ("extra_dim", 32), ("lora_rank", 64), ("rescale_every_n_layers", 6), ("scale", 1.0),
+    ("freq_base", 1e6), ("freq_base_swa", 1e4), ("max_alibi_bias", 8.0), ("clamp_kqv", 8.0),
+    ("logit_softcapping", 30.0), ("softcapping", 30.0), ("l_cache", 3), ("top_k", 512),
+    ("original_context_length", 4096), ("attn_factor", 1.0), ("causal", True),
+    ("dimension_count", 64),
+    ("use_parallel_residual", True), ("hyper_connection.count", 2), ("token_type_count", 2),
+    ("dimension_sections", Array("INT32", 4, (16, 24, 24, 0))), ("type", "none"),
+)  # fmt: skip
+"""By how a key ends; any other is 1."""
+MIXTURE: dict[str, Value] = {
+    "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 512,
+    "attention.sliding_window": 512, "ssm.conv_kernel": 4, "ssm.inner_size": 2048,
+    "ssm.state_size": 128, "ssm.time_step_rank": 16, "ssm.group_count": 1,
+    "attention.q_lora_rank": 256, "attention.kv_lora_rank": 128,
+}  # fmt: skip
+_READY = re.compile(r"^(?:Host|CPU)\S* +\d+ \d+ \d+", re.MULTILINE)
+_ABSENT = re.compile(r"(?:tensor '([^']+)' not found|missing tensor '([^']+)')")
+_SHAPE = re.compile(r"tensor '([^']+)' has wrong shape; expected\s+([^;]*?), got")
+_KEY = re.compile(r"key not found in model: (\S+)")
+_KIND = re.compile(r"key (\S+) has wrong type \S+ but expected type (\S+)")
+_ERROR = re.compile(r"error loading model[^:]*: (.*)")
+_BLOCK = re.compile(r"blk\.(\d+)\.(.*)")
+
+
+@dataclass
+class Table:
+    """What is known of an architecture so far. `whole`: the loader takes it."""
+
+    architecture: str
+    kv: dict[str, Value]
+    dims: dict[str, tuple[int, ...]] = field(
+        default_factory=lambda: {
+            "token_embd.weight": (WIDTH, VOCABULARY), "output_norm.weight": (WIDTH,),
+        }
+    )  # fmt: skip
+    copies: bool = True
+    whole: bool = False
+    why: str = ""
+
+    def header(self) -> Header:
+        made = []
+        for name, dims in self.dims.items():
+            kind = "Q4_K" if dims[0] % 256 == 0 else "Q8_0"
+            if len(dims) == 1 or dims[0] % 32 or "conv1d" in name or "norm" in name:
+                kind = "F32"
+            number, layout = TYPES[kind]
+            made.append(
+                Tensor(name, dims, number, kind, row_bytes(layout, dims[0]) * prod(dims[1:]))
+            )
+        return Header(3, "little", 32, len(made), self.kv, tuple(made), 0)
+
+    def add(self, name: str) -> bool:
+        """A tensor that is missing, with those beside it as an earlier layer has them."""
+        block = _BLOCK.fullmatch(name)
+        if block is not None and self.copies:
+            for back in range(int(block[1]) - 1, -1, -1):
+                own = [one for one in self.dims if one.startswith(f"blk.{back}.")]
+                if own and own[0] == f"blk.{back}.{block[2]}":
+                    for one in own:
+                        self.dims.setdefault(
+                            one.replace(f"blk.{back}.", f"blk.{block[1]}.", 1), self.dims[one]
+                        )
+                    break
+        if name not in self.dims:
+            like = [
+                dims for one, dims in self.dims.items()
+                if block is not None and one.endswith(f".{block[2]}")
+            ]  # fmt: skip
+            self.dims[name] = like[-1] if like else (1,)
+        return True
+
+
+def start(architecture: str, more: dict[str, Value]) -> Table:
+    keys: dict[str, Key] = {
+        "block_count": LAYERS, "embedding_length": WIDTH, "vocab_size": VOCABULARY,
+        "context_length": CONTEXT, "feed_forward_length": 2048,
+        "attention.layer_norm_rms_epsilon": 1e-6, "attention.layer_norm_epsilon": 1e-5,
+        "rope.freq_base": 1e6,
+        **{name.replace("__", "."): one for name, one in heads(16, 4, 64).items()},
+    }  # fmt: skip
+    kv: dict[str, Value] = {"general.architecture": architecture}
+    kv |= {f"{architecture}.{name}": one for name, one in (keys | more).items()}  # type: ignore[misc]
+    return Table(architecture, kv)
+
+
+def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
+    """The table of an architecture, or how far it came and `why` no further. Raises Unavailable."""
+    table = start(architecture, more or {})
+    tools = ensure_fit_params(), ensure("llama-bench")
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(MAX_ROUNDS):
+            try:
+                complaint = _complaint(table.header(), Path(folder) / "x.gguf", tools)
+            except subprocess.TimeoutExpired:
+                complaint = "no answer in time"
+            if not complaint:
+                table.whole = True
+                break
+            if not _mend(table, complaint):
+                table.why = complaint
+                break
+    return table
+
+
+def _complaint(header: Header, path: Path, tools: tuple[str, str]) -> str:
+    """What the loader misses first; "" if it reserves its buffers."""
+    write_skeleton(header, path)
+    words = ("-fitp", "on", "-nr", "-c", "4096", "-np", "1", "-m", str(path))
+    asked = _run(tools[0], *words)
+    if _READY.search(asked.stdout):
+        return ""
+    more = ("-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path))
+    told = _run(tools[1], *more).stderr
+    error = _ERROR.search(told)
+    return error[1] if error else (told.strip().splitlines() or ["nothing"])[-1]
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False,
+        env={"GGML_NO_BACKTRACE": "1"},
+    )  # fmt: skip
+
+
+def _mend(table: Table, complaint: str) -> bool:
+    """Whether something of the table was changed for it."""
+    if found := _ABSENT.search(complaint):
+        return table.add(found[1] or found[2])
+    if found := _SHAPE.search(complaint):
+        dims = tuple(int(one) for one in re.findall(r"\d+", found[2]))
+        while len(dims) > 1 and dims[-1] == 1:
+            dims = dims[:-1]
+        changed = table.dims.get(found[1]) != dims
+        table.dims[found[1]] = dims
+        return changed
+    if found := _KEY.search(complaint):
+        name = found[1]
+        table.kv[name] = next((one for end, one in VALUES if name.endswith(end)), 1)
+        return True
+    if found := _KIND.search(complaint):
+        kinds: dict[str, Value] = {
+            "bool": True, "str": "none", "f32": 1.0, "arr": Array("INT32", LAYERS, (1,) * LAYERS),
+        }  # fmt: skip
+        before, table.kv[found[1]] = table.kv.get(found[1]), kinds.get(found[2], 1)
+        return type(before) is not type(table.kv[found[1]])
+    if "wrong number of tensors" in complaint and table.copies:
+        table.copies = False
+        table.dims = start(table.architecture, {}).dims
+        return True
+    return False
+
+
+def main() -> None:
+    for architecture in sys.argv[1:]:
+        for more in ({}, MIXTURE):
+            table = learn(architecture, more)
+            if table.whole:
+                break
+        print(architecture, len(table.dims) if table.whole else f"no: {table.why}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
