@@ -9,118 +9,176 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from console.checks.lint.unit import Hit, Place
 from console.checks.lint.yaml_tree import Node, Tree
 
-KINDS = {"text": "a text or number", "list": "a list", "map": "a mapping",
-         "size": "a size, like 64g", "time": "a duration, like 30s"}  # fmt: skip
+KINDS = {"text": "a text or number", "word": "a text: a number or a truth wants quotes",
+         "list": "a list", "map": "a mapping", "size": "a size, like 64g",
+         "time": "a duration, like 30s", "int": "a whole number", "number": "a number",
+         "count": "a number, or `all`", "flag": "true or false",
+         "cname": "letters, digits, `_`, `.` and `-`, two at least"}  # fmt: skip
+NUMBER = re.compile(
+    r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[\da-f_]+|\d[\d_]*|(\.\d+|\d+(\.\d*)?)(e[-+]?\d+)?|\.inf)|\.nan",
+    re.IGNORECASE,
+)
+TRUTH = re.compile(r"true|false", re.IGNORECASE)
 SCALARS = {
-    "size": re.compile(r"-1|\d+(\.\d+)? ?([kmgtp]i?b?|b)?", re.IGNORECASE),
-    "time": re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+|\d+"),
+    "size": re.compile(r"-1|\d+(\.\d+)? ?([kmgtp]i?b|[kmgtpb])?", re.IGNORECASE),
+    "time": re.compile(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+"),
+    "int": re.compile(r"[-+]?(0x[\da-f_]+|0o[0-7_]+|\d[\d_]*)", re.IGNORECASE),
+    "number": NUMBER,
+    "count": re.compile(r"all|-?\d+"),
+    "flag": re.compile(r"true|false|y|yes|n|no|on|off|0|1|t|f", re.IGNORECASE),
+    "cname": re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+"),
+    "pull": re.compile(
+        r"always|never|build|if_not_present|missing|refresh|daily|weekly|every_(\d+[wdhms])+"
+    ),
 }
+ONE_OF = "one:"
+"""How a kind begins that is one of these words, with commas."""
+NOTHING = ("", "~", "null", "Null", "NULL")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 OTHER_TOOLS = frozenset({"steps", "pipeline", "jobs", "stages", "kind", "apiVersion", "schema"})
 """Keys of files with `services:` that are not for compose."""
 MOST = 50
 """What is said of one file."""
 
+MARKS = ("", "*", "!", "[]")
+"""Keys of a shape that are none of a file."""
 Shape = str | Mapping[str, Any]
 """Kinds of a value, or its keys: "" has its kinds (a mapping without), "*" the shape under names
-that the operator gives. Keys of a list are those of its mappings."""
+that the operator gives, "[]" the kinds of what a list has, "!" the keys that have to be there. Keys
+of a list are those of its mappings."""
 
 
-def _keys(words: str, **more: Shape) -> dict[str, Shape]:
-    return {**dict.fromkeys(words.split(), "text"), **more}
+def _keys(words: str, kinds: str = "text", **more: Shape) -> dict[str, Shape]:
+    return {**dict.fromkeys(words.split(), kinds), **more}
 
 
 def _of(kinds: str, shape: Mapping[str, Shape]) -> dict[str, Shape]:
     return {**shape, "": kinds}
 
 
-_PAIRS = "list map"
-_WORDS = "text list"
+_LIST = _of("list", {"[]": "word"})
+_WORDS = _of("word list", {"[]": "word"})
+_PAIRS = _of("list map", {"*": "text", "[]": "word"})
 _NAMED = _keys("name", external="text map", labels=_PAIRS)
 _DRIVEN = {**_NAMED, **_keys("driver", driver_opts="map")}
-_ROLLING = _keys("parallelism failure_action max_failure_ratio order", delay="time", monitor="time")
-_HOOK = _of("list", _keys("user privileged working_dir image per_replica",
+_ROLLING = _keys(
+    "failure_action", parallelism="int", max_failure_ratio="number", delay="time", monitor="time",
+    order="one:start-first,stop-first",
+)  # fmt: skip
+_HOOK = _of("list", _keys("user working_dir image", "word", privileged="flag", per_replica="flag",
                           command=_WORDS, environment=_PAIRS))  # fmt: skip
 _GRANT = _of("list", _keys("source target uid gid mode"))
-_DEVICES = _of("list", _keys("count driver", capabilities="list", device_ids="list",
-                             options=_PAIRS))  # fmt: skip
+_DEVICE = _keys("driver", count="count", capabilities=_LIST, device_ids=_LIST, options=_PAIRS)
+_DEVICES = _of("list", {**_DEVICE, "!": "capabilities", "[]": "map"})
 _BUILD = _keys(
-    "context dockerfile dockerfile_inline no_cache network pull target isolation privileged "
-    "provenance sbom",
+    "context dockerfile dockerfile_inline network target isolation provenance sbom",
+    no_cache="flag", pull="flag", privileged="flag",
     shm_size="size", entitlements="list", args=_PAIRS, ssh="text list map", labels=_PAIRS,
     cache_from="list", cache_to="list", no_cache_filter=_WORDS, additional_contexts=_PAIRS,
-    extra_hosts=_PAIRS, secrets=_GRANT, tags="list", ulimits="map", platforms="list",
+    extra_hosts="list map", secrets=_GRANT, tags=_LIST, ulimits="map", platforms=_LIST,
 )  # fmt: skip
 _DEPLOY = _keys(
-    "mode endpoint_mode replicas",
+    "mode endpoint_mode", replicas="int",
     labels=_PAIRS, rollback_config=_ROLLING, update_config=_ROLLING,
     resources={
-        "limits": _keys("cpus pids", memory="size"),
-        "reservations": _keys("cpus", memory="size", generic_resources="list", devices=_DEVICES),
+        "limits": _keys("cpus", "number", pids="int", memory="size"),
+        "reservations": _keys("cpus", "number", memory="size", generic_resources="list",
+                              devices=_DEVICES),
     },
-    restart_policy=_keys("condition max_attempts", delay="time", window="time"),
-    placement=_keys("max_replicas_per_node", constraints="list", preferences="list"),
+    restart_policy=_keys("condition", max_attempts="int", delay="time", window="time"),
+    placement=_keys("max_replicas_per_node", "int", constraints=_LIST, preferences="list"),
 )  # fmt: skip
 _NETWORK = _keys(
-    "interface_name ipv4_address ipv6_address mac_address priority gw_priority",
-    aliases="list", link_local_ips="list", driver_opts="map",
+    "interface_name ipv4_address ipv6_address mac_address", "word", priority="number",
+    gw_priority="number", aliases=_LIST, link_local_ips=_LIST, driver_opts="map",
 )  # fmt: skip
 _VOLUME = _of("list", _keys(
-    "type source target read_only consistency",
-    bind=_keys("propagation create_host_path recursive selinux"),
-    volume=_keys("nocopy subpath", labels=_PAIRS),
+    "source target consistency",
+    **{"!": "type", "[]": "word map"}, read_only="flag",
+    type="one:bind,volume,tmpfs,cluster,npipe,image",
+    bind=_keys("propagation recursive selinux", create_host_path="flag"),
+    volume=_keys("subpath", nocopy="flag", labels=_PAIRS),
     tmpfs=_keys("mode", size="size"), image=_keys("subpath"),
 ))  # fmt: skip
+_DEPENDS = _keys(
+    "", restart="flag", required="flag",
+    condition="one:service_started,service_healthy,service_completed_successfully",
+)  # fmt: skip
+_WATCH = _of("list", _keys(
+    "path target", ignore=_WORDS, include=_WORDS, exec="map", initial_sync="flag",
+    action="one:rebuild,sync,restart,sync+restart,sync+exec",
+    **{"!": "path action", "[]": "map"},
+))  # fmt: skip
 _SERVICE = _keys(
-    "attach cgroup cgroup_parent container_name cpu_count cpu_percent cpu_shares cpu_quota "
-    "cpu_period cpu_rt_period cpu_rt_runtime cpus cpuset domainname hostname image init ipc "
-    "isolation mac_address mem_swappiness network_mode oom_kill_disable oom_score_adj pid "
-    "pids_limit platform privileged pull_policy pull_refresh_after read_only restart runtime scale "
-    "stdin_open stop_signal tty use_api_socket user uts userns_mode working_dir",
+    "cgroup cgroup_parent cpuset domainname hostname image ipc isolation mac_address network_mode "
+    "pid platform pull_refresh_after restart runtime stop_signal user uts userns_mode working_dir",
+    "word",
+    **_keys("cpu_count cpu_percent cpu_shares cpu_quota cpu_period cpu_rt_period cpu_rt_runtime "
+            "mem_swappiness"),
+    **_keys("attach init oom_kill_disable privileged read_only stdin_open tty use_api_socket",
+            "flag"),
+    cpus="number", oom_score_adj="int", pids_limit="int", scale="int", container_name="cname",
+    pull_policy="pull",
     mem_limit="size", mem_reservation="size", memswap_limit="size", shm_size="size",
     stop_grace_period="time", annotations=_PAIRS, build=_of("text map", _BUILD), deploy=_DEPLOY,
-    blkio_config="map", cap_add="list", cap_drop="list", command=_WORDS, entrypoint=_WORDS,
+    blkio_config="map", cap_add=_LIST, cap_drop=_LIST, command=_WORDS, entrypoint=_WORDS,
     configs=_GRANT, secrets=_GRANT, credential_spec=_keys("config file registry"),
-    depends_on=_of(_PAIRS, {"*": _keys("condition restart required")}),
-    develop={"watch": "list"}, device_cgroup_rules="list",
-    devices=_of("list", _keys("source target permissions")), dns=_WORDS, dns_opt="list",
-    dns_search=_WORDS, env_file=_of(_WORDS, _keys("path format required")), label_file=_WORDS,
-    environment=_PAIRS, expose="list", extends=_of("text map", _keys("service file")),
-    provider=_keys("type", options="map"), external_links="list", extra_hosts=_PAIRS,
-    gpus=_of(_WORDS, _DEVICES), group_add="list",
-    healthcheck=_keys("disable retries", test=_WORDS, interval="time", timeout="time",
-                      start_period="time", start_interval="time"),
-    labels=_PAIRS, links="list", logging=_keys("driver", options="map"),
-    models=_of(_PAIRS, {"*": _keys("endpoint_var model_var")}),
-    networks=_of(_PAIRS, {"*": _NETWORK}),
-    ports=_of("list", _keys("name mode host_ip target published protocol app_protocol")),
-    pre_start=_HOOK, post_start=_HOOK, pre_stop=_HOOK, profiles="list", security_opt="list",
-    sysctls=_PAIRS, storage_opt="map", tmpfs=_WORDS, ulimits="map", volumes=_VOLUME,
-    volumes_from="list",
+    depends_on=_of("list map", {"[]": "word", "*": _of("map set", {**_DEPENDS, "!": "condition"})}),
+    develop={"watch": _WATCH}, device_cgroup_rules=_LIST,
+    devices=_of("list", _keys("source target permissions", **{"!": "source", "[]": "word map"})),
+    dns=_WORDS, dns_opt=_LIST, dns_search=_WORDS,
+    env_file=_of("word list", _keys("path", format="one:raw", required="flag",
+                                    **{"!": "path", "[]": "word map"})),
+    label_file=_WORDS, environment=_PAIRS, expose=_of("list", {"[]": "text"}),
+    extends=_of("word map", _keys("service file", "word", **{"!": "service"})),
+    provider=_keys("type", options="map", **{"!": "type"}), external_links=_LIST,
+    extra_hosts="list map",
+    gpus=_of("one:all list", {**_DEVICE, "[]": "map"}), group_add="list",
+    healthcheck=_keys("", disable="flag", retries="number", test=_WORDS, interval="time",
+                      timeout="time", start_period="time", start_interval="time"),
+    labels=_PAIRS, links=_LIST, logging=_keys("driver", options=_of("map", {"*": "text"})),
+    models=_of("list map", {"*": _keys("endpoint_var model_var"), "[]": "word"}),
+    networks=_of("list map", {"*": _NETWORK, "[]": "word"}),
+    ports=_of("list", _keys("name mode host_ip target published protocol app_protocol",
+                            **{"[]": "text map"})),
+    pre_start=_HOOK, post_start=_HOOK, pre_stop=_HOOK, profiles=_LIST, security_opt=_LIST,
+    sysctls=_PAIRS, storage_opt="map", tmpfs=_WORDS,
+    ulimits=_of("map", {"*": _of("int map", _keys("soft hard", "int", **{"!": "soft hard"}))}),
+    volumes=_VOLUME, volumes_from=_LIST,
+)  # fmt: skip
+_IPAM = _keys(
+    "driver", options="map",
+    config=_of("list", _keys("subnet ip_range gateway", aux_addresses="map", **{"[]": "map"})),
 )  # fmt: skip
 FILE: Mapping[str, Shape] = _keys(
-    "version name",
+    "version name", "word",
     include=_of("list", {**_keys("project_directory"), "path": _WORDS, "env_file": _WORDS}),
     services={"*": _SERVICE},
-    models={"*": _keys("name model context_size", runtime_flags="list")},
-    networks={"*": {**_DRIVEN, **_keys("internal enable_ipv4 enable_ipv6 attachable", ipam="map")}},
+    models={"*": _keys("name model", context_size="int", runtime_flags=_LIST, **{"!": "model"})},
+    networks={"*": {**_DRIVEN, **_keys("internal enable_ipv4 enable_ipv6 attachable", "flag",
+                                        ipam=_IPAM)}},
     volumes={"*": _DRIVEN},
-    secrets={"*": {**_DRIVEN, **_keys("environment file template_driver")}},
-    configs={"*": {**_NAMED, **_keys("content environment file template_driver")}},
+    secrets={"*": _of("map set", {**_DRIVEN, **_keys("environment file template_driver")})},
+    configs={"*": _of("map set", {**_NAMED, **_keys("content environment file template_driver")})},
 )  # fmt: skip
+
+
+def is_for_compose(tree: Tree) -> bool:
+    """Whether a file with `services:` has no key by which it is another tool's."""
+    return not OTHER_TOOLS & set(tree.root.fields or {})
 
 
 def refused(tree: Tree, *, sure: bool) -> Iterator[Hit]:
     """What compose refuses, in no order. `sure`: whether the file is known to be for compose, so
     that its first level is judged, too."""
-    if OTHER_TOOLS & set(tree.root.fields or {}):
+    if not is_for_compose(tree):
         return
     for key, place, first in tree.doubled[:MOST]:
         what = f"`{key}` is there twice: it stands in line {first.line} already"
@@ -135,23 +193,38 @@ def _unfit(
     if (id(node), id(shape)) in seen:
         return
     seen.add((id(node), id(shape)))
-    kinds = str(shape if isinstance(shape, str) else shape.get("", "map"))
-    if not _is_fit(node, kinds.split()):
-        wanted = " or ".join(KINDS[one] for one in kinds.split())
-        yield Hit(node.place, f"{path or 'the file'} is {_said(node)}", fix=wanted)
+    kinds = (shape if isinstance(shape, str) else str(shape.get("", "map"))).split()
+    if not _is_fit(node, kinds):
+        yield Hit(node.place, f"{path or 'the file'} is {_said(node)}", fix=_wanted(kinds))
     elif not isinstance(shape, str):
         for one in node.each():
             if one.fields is not None:
                 yield from _below(one, shape, f"{path}[]", seen)
-        yield from _below(node, shape, path, seen, sure)
+            yield from _misfit(one, shape, path)
+        if node.fields is not None:
+            yield from _below(node, shape, path, seen, sure)
+
+
+def _misfit(item: Node, shape: Mapping[str, Shape], path: str) -> Iterator[Hit]:
+    """What a list has, if it may not have it."""
+    kinds = str(shape.get("[]", "text list map")).split()
+    is_nothing = "[]" in shape and item.plain and item.text in NOTHING
+    if is_nothing or not _is_fit(item, kinds):
+        said = "nothing" if is_nothing else _said(item)
+        yield Hit(item.place, f"{path} has {said}", fix=_wanted(kinds))
 
 
 def _below(
     node: Node, keys: Mapping[str, Shape], path: str, seen: set[tuple[int, int]], sure: bool = True
 ) -> Iterator[Hit]:
+    for wanted in str(keys.get("!", "")).split():
+        if node.get(wanted) is None:
+            yield Hit(
+                node.place, f"{path} has no `{wanted}`", fix=f"`{wanted}:`, which compose wants"
+            )
     for key, value in node.pairs():
         below = f"{path}.{key}" if path else key
-        if key and key in keys:
+        if key in keys and key not in MARKS:
             yield from _unfit(value, keys[key], below, seen)
         elif key.startswith("x-") or key == "<<" or "$" in key:
             continue
@@ -167,22 +240,49 @@ def _said(node: Node) -> str:
     return "a list" if node.items is not None else f"`{node.text}`"
 
 
-def _is_fit(node: Node, kinds: list[str]) -> bool:
+def _is_fit(node: Node, kinds: Sequence[str]) -> bool:
     if node.fields is not None:
         return "map" in kinds
     if node.items is not None:
         return "list" in kinds
     text = node.text or ""
-    if text in ("", "~", "null", "Null", "NULL") or "$" in text:
+    if "$" in text or "text" in kinds:
         return True
-    scalars = [one for one in kinds if one in SCALARS]
-    return "text" in kinds or any(SCALARS[one].fullmatch(text) for one in scalars)
+    if node.plain and text in NOTHING:
+        return "set" not in kinds
+    return any(_is_of(node, text, kind) for kind in kinds)
+
+
+def _is_of(node: Node, text: str, kind: str) -> bool:
+    if kind.startswith(ONE_OF):
+        return text in kind.removeprefix(ONE_OF).split(",")
+    is_number = node.plain and NUMBER.fullmatch(text) is not None
+    if kind == "word":
+        return not is_number and not (node.plain and TRUTH.fullmatch(text))
+    if kind in ("flag", "time") and is_number:
+        return False
+    return kind in SCALARS and SCALARS[kind].fullmatch(text) is not None
+
+
+def _wanted(kinds: Sequence[str]) -> str:
+    """What a value may be, in words."""
+    words = []
+    for kind in kinds:
+        if kind.startswith(ONE_OF):
+            words += kind.removeprefix(ONE_OF).split(",")
+        elif kind == "pull":
+            words += ["always", "missing", "never", "build", "daily", "weekly", "every_12h"]
+        elif kind in KINDS:
+            words.append(KINDS[kind])
+    return " or ".join(words)
 
 
 def _unknown(place: Place, key: str, keys: Mapping[str, Shape], path: str) -> Hit:
     where = f"in {path}" if path else "at its first level"
     if "*" in keys:
         return Hit(place, f"{key} is no name {where}", fix="letters, digits, `.`, `_` and `-`")
-    near = difflib.get_close_matches(key, [one for one in keys if one], 1, 0.7)
+    near = difflib.get_close_matches(
+        key, [one for one in keys if one not in ("", "!", "[]")], 1, 0.7
+    )
     fix = f"`{near[0]}`" if near else "leave it out; keys of your own begin with `x-`"
     return Hit(place, f"compose knows no key `{key}` {where}", fix=fix)

@@ -194,5 +194,6 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
         fix = "mend it: what follows it may have been misread"
         found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
     for one in unit.refused:
-        found[unit.finding(one.place, REFUSED, Severity.ERROR, one.what, one.fix)] = None
+        severity = one.severity or Severity.ERROR
+        found[unit.finding(one.place, REFUSED, severity, one.what, one.fix)] = None
     return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

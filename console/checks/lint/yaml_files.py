@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from console.checks.lint import commands, compose_keys, shell
+from console.checks.lint import commands, compose_keys, compose_model, shell
 from console.checks.lint.commands import Scene, add_argv, add_script, joined
 from console.checks.lint.dockerfile import expanded
 from console.checks.lint.files import SHELL_ENDS
@@ -45,6 +45,8 @@ def compose_unit(source: Source, tree: Tree) -> Unit:
     unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
     named = any(word in source.path.name.lower() for word in ("compose", "stack"))
     unit.refused += compose_keys.refused(tree, sure=named)
+    if compose_keys.is_for_compose(tree):
+        unit.refused += compose_model.refused(tree.root, source.path)
     services = tree.root.get("services")
     for name, service in _pairs(services):
         if service.fields is not None:

@@ -37,6 +37,8 @@ class Node:
     keys: dict[str, Place] = field(default_factory=dict)
     inner: Snippet | None = None
     last_line: int = 0
+    plain: bool = False
+    """Whether a text stands without quotes, so that it may be a number, a truth or nothing."""
 
     def get(self, *path: str) -> Node | None:
         node: Node | None = self
@@ -141,7 +143,7 @@ class _Builder:
         if kind == "ScalarEvent":
             start, end = self._extent(event)
             self.covered.append((start, end))
-            node.text, node.inner = event.value, None
+            node.text, node.inner, node.plain = event.value, None, bool(event.implicit[0])
             if not self._is_key():
                 node.inner = self._inner(event, start, end, place)
             node.last_line = max(place.line, self.text.count("\n", 0, max(end - 1, 0)) + 1

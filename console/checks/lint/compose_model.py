@@ -1,0 +1,371 @@
+"""What compose refuses of a file because its parts do not fit: services, volumes, networks and
+files that are named and not there, dependencies in a circle, keys that exclude each other.
+
+A file that is one layer of several may name what another one declares, so what is declared is
+judged only of a file that compose reads alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from console.checks.lint import compose_ports
+from console.checks.lint.compose_keys import MOST
+from console.checks.lint.compose_ports import Published
+from console.checks.lint.unit import Hit, Place, Severity
+from console.checks.lint.yaml_tree import Node
+
+MAX_VALUES = 20_000
+"""Of how many values of services, together, it is judged whether they fit."""
+USUAL = tuple(f"{stem}.{end}" for stem in ("compose", "docker-compose") for end in ("yaml", "yml"))
+"""Names of files that compose reads when it is given none."""
+OF_SERVICE = "service:"
+_SHARED = ("network_mode", "ipc", "pid")
+_DECLARED = (("networks", "network"), ("secrets", "secret"), ("configs", "config"),
+             ("models", "model"))  # fmt: skip
+_TWICE = (
+    ("cpus", ("deploy", "resources", "limits", "cpus")),
+    ("mem_limit", ("deploy", "resources", "limits", "memory")),
+    ("mem_reservation", ("deploy", "resources", "reservations", "memory")),
+    ("pids_limit", ("deploy", "resources", "limits", "pids")),
+    ("scale", ("deploy", "replicas")),
+)
+"""Keys of a service that say the same as one below `deploy`."""
+_CONTENTS = {"secrets": ("file", "environment"), "configs": ("file", "environment", "content")}
+_NO_VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{(?![A-Za-z_]\w*(?:\}|:?[-+?].*\})).*", re.DOTALL)
+"""A `${` without a name and an end; a name may have what counts where it is empty."""
+_UNITS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def refused(root: Node, path: Path) -> Iterator[Hit]:
+    """What compose refuses of the file at `path`, in no order."""
+    services = {name: one for name, one in _pairs(root.get("services")) if one.fields is not None}
+    yield from islice(_each(root, services, dict(_judged(services)), path), MOST)
+
+
+def _judged(services: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
+    """Services as long as they have few values together: aliases multiply them."""
+    left, seen = MAX_VALUES, set[int]()
+    for name, service in services.items():
+        left -= sum(len(one.items or one.fields or ()) for _, one in service.pairs()) + 1
+        if left < 0:
+            return
+        if id(service) not in seen:
+            seen.add(id(service))
+            yield name, service
+
+
+def _each(
+    root: Node, services: Mapping[str, Node], judged: Mapping[str, Node], path: Path
+) -> Iterator[Hit]:
+    for name, service in judged.items():
+        at = f"services.{name}"
+        yield from compose_ports.refused(service, at)
+        yield from _conflicts(service, at)
+        yield from _missing_files(service, at, path)
+    yield from _top(root)
+    yield from _extended(services, judged)
+    yield from _included(root, path)
+    yield from _variables(root)
+    if _is_alone(root, path):
+        for name, service in judged.items():
+            yield from _undeclared(root, services, name, service)
+        yield from _circles(judged)
+    yield from _same_ports(judged)
+
+
+def _extended(services: Mapping[str, Node], judged: Mapping[str, Node]) -> Iterator[Hit]:
+    """Services of the same file that a service extends, and that are not there or extend it."""
+    after: dict[str, str] = {}
+    for name, service in judged.items():
+        node = service.get("extends")
+        if node is None or service.get("extends", "file") is not None:
+            continue
+        after[name] = base = node.text or service.said("extends", "service")
+        if base and "$" not in base and base not in services:
+            what = f"services.{name} extends `{base}`, which the file does not declare"
+            yield Hit(node.place, what, fix="its name, or `file:` with where it is")
+    for name, base in after.items():
+        trail = [name]
+        while base in after and base not in trail:
+            trail.append(base)
+            base = after[base]
+        if base == name:
+            words = " → ".join([*trail, base])
+            yield Hit(services[name].place, f"services extend each other: {words}", fix="cut it")
+
+
+def _included(root: Node, path: Path) -> Iterator[Hit]:
+    include = root.get("include")
+    for item in include.each() if include is not None else ():
+        node = item.get("path") if item.fields is not None else item
+        for one in [node, *node.each()] if node is not None else ():
+            if _is_missing(one.text, path):
+                what = f"`{one.text}` is included and not there"
+                yield Hit(one.place, what, fix="the path as seen from this file")
+
+
+def _variables(root: Node) -> Iterator[Hit]:
+    """Values with a `${` that is no variable, which compose cannot fill in."""
+    todo, seen = [root], set[int]()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        todo += [*node.each(), *(one for _, one in node.pairs())]
+        if node.text and (found := _NO_VARIABLE.search(node.text)) is not None:
+            what = f"`{found[0][:40]}` is no variable, and compose cannot fill it in"
+            yield Hit(node.place, what, fix="`${NAME}`, or `$$` for a dollar that is meant")
+
+
+def _is_alone(root: Node, path: Path) -> bool:
+    """Whether compose reads this file without another: nothing is included, no file beside it
+    overrides it, and it is itself no layer above one with a usual name."""
+    if root.get("include") is not None or "override" in path.name:
+        return False
+    if path.name in USUAL:
+        stems = {name.rsplit(".", 1)[0] for name in USUAL}
+        beside = (f"{stem}.override.{end}" for stem in stems for end in ("yaml", "yml"))
+        return not any(path.with_name(name).is_file() for name in beside)
+    return not any(path.with_name(name).is_file() for name in USUAL)
+
+
+def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
+    return node.pairs() if node is not None else iter(())
+
+
+def _names(node: Node | None) -> Iterator[tuple[str, Place]]:
+    """The names of a list or of a mapping's keys, with their places; a long form's `source`."""
+    if node is None:
+        return
+    for item in node.each():
+        name = item.text if item.text is not None else item.said("source")
+        yield name or "", item.place
+    for key, _ in node.pairs():
+        yield key, node.keys.get(key, node.place)
+
+
+def _undeclared(
+    root: Node, services: Mapping[str, Node], name: str, service: Node
+) -> Iterator[Hit]:
+    at = f"services.{name}"
+    if not any(service.get(key) for key in ("image", "build", "extends", "provider")):
+        yield Hit(service.place, f"{at} has neither an image nor a build", fix="`image:`")
+    listed = Counter(other for other, _ in _names(service.get("depends_on")))
+    for other in sorted(one for one, count in listed.items() if count > 1):
+        place = (service.get("depends_on") or service).place
+        yield Hit(place, f"{at}.depends_on has `{other}` twice", fix="once")
+    for other, place in _needed(service):
+        if "$" not in other and other not in services:
+            what = f"{at} needs the service `{other}`, which the file does not declare"
+            yield Hit(place, what, fix=f"declare `{other}` under `services:`, or leave it out")
+    for kind, word in _DECLARED:
+        for other, place in _names(service.get(kind)):
+            known = root.get(kind, other) is not None or (kind, other) == ("networks", "default")
+            if other and "$" not in other and not known:
+                yield _not_declared(at, word, other, place, kind)
+    for other, place in _names(service.get("build", "secrets")):
+        if other and "$" not in other and root.get("secrets", other) is None:
+            yield _not_declared(at, "secret", other, place, "secrets")
+    for other, place in _volumes(service):
+        if root.get("volumes", other) is None:
+            yield _not_declared(at, "volume", other, place, "volumes")
+    yield from _without_check(services, name, service)
+
+
+def _not_declared(at: str, word: str, name: str, place: Place, kind: str) -> Hit:
+    what = f"{at} uses the {word} `{name}`, which the file does not declare"
+    more = f"; a directory begins with `./`, as `./{name}`" if kind == "volumes" else ""
+    return Hit(place, what, fix=f"`{name}:` under `{kind}:` at the first level{more}")
+
+
+def _volumes(service: Node) -> Iterator[tuple[str, Place]]:
+    """The named volumes of a service: neither a path nor without a name."""
+    volumes = service.get("volumes")
+    for item in volumes.each() if volumes is not None else ():
+        if item.text is None:
+            source = item.said("source") if item.said("type") == "volume" else ""
+        else:
+            source, sign, _ = item.text.partition(":")
+            source = source if sign and not source.startswith((".", "/", "~")) else ""
+            if len(source) == 1 and item.text[2:3] in ("/", "\\"):
+                continue  # compose takes it for a drive
+        if source and "$" not in source:
+            yield source, item.place
+
+
+def _needed(service: Node) -> Iterator[tuple[str, Place]]:
+    """The services without which a service does not start."""
+    yield from _names(service.get("depends_on"))
+    for key in _SHARED:
+        node = service.get(key)
+        if node is not None and (text := node.text or "").startswith(OF_SERVICE):
+            yield text.removeprefix(OF_SERVICE), node.place
+    for key in ("links", "volumes_from"):
+        for name, place in _names(service.get(key)):
+            if not name.startswith("container:"):
+                yield name.partition(":")[0], place
+
+
+def _without_check(services: Mapping[str, Node], name: str, service: Node) -> Iterator[Hit]:
+    """A wait for the health of a service that has no check: an image may bring one along."""
+    for other, how in _pairs(service.get("depends_on")):
+        on = services.get(other)
+        if on is None or how.said("condition") != "service_healthy":
+            continue
+        check = on.get("healthcheck")
+        off = check is not None and (
+            check.said("disable").lower() == "true"
+            or [word.text for word in check.words()][:1] == ["NONE"]
+            or [word.text for test in [check.get("test")] if test for word in test.words()][:1]
+            == ["NONE"]
+        )
+        if check is None or off:
+            what = f"services.{name} waits until `{other}` is healthy, which has no `healthcheck`"
+            fix = "a `healthcheck:` there, unless its image has one; or `service_started`"
+            yield Hit(how.place, what, Severity.ERROR if off else Severity.WARNING, fix)
+
+
+def _circles(services: Mapping[str, Node]) -> Iterator[Hit]:
+    """Each service that needs itself through others, once a circle."""
+    needs = {name: dict(_needed(service)) for name, service in services.items()}
+    done: set[str] = set()
+    for first in needs:
+        trail: list[str] = []
+        while first not in done:
+            done.add(first)
+            trail.append(first)
+            after = next((one for one in needs[first] if one in trail), None)
+            if after is not None:
+                circle = [*trail[trail.index(after) :], after]
+                words = " → ".join(circle)
+                yield Hit(needs[first][after], f"services need each other: {words}", fix="cut it")
+                break
+            first = next((one for one in needs[first] if one in needs and one not in done), first)
+
+
+def _conflicts(service: Node, at: str) -> Iterator[Hit]:
+    """Keys of a service that exclude each other."""
+    if service.said("network_mode") and (networks := service.get("networks")) is not None:
+        yield Hit(networks.place, f"{at} has `network_mode` and `networks`", fix="one of them")
+    for key, path in _TWICE:
+        one, other = service.get(key), service.get(*path)
+        if one is None or other is None or not one.text or not other.text:
+            continue
+        if "$" not in one.text + other.text and _amount(one.text) != _amount(other.text):
+            dotted = ".".join(path)
+            what = f"{at}: `{key}` is {one.text}, and `{dotted}` is {other.text}"
+            yield Hit(one.place, what, fix="one of them, or the same in both")
+    scale = service.get("scale") or service.get("deploy", "replicas")
+    if scale is not None and (text := scale.text or "").lstrip("-").isdecimal():
+        if int(text) < 0:
+            yield Hit(scale.place, f"{at} asks for {text} containers", fix="0 or more")
+        elif int(text) > 1 and service.said("container_name"):
+            what = f"{at} has `container_name` and {text} containers, which would share it"
+            yield Hit(scale.place, what, fix="leave `container_name` out")
+    if service.said("build", "dockerfile") and service.said("build", "dockerfile_inline"):
+        place = (service.get("build") or service).place
+        yield Hit(place, f"{at}.build has two Dockerfiles", fix="`dockerfile` or the inline one")
+    for devices in (service.get("deploy", "resources", "reservations", "devices"),
+                    service.get("gpus")):  # fmt: skip
+        for item in devices.each() if devices is not None else ():
+            if item.get("count") is not None and item.get("device_ids") is not None:
+                what = f"{at} asks for cards by `count` and by `device_ids`"
+                yield Hit(item.place, what, fix="one of them")
+    test = service.get("healthcheck", "test")
+    words = test.words() if test is not None else ()
+    if words and "$" not in words[0].text and words[0].text not in ("CMD", "CMD-SHELL", "NONE"):
+        what = f"{at}.healthcheck.test begins with `{words[0].text}`"
+        yield Hit(words[0].place, what, fix="CMD, CMD-SHELL or NONE first, or a text")
+
+
+def _amount(text: str) -> float | str:
+    """A number or a size as one number, so that `1g` and `1024m` are the same."""
+    word = text.strip().lower().removesuffix("b").removesuffix("i").strip()
+    power = _UNITS.get(word[-1:], 0)
+    try:
+        return float(word[:-1] if power else word) * float(1024**power)
+    except ValueError:
+        return text
+
+
+def _top(root: Node) -> Iterator[Hit]:
+    for kind in ("volumes", "networks", "secrets", "configs"):
+        for name, one in _pairs(root.get(kind)):
+            external = one.get("external")
+            if one.fields is None or "$" in str(external.text if external else ""):
+                continue
+            if external is not None and (external.text or "").lower() in ("true", "yes"):
+                own = (key for key in one.fields if not key.startswith("x-"))
+                others = [key for key in own if key not in ("name", "external")]
+                if others and kind == "volumes":
+                    what = f"{kind}.{name} is external, and has `{others[0]}`"
+                    yield Hit(one.place, what, fix=f"leave `{others[0]}` or `external` out")
+            elif kind in _CONTENTS and external is None and one.get("driver") is None:
+                given = [key for key in _CONTENTS[kind] if one.get(key) is not None]
+                if len(given) != 1:
+                    said = " and ".join(given) or "no content"
+                    fix = f"one of {', '.join(_CONTENTS[kind])}, or `external: true`"
+                    yield Hit(one.place, f"{kind}.{name} has {said}", fix=fix)
+
+
+def _missing_files(service: Node, at: str, path: Path) -> Iterator[Hit]:
+    """Files that compose reads with this one, and that are not there."""
+    files = service.get("env_file")
+    items = [files, *files.each()] if files is not None else []
+    for item in items:
+        node = item.get("path") if item.fields is not None else item
+        is_needed = item.said("required").lower() not in ("false", "no", "n", "off")
+        if node is not None and is_needed and _is_missing(node.text, path):
+            what = f"{at} reads `{node.text}`, which is not there"
+            yield Hit(node.place, what, fix="make it, or `path:` with `required: false`")
+    labels = service.get("label_file")
+    for node in [labels, *labels.each()] if labels is not None else []:
+        if _is_missing(node.text, path):
+            yield Hit(node.place, f"{at} reads `{node.text}`, which is not there", fix="make it")
+    file = service.get("extends", "file")
+    if file is not None and _is_missing(file.text, path):
+        what = f"{at} extends a service of `{file.text}`, which is not there"
+        yield Hit(file.place, what, fix="the path as seen from this file")
+
+
+def _is_missing(name: str | None, path: Path) -> bool:
+    """Whether a named path is surely not there: one with a variable, a home or an address is not
+    judged, nor one that this user may not see."""
+    if not name or "$" in name or name.startswith("~") or ":" in name:
+        return False
+    try:
+        os.stat(path.parent / name)
+    except (FileNotFoundError, NotADirectoryError):
+        return path.parent.is_dir()
+    except (OSError, ValueError):
+        pass
+    return False
+
+
+def _same_ports(services: Mapping[str, Node]) -> Iterator[Hit]:
+    """Ports of this machine that are published twice: of one service the engine refuses it, of two
+    only if both are up at once, which a profile may prevent."""
+    seen: dict[int, list[tuple[str, Published]]] = {}
+    for name, service in services.items():
+        profiles = {name for name, _ in _names(service.get("profiles"))}
+        for port in compose_ports.published(service):
+            same = seen.setdefault(port.port, [])
+            met = ((who, one) for who, one in same[:MOST] if one.meets(port))
+            # compose takes what is written twice for one
+            others = ((who, one) for who, one in met if (who, one.target) != (name, port.target))
+            other = next(others, None)
+            if other is not None and (other[0] == name or not profiles):
+                who = "twice" if other[0] == name else f"and so does {other[0]}"
+                line = other[1].place.line
+                what = f"services.{name} publishes port {port.port}, {who} in line {line}"
+                severity = Severity.ERROR if other[0] == name else Severity.WARNING
+                yield Hit(port.place, what, severity, "another port, or never both at once")
+            if not profiles or other is None:
+                same.append((name, port))
