@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from console.common.argv import quoted
-from console.common.logs.cause import PORT, cause_of
+from console.common.logs.cause import may_be_taken
 from console.common.text import decode
 from console.host import process
 
@@ -144,8 +144,7 @@ def ports_of(pids: Iterable[int]) -> list[int]:
 def port_taken(url: str, lines: Sequence[str]) -> str:
     """`; pid 123, …, holds port 8000`, if these lines of a server's log say that its port is taken
     and somebody is seen to listen there; else ""."""
-    taken = cause_of(lines)[0] == PORT
-    return f"; {words}" if taken and (words := held_words(url)) else ""
+    return f"; {words}" if may_be_taken(lines) and (words := held_words(url)) else ""
 
 
 def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> Iterator[Listener]:

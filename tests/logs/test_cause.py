@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.common.logs.cause import cause_of, ended_words
+from console.common.logs.cause import cause_of, ended_words, may_be_taken
 
 LOADING = ["llama_model_loader: loaded meta data", "load_tensors: offloading 61 layers to GPU"]
 STACK = [f"/usr/lib/libggml-base.so({n:#x})" for n in range(0x1000, 0x100D)]
@@ -26,7 +26,7 @@ LOGS = {
     "a port": (
         ["main: starting", "start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: "
          "28000", "srv  exiting due to HTTP server error"],
-        ("port", "start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 28000"),
+        ("bind", "start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 28000"),
     ),
     "a port, by Python": (
         ["Traceback (most recent call last):", "OSError: [Errno 98] Address already in use"],
@@ -180,3 +180,27 @@ def test_a_watchdog_that_only_reports_ends_nothing() -> None:
     soft = "[2026-08-03 04:05:12 TP1] Scheduler watchdog timeout (self.watchdog_timeout=9, "
     assert cause_of([f"{soft}self.soft=True)"]) == ("", "")
     assert cause_of([f"{soft}self.soft=False)", "Killed"])[0] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "taken"),
+    [
+        ("OSError: [Errno 98] Address already in use", "port", True),
+        ("[Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already "
+         "in use", "port", True),
+        ("start: couldn't bind HTTP server socket, hostname: 10.9.9.9, port: 8080", "bind", True),
+        ("OSError: [Errno 99] Cannot assign requested address", "bind", False),
+        ("[Errno 99] error while attempting to bind on address ('10.9.9.9', 8000): cannot assign "
+         "requested address", "bind", False),
+        ("[Errno 13] error while attempting to bind on address ('0.0.0.0', 80): permission denied",
+         "bind", False),
+        ("listen tcp 10.9.9.9:80: bind: cannot assign requested address", "bind", False),
+        ("nginx: bind() to 0.0.0.0:80 failed (13: Permission denied)", "bind", False),
+        ("listen tcp :80: bind: permission denied", "rights", False),
+    ],
+)  # fmt: skip
+def test_an_address_is_in_use_only_where_that_is_said_or_may_be(
+    line: str, kind: str, taken: bool
+) -> None:
+    assert cause_of([line])[0] == kind
+    assert may_be_taken([line]) is taken

@@ -96,10 +96,10 @@ files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. A 
 read, or that you name and lint does not know, is reported (exit code 2), and the rest is checked.
 What no builder and no shell accepts is an error of its own (`{BROKEN}`): an unknown instruction,
 half a list, a quote or an `if` that does not end. Shell is checked with `bash -n`. What `docker
-compose` refuses of a file is one as well (`{REFUSED}`): a key that is written twice or that the Compose
-Specification does not have, a value of another kind, a size or a port that is none, a service, a
-volume, a network or a file that is named and not there, a circle. Of a file that is one layer of
-several, and of one with an override beside it, only what stands in it is judged.
+compose` refuses of a file is one as well (`{REFUSED}`): a key that is written twice or that the
+Compose Specification does not have, a value of another kind, a size or a port that is none, a
+service, a volume, a network or a file that is named and not there, a circle. Of a file that is one
+layer of several, and of one with an override beside it, only what stands in it is judged.
 
 Errors and warnings end with exit code 9; info alone does not. `--json` prints one object, `--sarif`
 SARIF 2.1.0. Facts about the machine come from the site file: without one, a rule that needs them is

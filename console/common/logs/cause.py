@@ -16,9 +16,9 @@ from console.common.logs.level import Entry, Level, read, why_hint
 from console.common.text import clean, one_line
 from console.common.units import plural
 
-MEMORY, PORT, LIBRARY, BUILD, ARGUMENT, MODEL, DISK, BROKEN, RIGHTS, RAISED, KILLED = (
-    "memory", "port", "library", "build", "argument", "model", "disk", "broken", "rights", "raised",
-    "killed",
+MEMORY, PORT, BIND, LIBRARY, BUILD, ARGUMENT, MODEL, DISK, BROKEN, RIGHTS, RAISED, KILLED = (
+    "memory", "port", "bind", "library", "build", "argument", "model", "disk", "broken", "rights",
+    "raised", "killed",
 )  # fmt: skip
 ON_CARD = (
     r"CUDA error: out of memory|cudaMalloc failed: out of memory|CUDA out of memory"
@@ -85,8 +85,11 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (MEMORY, _compiled(ON_CARD, ON_HOST, _ANY_MEMORY)),
     (PORT, _compiled(
         r"address already in use|EADDRINUSE|address in use|Only one usage of each socket address"
-        r"|(?:could ?n[o']t|cannot|failed to|unable to) bind|bind\(\) (?:failed|to .* failed)"
-        r"|error while attempting to bind|port is already allocated"
+        r"|port is already allocated"
+    )),
+    (BIND, _compiled(
+        r"(?:could ?n[o']t|cannot|failed to|unable to) bind|bind\(\) (?:failed|to .* failed)"
+        r"|error while attempting to bind|cannot assign requested address|EADDRNOTAVAIL"
     )),
     (LIBRARY, _compiled(
         r"error while loading shared libraries|cannot open shared object|undefined symbol"
@@ -171,6 +174,11 @@ _DEATH = _compiled(r"core dumped|segmentation fault|ggml_abort|(?-i:^Aborted\b)"
 """How a program ends that says no more; what it stated as an error just before may say why."""
 MAX_BEFORE_DEATH = 3
 """Lines before such an end in which an error counts as its reason."""
+_OTHER_BIND = _compiled(
+    r"cannot assign|EADDRNOTAVAIL|permission denied|EACCES|not permitted|Errno (?:13|99|-\d)\b"
+    r"|name or service not known|nodename nor servname|getaddrinfo|family not supported"
+)
+"""Why a program cannot listen although nobody has its address."""
 _OF_REQUEST = re.compile(r"\b(?:request|slot|task|client)\b", re.IGNORECASE)
 _CHAIN = re.compile(
     r"During handling of the above exception|direct cause of the following exception"
@@ -186,6 +194,13 @@ _UNFINISHED = re.compile(r"panicked at .*:$|\d+ validation errors? for \S+(?:: [
 several, in between."""
 MAX_CAUSE = 200
 """Characters of a cause that are shown."""
+
+
+def may_be_taken(lines: Sequence[str]) -> bool:
+    """Whether a program ended, as its log says, because its address is in use, or could not listen
+    for a reason that it does not name: llama.cpp names none."""
+    kind, words = cause_of(lines)
+    return kind == PORT or (kind == BIND and _OTHER_BIND.search(words) is None)
 
 
 def cause_of(

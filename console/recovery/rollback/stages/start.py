@@ -11,12 +11,12 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
-from console.common.logs.cause import PORT, cause_of
+from console.common.logs.cause import PORT, cause_of, may_be_taken
 from console.common.logs.tail import read_last, size_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.licence import Reason, stop_group
-from console.host.ports import owners
+from console.host.ports import is_free, owners, port_of
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed, is_up
@@ -108,8 +108,11 @@ class Baseline(Observed):
         return self.start()
 
     def address_lingers(self, lines: Sequence[str]) -> bool:
-        """Whether its address is in use, as these lines say, though nobody listens there."""
-        return cause_of(lines)[0] == PORT and not owners(self.plan.url, here=True)
+        """Whether its address is in use, as these lines say, though nobody listens there. Where
+        they give no reason why it could not listen, the address itself is tried."""
+        if not may_be_taken(lines) or owners(self.plan.url, here=True):
+            return False
+        return cause_of(lines)[0] == PORT or not is_free(port_of(self.plan.url), "0.0.0.0")
 
     def _start_beside_nobody(self) -> None:
         """Raise ServiceError if somebody else has the baseline's address, and keeps it."""

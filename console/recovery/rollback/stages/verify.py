@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from console.common.errors import ConsoleError
-from console.common.logs.cause import PORT, cause_of, last_words
+from console.common.logs.cause import cause_of, last_words, may_be_taken
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.ports import acknowledged, has_clients, held_words, is_free, port_of
@@ -303,8 +303,8 @@ class Readiness:
         last, as far as that says more."""
         lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
         kills = self.baseline.oom_kills() if self.baseline.started else None
-        kind, cause = cause_of(lines, self.baseline.exit_code(), kills)
-        held = held_words(self.plan.url, self.baseline.pids()) if kind == PORT else ""
+        cause = cause_of(lines, self.baseline.exit_code(), kills)[1]
+        held = held_words(self.plan.url, self.baseline.pids()) if may_be_taken(lines) else ""
         # nothing of its own listens any more: whoever does keeps a restart from serving, too
         self.misplaced = bool(held)
         words = "; ".join(filter(None, (cause, held, "the baseline ended")))
