@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from console.common import passwords, secret_forms, secret_sentences
-from console.common.secret_sentences import KEPT_BY, OF, is_prose
+from console.common import passwords, secret_fields, secret_forms, secret_sentences
+from console.common.secret_sentences import KEPT_BY, OF, STATES, is_prose
 
 HIDDEN = "*****"
 SHORTEST, SHORTEST_WORD = 6, 12
@@ -68,15 +69,21 @@ _PAIRED = re.compile(
 _KEY_LINE = re.compile(r"\s*[A-Za-z0-9+/]{60,}={0,2}\s*")
 
 _WORD = re.compile(r"[\w.-]*")
-_ENDS = re.compile(r"(s?)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
+_ENDS = re.compile(r"(s|\(s\)|)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
 _SEPARATOR = re.compile(
-    r"\\?[\"'\]]?[ \t]{0,8}(?P<sign>=>|:=|={1,2}|%3[dD]|(?:%22)?%3[aA](?:%22)?|:(?!//))[ \t]{0,8}"
+    r"(?:\\?[\"'\]]?|[\"'`][)\]]|\*\*?|`| \((?:type=)?\w{1,12}\))[ \t]{0,8}"
+    r"(?P<sign>=>|->|→|[:?+]=|={1,2}|%3[dD]|(?:%22)?%3[aA](?:%22)?|:(?!//))(?:\*\*(?!\*))?"
+    r"(?:[ \t]?(?:Optional\[)?(?:str|bytes|SecretStr)[\w\[\] |]{0,16}=)?[ \t]{0,8}"
+    r"(?:\"\"(?=\")|''(?='))?"
     r"|(?P<gap>\\?[\"']?,?\s{1,8}|\\?[\"'],\s{0,8})"
 )
-_BARE = re.compile(r"[a-z]+(?=[.,;:)]{0,3}(?:\s|$))")
+_BARE = re.compile(r"([a-z]+)(?=[.,;:)]{0,3}(?:\s|$))")
+_LONE = re.compile(r"([a-z]+)(?=\s{0,64}(?:[,}|│#]|$))")
+_BEGUN = re.compile(r"[\s#>|│•*-]{0,40}[\"'`]?")
+"""What stands before the name of a setting that has the line for itself."""
 _VALUE = re.compile(
     r"\\\"(?P<escaped>(?:[^\\]|\\(?!\"))*)|\"(?P<double>(?:[^\"\\]|\\.)*)|'(?P<single>[^']*)"
-    r"|(?P<list>[\[(][^\])]*)|(?P<plain>[^\s\"'][^\s]*)"
+    r"|(?P<list>[\[(][^\])]*|\{(?=\s{0,8}b?[\"'][^\"':]{1,512}[\"']\s{0,8}[,}])[^}]*)|(?P<plain>[^\s\"'][^\s]*)"
 )
 _PARAMETER = re.compile(r"[^&\s#\"'<>]+")
 _SCHEME = re.compile(r"\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?", re.I)
@@ -121,6 +128,9 @@ _SHORT_FLAGS = ("-k", "-u", "--user", "--proxy-user")
 _LISTS = re.compile(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
 _MORE = re.compile(r"[\"']?,?\s+[\"']?(?=[\w*])(?P<value>[\w.+/=~*-]+)(?=[\"'\s,\])]|$)")
 """One value more of a flag that takes several."""
+_NEXT = re.compile(r"[\"']?,\s{0,4}[\"']?(?P<value>[\w.+/~-]{2,512}={0,2})(?=[\"'\s,\])]|$)")
+_COUNT = re.compile(r"\d{1,6}(?![\w-])")
+"""`api_keys: 3` tells how many there are."""
 
 
 def text(line: str) -> str:
@@ -164,17 +174,15 @@ def argv(words: Iterable[str]) -> list[str]:
     return shown
 
 
-def data(value: Any, shown: Any = text) -> Any:
+def data(value: Any, shown: Any = text, parent: str = "") -> Any:
     """JSON-like data with every string in it passed through `shown`, keys too, and without the
-    values of secret names and flags."""
+    values of secret names and flags. `parent`: the name that the data has."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, dict):
-        beside = value.get("name", value.get("key"))
+        secret = secret_keys(value, parent)
         return {
-            data(key, shown): HIDDEN
-            if names(key, one) or (key == "value" and _names_beside(beside, one))
-            else data(one, shown)
+            data(key, shown): HIDDEN if key in secret else data(one, shown, str(key))
             for key, one in value.items()
         }
     if isinstance(value, list | tuple):
@@ -183,6 +191,17 @@ def data(value: Any, shown: Any = text) -> Any:
         words = all(isinstance(one, str) for one in value)
         return [data(one, shown) for one in (argv(value) if words else value)]
     return value
+
+
+def secret_keys(table: dict[Any, Any], parent: str = "") -> set[Any]:
+    """The keys of a JSON-like table whose values are secret: by themselves, beside the name of a
+    variable (`{"name": "API_KEY", "value": …}`), or by the name of the table, `parent`."""
+    beside = next((one for key, one in table.items() if str(key).lower() in ("name", "key")), None)
+    return {
+        key for key, one in table.items()
+        if names(key, one) or (str(key).lower() == "value"
+                               and (_names_beside(beside, one) or names(parent, one)))
+    }  # fmt: skip
 
 
 def lines(rows: Iterable[str]) -> Iterator[str]:
@@ -274,13 +293,19 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
     yield from secret_forms.of_text(line, lower)
     if "'" in line or '"' in line:
         yield from _paired(line, lower)
-    for told in secret_sentences.of_text(line, lower):
-        groups = told.groupdict()
+    told = secret_sentences.tells(lower)
+    for field in chain(
+        secret_sentences.of_text(line, lower, told),
+        secret_fields.of_text(line, lower, labelled=told[1]),
+    ):
+        groups = field.groupdict()
         value = groups["value"]
-        if "name" in groups and (is_prose(value) or not names(groups["name"], value)):
+        if _is_nothing(value) or is_prose(value):
+            continue
+        if "name" in groups and not names(groups["name"], value):
             continue
         if "made" not in groups or _made(groups["made"]):
-            yield told.span("value")
+            yield field.span("value")
     yield from passwords.of_text(line, lower)
     if _KEY_LINE.fullmatch(line) and not line.isupper() and not line.islower():
         yield 0, len(line)
@@ -367,11 +392,40 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
     if by_value:
         bare = behind[0] == "=" and not (prefix or many)
         given = _GIVEN.match(line, behind.end()) if bare and mark[0] in _GIVEN_BY else None
-        return given.span() if given else _made(line, behind.end()) if sign else None
-    span = _value(line, behind.end(), colon=sign == ":", gap=not sign)
-    if span is None or not flag or sign or not _LISTS.fullmatch(line, first, ends.end()):
+        made = given.span() if given else _made(line, behind.end()) if sign else None
+        while many and made and (more := _NEXT.match(line, made[1])):
+            if not _made(line, more.start("value")):
+                break
+            made = made[0], more.end("value")
+        return made
+    if many and _COUNT.match(line, behind.end()):
+        return None
+    told = sign in (":", "->", "→")
+    setting = told and _is_setting(line, first, end)
+    span = _value(line, behind.end(), word=not told, setting=setting, gap=not sign)
+    if span is None or (many and sign):
+        return span and (span[0], _end_of_listed(line, span[1]))
+    if not flag or sign or not _LISTS.fullmatch(line, first, ends.end()):
         return span
     return span[0], _end_of_list(line, span[1], many=many)
+
+
+def _is_setting(line: str, first: int, end: int) -> bool:
+    """Whether a name is written as one of a program, or begins its line."""
+    name = line[first:end]
+    written = "_" in name or "-" in name or name.isupper() or not (name.islower() or name.istitle())
+    return (written and " " not in name) or _BEGUN.fullmatch(line, 0, first) is not None
+
+
+def _end_of_listed(line: str, at: int) -> int:
+    """Where the last of several values ends that stand behind a sign, with commas between."""
+    if line[at - 1] == "," and _NEXT.match(line, at - 1):
+        at -= 1
+    while (more := _NEXT.match(line, at)) is not None and not _is_nothing(more["value"]):
+        if more["value"].isalpha() and more["value"].islower():
+            break
+        at = more.end("value")
+    return at
 
 
 def _end_of_list(line: str, at: int, *, many: bool) -> int:
@@ -387,8 +441,9 @@ def _end_of_list(line: str, at: int, *, many: bool) -> int:
     return at
 
 
-def _value(line: str, at: int, *, colon: bool, gap: bool) -> tuple[int, int] | None:
-    """Where the value that begins at a place ends; None if it says nothing."""
+def _value(line: str, at: int, *, word: bool, setting: bool, gap: bool) -> tuple[int, int] | None:
+    """Where the value that begins at a place ends; None if it says nothing. `word`: a word may be
+    one; `setting`: it may if it stands alone and is none of a state."""
     found = _VALUE.match(line, at)
     if found is None:
         return None
@@ -400,8 +455,10 @@ def _value(line: str, at: int, *, colon: bool, gap: bool) -> tuple[int, int] | N
         listed = line[at - 2 : at] == ", " and value.startswith("-")
         if gap and (listed or is_prose(value) or _is_flag(value.partition("=")[0].rstrip("\"',"))):
             return None
-        if colon and _BARE.match(line, at):  # after a colon a lone word is prose
-            return None
+        if not word and _BARE.match(line, at):  # after a colon a word is prose
+            alone = _LONE if line[at - 1] in " \t" else _BARE
+            lone = alone.match(line, at) if setting else None
+            return lone.span(1) if lone and lone[1] not in STATES else None
         if not gap and value[:1] in "\"'":
             start += 1
     return None if _is_nothing(value) else (start, end)

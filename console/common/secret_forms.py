@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 
 _SHAPES = re.compile(
-    r"(?<![A-Za-z0-9])(?:hf_(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{12,}|sk-[A-Za-z0-9_-]{16,}"
+    r"(?<![A-Za-z0-9])(?:hf_(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{12,}|sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{4,}|sk-[A-Za-z0-9_-]{16,}"
     r"|gh[opusr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|(?:gsk|npm|r8|rpa|dop_v1|dckr_pat|[sr]k_live|whsec|lsv2_pt)_[\w-]{16,}"
-    r"|(?:glrt|gldt|xai|pplx|csk|tvly)-[\w-]{16,}|pypi-Ag[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|(?:glrt|gldt|xai|pplx|csk|tvly|tskey)-[\w-]{16,}|pypi-Ag[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{24,}|ya29\.[\w-]{8,}"
     r"|eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?)"
     r"|(?<!\d)\d{8,10}:AA[\w-]{30,}"
@@ -24,8 +24,8 @@ _SHAPES = re.compile(
 _SHAPED = (
     "hf_", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hub_pat", "glpat-", "xox", "nvapi-",
     "gsk_", "npm_", "r8_", "rpa_", "dop_v1_", "dckr_pat_", "k_live_", "whsec_", "lsv2_pt_", "glrt-",
-    "gldt-", "xai-", "pplx-", "csk-", "tvly-", "SG.", "pypi-", "AKIA", "ASIA", "AIza", "ya29.",
-    "eyJ", ":AA", "hooks.slack", "/webhook", "$apr1$", "$argon2", "$2", "$y$",
+    "gldt-", "xai-", "pplx-", "csk-", "tvly-", "tskey-", "SG.", "pypi-", "AKIA", "ASIA", "AIza",
+    "ya29.", "eyJ", ":AA", "hooks.slack", "/webhook", "$apr1$", "$argon2", "$2", "$y$",
     "$1$", "$5$", "$6$",
 )  # fmt: skip
 _BASIC = re.compile(r"\bbasic\s{1,4}(?P<value>[a-z0-9+/]{6,1024}={0,2})(?![\w+/=-])", re.IGNORECASE)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 KEPT_BY = r"api|auth|access|account|secret|private|hf|hub"
 OF = (
-    r"admin|anthropic|app|azure|bearer|bot|client|csrf|db|deploy|device|encryption|github|gitlab"
-    r"|huggingface|id|identity|jwt|kube|license|master|openai|personal|proxy|refresh|registry|root"
-    r"|security|server|service|session|shared|signing|slack|sso|storage|telegram|user|webhook|xet"
+    r"admin|anthropic|app|azure|bearer|bot|client|csrf|dashboard|db|deploy|device|encryption"
+    r"|functions|gateway|github|gitlab|huggingface|id|identity|join|jupyter|jwt|kube|license|master"
+    r"|ngrok|openai|personal|proxy|refresh|registry|root|security|server|service|session|shared"
+    r"|signing|slack|sso|storage|subscription|telegram|user|vault|wandb|webhook|xet"
 )
 """Words before `key` or `token` that make a secret of both: those of KEPT_BY wherever they stand,
 those of OF as a part of the name."""
@@ -26,6 +27,19 @@ PROSE = frozenset({
     "which", "while", "who", "will", "with", "without", "would",
 })  # fmt: skip
 """What stands behind the name of an option in a sentence."""
+
+STATES = PROSE | frozenset({
+    "absent", "accepted", "any", "auto", "automatic", "bad", "bool", "bytes", "changed", "checked",
+    "configured", "correct", "created", "default", "defined", "denied", "disabled", "empty",
+    "enabled", "env", "environment", "error", "expired", "failed", "false", "file", "found",
+    "generated", "given", "hidden", "ignored", "incorrect", "int", "invalid", "loaded", "lost",
+    "mandatory", "masked", "mismatch", "needed", "nil", "none", "null", "object", "off", "ok",
+    "omitted", "optional", "password", "present", "provided", "read", "redacted", "refused",
+    "rejected", "removed", "required", "revoked", "rotated", "secret", "specified", "str",
+    "string", "supplied", "text", "token", "true", "undefined", "unknown", "unset", "unused",
+    "updated", "used", "valid", "wrong", "yes",
+})  # fmt: skip
+"""Words behind a secret's name that tell how it stands, not what it is."""
 
 _OWN = r"pass(?:word|phrase|wd|code)|secret|credential"
 _STRONG = rf"(?:(?:{KEPT_BY}|{OF}|unseal|recovery)[-_ ]?(?:key|token)|{_OWN})s?\"?"
@@ -43,21 +57,30 @@ _HEADERS = (
     r"proxy_set_header|(?:set|add)-header|header_up|(?:grpc_set|add)_header"
     r"|requestheader\s{1,4}(?:set|add)"
 )
-_NOUNS = ("key", "token", "secret", "credential", "passw", "passphrase", "passcode")
+_OWN_NOUNS = ("secret", "credential", "passw", "passphrase", "passcode")
+_NOUNS, _LABELS = ("key", "token", *_OWN_NOUNS), ("label",)
+_QUALIFIERS = tuple(f"{KEPT_BY}|{OF}|unseal|recovery".split("|"))
+_NAMED = re.compile("key|token")
+MAX_QUALIFIER = 16
+"""Characters in front of `key` or `token` in which a word of OF may stand."""
 _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in (
     # `Incorrect API key provided: …`, `the token was …`, `Unseal Key 1: …`
     (_NOUNS,
      rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was"
-     r"|(?:has\sbeen\s)?set\sto)"
+     r"|(?:(?:has|is|was)\s(?:been\s)?)?set\sto)"
      rf"\b\s{{0,4}}[:=]?|:)|{_STRONG}(?:\s#?\d)?\s{{0,4}}[:=])\s{{0,4}}(?<=[\s:=]){_VALUE}"),
     # `Password for user 'admin': …`, `a password is provided for this session: …`
-    (_NOUNS,
-     rf"\b{_STRONG}\s{{1,4}}(?:for|of|is|was|has)(?:\s{{1,4}}(?!(?:not|missing|wrong|invalid"
-     rf"|required)\b)[\w'\"-]{{1,40}}){{1,5}}\s?:\s{{1,4}}{_VALUE}"),
+    (_LABELS,
+     rf"\b{_STRONG}\s{{1,4}}(?:for|from|of|is|was|has)(?:\s{{1,4}}(?!(?:not|missing|wrong|invalid"
+     rf"|required)\b)[\w'\"-]{{1,40}}){{1,5}}(?:\s?:|\s(?:is|was))\s{{1,4}}{_VALUE}"),
     # `using API key …`, `Proxy initialized with master key …`
-    (_NOUNS,
-     r"\b(?:your|generated|created|new|using|default|initial|temporary|random|with)\s{1,4}"
-     rf"(?:\w{{1,20}}\s{{1,4}}){{0,2}}?{_STRONG}\s{{1,4}}{_VALUE}"),
+    (_LABELS,
+     r"\b(?:your|generated|created|new|using|default|initial|temporary|random|with|set|expected"
+     r"|received|got|invalid|incorrect|bad|wrong)\s{1,4}"
+     rf"(?:\w{{1,20}}\s{{1,4}}){{0,2}}?{_STRONG}\s{{1,4}}(?:to\s)?{_VALUE}"),
+    # `the API key "…" is not valid`; behind `secret` stands its name
+    (_LABELS,
+     rf"\b(?!secret|credential){_STRONG}\s{{1,4}}(?=[\"'`]){_VALUE}"),
     # `the api key … was refused`, `API key -> …`; behind `secret` alone stands the name of one
     (_NOUNS,
      rf"\b(?!(?:secret|credential)s?\s{{1,4}}(?!key|token)){_NOUN}\s{{1,4}}"
@@ -65,9 +88,9 @@ _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in
      r"[\w.~+/-]{8,512}={0,2}))"),
     (_NOUNS,
      rf"\b(?:your|generated|new)\skey\s{{0,4}}(?:is\b\s{{0,4}}:?|:)\s{{1,4}}{_VALUE}"),
-    (_NOUNS, rf"\bpass(?:word|phrase)\"?\s{{1,4}}:?\s{{0,4}}{_VALUE}"),
+    (_LABELS, rf"\bpass(?:word|phrase)\"?\s{{1,4}}:?\s{{0,4}}{_VALUE}"),
     # `api_key …`: a name that is no word of a sentence
-    (_NOUNS,
+    (_LABELS,
      rf"(?<![\w-])(?:[\w-]{{0,40}}[-_])?(?:(?:{KEPT_BY}|{OF})[-_](?:key|token|secret|password)"
      rf"|apikey|authtoken)[\"']?\s{{1,4}}{_VALUE}"),
     (("setx", "env"),
@@ -86,12 +109,37 @@ _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in
 too, is a secret if that is the name of one; what is `made`, if it looks made by a machine."""
 
 
-def of_text(line: str, lower: str) -> Iterator[re.Match[str]]:
-    """Where a line tells such values; `lower` is the line in small letters."""
-    told = any(map(lower.__contains__, _NOUNS)) and _may_have_value(lower)
+def tells(lower: str) -> tuple[bool, bool]:
+    """Whether a word of a line, in small letters, may be the value of a key, token or password; and
+    whether the line names one that is secret, too."""
+    if not any(map(lower.__contains__, _NOUNS)) or not _may_have_value(lower):
+        return False, False
+    return True, _is_labelled(lower)
+
+
+def of_text(line: str, lower: str, told: tuple[bool, bool]) -> Iterator[re.Match[str]]:
+    """Where a line tells such values; `lower` is the line in small letters, `told` what `tells`
+    says of it."""
     for hints, pattern in _TABLE:
-        if told if hints is _NOUNS else any(map(lower.__contains__, hints)):
+        if hints is _NOUNS:
+            hinted = told[0]
+        elif hints is _LABELS:
+            hinted = told[1]
+        else:
+            hinted = any(map(lower.__contains__, hints))
+        if hinted:
             yield from pattern.finditer(line)
+
+
+def _is_labelled(lower: str) -> bool:
+    """Whether a line names a secret. A plain search: most lines with `token` count those of a
+    text."""
+    return any(map(lower.__contains__, _OWN_NOUNS)) or any(
+        lower[max(0, noun.start() - MAX_QUALIFIER) : noun.start()]
+        .rstrip("-_. ")
+        .endswith(_QUALIFIERS)
+        for noun in _NAMED.finditer(lower)
+    )
 
 
 def is_prose(value: str) -> bool:

@@ -92,15 +92,16 @@ def command(argv: Iterable[str], limit: int = LINE_LIMIT) -> str:
     return one_line(" ".join(redact.argv(argv)), limit)
 
 
-def cleaned(value: Any, depth: int = 0) -> Any:
+def cleaned(value: Any, depth: int = 0, parent: str = "") -> Any:
     """The same JSON value with every string in it clean, keys too; what a name or a flag of it
-    marks as secret is hidden."""
+    marks as secret is hidden. `parent`: the name that the value has."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
         items = value.items() if depth < DEEPEST else ()
+        secret = redact.secret_keys(value, parent) if items else ()
         return {
-            clean(str(key)): redact.HIDDEN if redact.names(key, item) else cleaned(item, depth + 1)
+            clean(str(key)): redact.HIDDEN if key in secret else cleaned(item, depth + 1, str(key))
             for key, item in items
         }
     if isinstance(value, list | tuple):
