@@ -469,6 +469,7 @@ def table(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
         quantization.lower() if gguf else kind(quantization) or facts.stored, method_of(plan),
         getattr(plan, "split_mode", ""), machine, not _are_ready(plan),
+        getattr(plan, "dtype", "auto"),
     )  # fmt: skip
     found = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:

@@ -46,13 +46,15 @@ Column = Literal[
 class When(Strict):
     """A rule's conditions; a list means one of these, `lacks` one of these flags missing. `below`:
     some card has a smaller compute capability; `from_sm`: every card has at least this one.
-    `converts`: whether kt-kernel's weights are still to be made."""
+    `converts`: whether kt-kernel's weights are still to be made. `dtype`: what the engine is told
+    to compute in, "auto" where it is told nothing."""
 
     format: list[Text] = []
     architecture: list[Text] = []
     quantization: list[Text] = []
     method: list[Text] = []
     split: list[Text] = []
+    dtype: list[Text] = []
     sm: list[Capability] = []
     below: Capability | None = None
     from_sm: Capability | None = None
@@ -123,7 +125,8 @@ class Question:
 
     `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
     `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
-    tensor, graph. `converts`: kt-kernel's weights are made of this checkpoint, and not ready.
+    tensor, graph. `dtype`: as on the engine's command line. `converts`: kt-kernel's weights are
+    made of this checkpoint, and not ready.
     """
 
     engine: str
@@ -134,6 +137,7 @@ class Question:
     split: str = ""
     machine: Machine | None = None
     converts: bool = True
+    dtype: str = "auto"
 
 
 def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
@@ -178,6 +182,8 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
             facts[name] = bool(names & set(wanted)) if given else None
         elif wanted:
             facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
+    if when.dtype:
+        facts["dtype"] = question.dtype in when.dtype
     if when.sm:
         facts["compute capability"] = _has_sm(question.machine, when.sm)
     if when.below:
