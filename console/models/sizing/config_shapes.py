@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from console.models.hub.model_config import quantization
+from console.common.text import one_line
+from console.models.hub.model_config import parts, quantization
+from console.models.sizing.model_facts import MOST_LAYERS, MOST_LENGTH, Encoder
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
@@ -163,3 +165,62 @@ def forward_of_block(table: Mapping[str, object], layer: int, width: int) -> int
     if forward.get("no_op") or not isinstance(factor, int | float):
         return 0
     return -(-int(2 * factor * width / 3) // 256) * 256
+
+
+_IMAGES = re.compile(
+    r"(?:mm_)?(?:vision|visual|image|img|video|vit|vq|siglip)(?:_\w+)?|embd_layer|vision_n_layers"
+)
+_SOUND = re.compile(r"(?:mm_)?(?:audio|speech|sound|whisper)(?:_\w+)?|encoder_config")
+_MARKS = re.compile(r"_(?:token|tokens|id|ids|index|start|end|pad|seq_length|size|feature_layer)\b")
+"""Ends of keys that tell of places in the text, and of no encoder."""
+_CLASSES = re.compile(
+    r"ForConditionalGeneration$|V[Ll]|Vision|Omni|Audio|Llava|Whisper|OCR|MiniCPM[VO]|Molmo|Ovis"
+    r"|Pixtral|ASR|Voxtral|Ultravox|ForCausalLMV"
+)
+_TEXT_CLASSES = ("ChatGLMForConditionalGeneration",)
+
+
+def classes(config: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of transformers' classes that a configuration gives."""
+    listed = config.get("architectures")
+    names = listed if isinstance(listed, list) else []
+    return tuple(one_line(name, 64) for name in names[:4] if isinstance(name, str))
+
+
+def encoders(config: Mapping[str, object]) -> tuple[Encoder, ...]:
+    """The parts for images and for sound that a configuration has: by its keys, else by the name of
+    its class."""
+    found: dict[str, Encoder] = {}
+    for part in parts(config):
+        # a tower's own configuration tells more than a key about it
+        for key, value in sorted(part.items(), key=lambda one: not isinstance(one[1], Mapping)):
+            reads = _reads(key)
+            tells = isinstance(value, Mapping) or (isinstance(value, str | int) and bool(value))
+            if reads and tells and reads not in found:
+                found[reads] = _encoder(reads, value)
+    if found:
+        return tuple(found.values())
+    others = [name for name in classes(config) if name not in _TEXT_CLASSES]
+    return (Encoder(""),) if any(map(_CLASSES.search, others)) else ()
+
+
+def _reads(key: object) -> str:
+    if not isinstance(key, str) or _MARKS.search(key):
+        return ""
+    if _IMAGES.fullmatch(key):
+        return "images"
+    return "sound" if _SOUND.fullmatch(key) else ""
+
+
+def _encoder(reads: str, value: object) -> Encoder:
+    """Its sizes as SGLang reads them: a class that counts its layers as `depth` has none of the
+    usual name, and the usual number is taken."""
+    table = value if isinstance(value, Mapping) else {}
+    layers, width = table.get("num_hidden_layers"), table.get("hidden_size")
+    if layers is None and _is_count(table.get("depth")):
+        layers = 24
+    return Encoder(
+        reads,
+        layers if _is_count(layers) and layers <= MOST_LAYERS else None,
+        width if _is_count(width) and width <= MOST_LENGTH else None,
+    )

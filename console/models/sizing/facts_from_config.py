@@ -17,6 +17,8 @@ from console.models.safetensors.names import OUTSIDE, Role, role
 from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
     ENDS,
+    classes,
+    encoders,
     forward_of_block,
     heads_of_blocks,
     kept_wide,
@@ -95,6 +97,8 @@ def from_config(
         stored=kind(describe(config)),
         weights=weights,
         weights_from=origin,
+        classes=classes(config),
+        encoders=encoders(config),
         missing=tuple(dict.fromkeys(keys.missing)),
     )
 

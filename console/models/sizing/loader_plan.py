@@ -121,18 +121,21 @@ class SglangPlan:
     rank.
 
     `replicas`: copies of the whole, or with `attention_apart` of the attention within the ranks.
-    Whole experts are shared out among `expert_ranks`. `chunk`, `prefill` and `graph_batch` size
-    what SGLang keeps free for a step (None: its default). `drafts`: the checkpoint's spare layers
-    guess ahead. `kt_weights` is where kt-kernel's weights
-    are; LLAMAFILE reads a GGUF there, whose experts have `kt_experts` bytes (None: not known).
-    `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
-    few builds have).
+    `attention_replicas` is --attn-dp-size alone. Whole experts are shared out among `expert_ranks`.
+    `chunk`, `prefill` and `graph_batch` size what SGLang keeps free for a step (None: its default).
+    `drafts`: the checkpoint's spare layers guess ahead. `speculates`: whatever guesses.
+    `all_to_all`: how experts exchange tokens. `page`: tokens of a page of the cache (0: the
+    backend's own), `attention` its backend. `text_only` and `multimodal`: an encoder for images is
+    left out, or asked for. `kt_weights` is where kt-kernel's weights are; LLAMAFILE reads a GGUF
+    there, whose experts have `kt_experts` bytes (None: not known). `kt_skips`: experts of the cards
+    are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which few builds have).
     """
 
     ranks: int = 1
     stages: int = 1
     replicas: int = 1
     attention_apart: bool = False
+    attention_replicas: int = 1
     expert_ranks: int = 1
     model: str = ""
     mem_fraction: float | None = None
@@ -146,6 +149,12 @@ class SglangPlan:
     graph_batch: int | None = None
     graphs: bool = True
     drafts: bool = False
+    speculates: bool = False
+    all_to_all: str = ""
+    page: int = 0
+    attention: str = ""
+    text_only: bool = False
+    multimodal: bool = False
     dtype: str = "auto"
     quantization: str = ""
     kt: bool = False
@@ -172,7 +181,10 @@ class VllmPlan:
     `ranks`, `stages` and `replicas` are its tensor, pipeline and data parallel sizes; with
     `whole_experts` experts are shared out whole. `ctx` None: the model's own length, which it
     insists on; -1: as long as there is room for. `batch`: tokens of a step, `seqs`: requests of a
-    step. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
+    step. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card. `chunked`: a prompt
+    may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
+    --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
+    input that are limited to none.
     """
 
     ranks: int = 1
@@ -189,6 +201,11 @@ class VllmPlan:
     graphs: bool = True
     cpu_offload: int = 0
     cache_bytes: int | None = None
+    chunked: bool = True
+    active: int | None = None
+    long_prefill: int = 0
+    text_only: bool = False
+    limited: frozenset[str] = frozenset()
     model: str = ""
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

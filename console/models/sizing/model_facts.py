@@ -115,6 +115,16 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """A part that turns something else than text into tokens. `reads`: images, sound, or "" where
+    only the model's class tells of it. None: a size that the configuration does not give."""
+
+    reads: str
+    layers: int | None = None
+    width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """A model. Bytes and elements; None is "unknown", and `missing` then says which key.
 
@@ -122,7 +132,8 @@ class ModelFacts:
     where it comes from, `weights_from` the source of the bytes by class. `block`: how many weights
     share a scale, where a rank has to hold whole ones; 0: none. `stored`: the kind of the
     weights by their config.json (bf16, fp8, awq …), "" where nothing says it.
-    `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers.
+    `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers. `classes` are the
+    names of transformers' classes for it, `encoders` its parts for images and sound.
     """
 
     architecture: str
@@ -141,6 +152,8 @@ class ModelFacts:
     weights: tuple[Weight, ...] = ()
     weights_from: str = ""
     of_ik: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    encoders: tuple[Encoder, ...] = ()
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

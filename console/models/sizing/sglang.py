@@ -6,6 +6,7 @@ Ranks are equal, and everything is resident.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from console.common.units import format_bytes, format_duration
 from console.host.sample import Card, Machine
@@ -34,8 +35,11 @@ from console.models.sizing.loader_plan import (
     SglangPlan,
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.parallel import Ranks, refusals, too_long
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
+from console.models.sizing.serving.loaded import as_loaded
+from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
+from console.models.sizing.serving.refused import by_sglang, not_known_of_pages
 
 DISK = "disk"
 WIDE = 2
@@ -50,8 +54,15 @@ CARDS = (  # below so many GiB: tokens of a chunk, requests of a graph with fewe
 """SGLang's defaults by a card's memory (arg_groups/memory_hook.py of 0.5.23)."""
 FALLBACK = 0.88
 """The static part of a card whose memory is not known."""
-PREFILL_GRAPHS = 8 * 58
-"""MiB for graphs of prompts: 8 for each of about so many sizes."""
+PREFILL_STEPS = (
+    (4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256),
+    (4608, 1 << 20, 512),
+)  # fmt: skip
+"""Sizes of the graphs for prompts, up to a chunk (`generate_prefill_cuda_graph_batch_sizes`)."""
+SHORT_STEP = 2048
+"""Tokens of a step that every server meets, however seldom its chunks are full."""
+MANY = 300
+"""Requests of a graph from which a copied attention takes half as much again."""
 CTX = 8192
 """Tokens counted if no context is given: SGLang gives its cache whatever is left."""
 LOAD_PEAK = 0.10
@@ -155,7 +166,13 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
-    ledger.unknown += unlike_stored(facts, plan.dtype, plan.quantization)
+    if _has_encoder(facts, plan) and not any(one.reads == "images" for one in facts.encoders):
+        ledger.unknown.append(
+            "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
+            "--language-model-only does without"
+        )
+    factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
+    ledger.unknown += unknown
     if plan.kt and facts.source == GGUF:
         ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if facts.layers is None:
@@ -163,8 +180,9 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     if plan.drafts and not facts.bytes_of(Kind.SKIPPED):
         ledger.unknown.append("the model that guesses ahead: the checkpoint has no spare layers")
     ledger.stops += refusals(facts, _ranks(plan))
+    _chunks(facts, plan, machine, ledger)
     dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
-    experts = facts.bytes_of(Kind.EXPERTS)
+    dense, experts = int(dense * factor), int(facts.bytes_of(Kind.EXPERTS) * factor)
     on_cards = experts
     if plan.kt:
         count = facts.experts.count or 1
@@ -209,6 +227,8 @@ def _cards(
         fraction = fraction_of(plan, facts, card)
         if plan.mem_fraction is None:
             ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
+        else:
+            _rest(facts, plan, card, where, ledger)
         limit = ledger.limit(where, int(have * fraction))
         if not limit.short_by and limit.left < HEADROOM * (card.total or have):
             ledger.tight.append(
@@ -222,34 +242,93 @@ def _ranks(plan: SglangPlan) -> Ranks:
     return Ranks(plan.ranks, max(1, attention), max(1, plan.ranks // plan.expert_ranks))
 
 
-def unlike_stored(facts: ModelFacts, dtype: str, quantization: str) -> list[str]:
-    """What is not known where weights are loaded otherwise than they are stored."""
-    half = facts.stored in ("bf16", "fp16")
-    if dtype in ("float", "float32") and half:
-        return ["weights that are stored in 16 bits and loaded in 32"]
-    if quantization and half:
-        return [f"what --quantization {quantization} makes of weights stored in 16 bits"]
-    return []
+def _chunks(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Assessment) -> None:
+    """What is refused at the start, by the chunk of the first card."""
+    card = machine.cards[0] if machine.cards else Card("")
+    chunk = _row(card)[1] if plan.chunk is None else plan.chunk
+    ledger.stops += by_sglang(facts, plan, chunk)
+    ledger.unknown += not_known_of_pages(facts, plan, chunk)
+
+
+def _row(card: Card) -> tuple[int, int, int, int]:
+    total = card.total or card.free or 0
+    return next(row for row in CARDS if total < row[0] * GIB)
+
+
+def _has_encoder(facts: ModelFacts, plan: SglangPlan) -> bool:
+    off = OFF_IN_SGLANG.intersection(facts.classes) and not plan.multimodal
+    return bool(facts.encoders) and not plan.text_only and not off
 
 
 def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
     """The static part of a card: as given, else by SGLang's own formula, which keeps free what a
-    step and its graphs take (`_handle_gpu_memory_settings`)."""
+    step and its graphs take (`handle_gpu_memory_settings`), and what an encoder takes."""
     total = card.total or card.free or 0
-    if plan.mem_fraction is not None or not total:
-        return FALLBACK if plan.mem_fraction is None else plan.mem_fraction
-    row = next(row for row in CARDS if total < row[0] * GIB)
+    if plan.mem_fraction is not None:
+        return plan.mem_fraction
+    if not total:
+        return FALLBACK
+    chunk, _ = _step(plan, card)
+    kept = 512 + max(chunk, 2048) * 1.5 + plan.ranks * plan.stages / 8 * 1024
+    kept += _graphs(plan, facts, card)
+    kept = max(kept, 10240) if total > 60 * GIB else kept
+    if plan.all_to_all == "deepep" and plan.graphs:
+        kept += 2048
+    fraction = max(0.0, round((total - kept * MIB) / total, 3))
+    return fraction * (kept_of_static(facts) if _has_encoder(facts, plan) else 1.0)
+
+
+def _step(plan: SglangPlan, card: Card) -> tuple[int, int]:
+    """(tokens of a chunk, requests of the largest graph)."""
+    row = _row(card)
     chunk = row[1] if plan.chunk is None else plan.chunk
     if chunk <= 0:
         chunk = plan.prefill or 16384
-    graph = plan.graph_batch or (row[2] if plan.ranks < 4 else row[3])
-    graph = min(graph, plan.running or graph)
-    kept = 512 + max(chunk, 2048) * 1.5 + plan.ranks * plan.stages / 8 * 1024
+    graph = plan.graph_batch or min(row[2] if plan.ranks < 4 else row[3], plan.running or 1 << 20)
+    return chunk, graph
+
+
+def _graphs(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
+    """MiB that SGLang keeps for its graphs (`reserve_for_graph_mb`)."""
+    chunk, graph = _step(plan, card)
+    kept = 0.0
+    if plan.attention_apart:
+        kept += graph * plan.replicas * (4.5 if graph > MANY else 3)
     if plan.graphs:
-        kept += graph * 2 + (1536 if facts.attention.latent else PREFILL_GRAPHS)
-        kept += graph * plan.replicas * 3 if plan.attention_apart else 0
-    kept = max(kept, 10240) if total > 60 * GIB else kept
-    return max(0.0, round((total - kept * MIB) / total, 3))
+        sizes = sum(len(range(first, min(end, chunk + 1), by)) for first, end, by in PREFILL_STEPS)
+        kept += graph * 2 + (1536 if facts.attention.latent else 8 * sizes)
+        kept += 1024 if plan.all_to_all == "deepep" else 0
+    return kept
+
+
+def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: Assessment) -> None:
+    """What a given fraction leaves for a step and its graphs: SGLang takes it as it is. A cache
+    that --max-total-tokens limits leaves more."""
+    have = capacity(card) or 0
+    rest = int(have * (1 - fraction_of(plan, facts, card)))
+    if plan.cache_tokens:
+        rest = max(rest, have - ledger.need(where))
+    chunk, _ = _step(plan, card)
+    chunk = min(chunk, plan.cache_tokens or chunk)
+    parts, graphs = max(1, plan.ranks // plan.expert_ranks), _graphs(plan, facts, card) * MIB
+    usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs)
+    least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + int(graphs / 4)
+    words = (
+        f"--mem-fraction-static {plan.mem_fraction:g} leaves {format_bytes(rest)} of {where}, and "
+    )
+    if rest < least:
+        ledger.stops.append(f"{words}graphs and a short step take more")
+    elif rest < usual:
+        ledger.tight.append(
+            f"{words}a step of {chunk:,} tokens with its graphs takes about {format_bytes(usual)}"
+        )
+    own = fraction_of(replace(plan, mem_fraction=None), facts, card)
+    if _has_encoder(facts, plan) and (plan.mem_fraction or 0) > own:
+        ledger.unknown.append(
+            f"not counted: what its encoder takes beside --mem-fraction-static "
+            f"{plan.mem_fraction:g} (SGLang itself takes {own:.3g}); --language-model-only does "
+            "without"
+        )
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:

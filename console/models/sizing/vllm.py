@@ -9,7 +9,7 @@ what is free (`request_memory` in v1/worker/utils.py). Defaults are those of 0.3
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
@@ -19,8 +19,11 @@ from console.models.sizing.kv_cache import Cache, cache_of
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.parallel import Ranks, refusals, too_long
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.encoders import left_on
+from console.models.sizing.serving.loaded import FLOAT32, as_loaded
+from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
+from console.models.sizing.serving.refused import NO_FLOAT16, by_vllm
 
 FRACTION, OLD_FRACTION = 0.92, 0.90
 """--gpu-memory-utilization where it is not given, now and before 0.19: the smaller one has to be
@@ -40,7 +43,10 @@ MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
 60.8), and room to work in (vllm#33155, vllm#27508). It differs by release."""
 SAMPLER = 2 + 4 + 4 + 8
 """Bytes of a token's score while it is sampled: as computed, in F32 twice, and its place."""
-HALF = ("bf16", "fp16", "")
+LEAST_CONTEXT = 250 * MIB
+"""What a CUDA context takes of a card at least, before vLLM looks at what is free."""
+BF16_SINCE = (8, 0)
+"""The compute capability from which vLLM loads bfloat16 as it is."""
 
 
 def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
@@ -50,6 +56,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.unknown += facts.missing
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
+    ledger.unknown += _encoders(facts, plan)
     ledger.notes += plan.notes
     if facts.source == GGUF:
         ledger.unknown.append("what vLLM makes of a GGUF in memory")
@@ -60,6 +67,10 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     cards = machine.cards[:world]
     if len(cards) < world:
         ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
+    if cards:
+        step = step_of(facts, plan, cards[0])
+        ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
+    ledger.unknown += as_loaded(facts, _dtype(facts, plan, cards), plan.quantization)[1]
     names = labels(machine.cards)
     for number, card in enumerate(cards):
         _card(facts, plan, card, names[number], ledger)
@@ -73,19 +84,41 @@ def _expert_ranks(plan: VllmPlan) -> int:
     return 1 if plan.whole_experts else plan.ranks * plan.replicas
 
 
+def _encoders(facts: ModelFacts, plan: VllmPlan) -> list[str]:
+    """What is not known of a model that takes images or sound, unless that is switched off."""
+    left = [] if plan.text_only else left_on(facts, plan.limited)
+    if not left:
+        return []
+    none = ", ".join(f'"{kind}": 0' for kind in left)
+    return [
+        f"not counted: what its encoder takes while a step with the largest inputs is measured "
+        f"({', '.join(left)}); --language-model-only or --limit-mm-per-prompt '{{{none}}}' does "
+        "without"
+    ]
+
+
+def _dtype(facts: ModelFacts, plan: VllmPlan, cards: Sequence[Card]) -> str:
+    """The dtype in the end: a card without bfloat16 gets float16, or float32 where the family is
+    not served in float16 (`_resolve_auto_dtype`)."""
+    old = any(card.compute is not None and card.compute < BF16_SINCE for card in cards)
+    if plan.dtype == "auto" and old and NO_FLOAT16.intersection(facts.classes):
+        return FLOAT32[0]
+    return plan.dtype
+
+
 def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Assessment) -> None:
     total = card.total
     if total is None:
         ledger.unknown.append(f"the memory of {where}")
         return
     fraction = OLD_FRACTION if plan.fraction is None else plan.fraction
-    dense, experts = _weights(facts, plan, ledger)
+    dense, experts = _weights(facts, plan, _dtype(facts, plan, [card]))
     ledger.add("weights", dense, where, _share_words(plan))
     ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
     if plan.cpu_offload:
         moved = min(plan.cpu_offload, dense + experts)
         ledger.add("offloaded", -moved, where, "--cpu-offload-gb")
-    batch, seqs = step_of(plan, card)
+    batch, seqs = step_of(facts, plan, card)
     ledger.add("step", _step(facts, plan, batch, seqs), where, _step_words(batch, seqs))
     if facts.stored == "mxfp4":
         size = int(experts * MXFP4_SHARE) + MXFP4_WORK
@@ -124,6 +157,12 @@ def _limit(
             f"{format_bytes(have)} of {where} are free, and --gpu-memory-utilization {asked:g} "
             f"asks for {format_bytes(int(total * asked))}: vLLM refuses to start"
         )
+    elif (left := have - int(total * asked)) < CONTEXT:
+        words = (
+            f"--gpu-memory-utilization {asked:g} leaves {format_bytes(left)} of {where}, and a "
+            "CUDA context is there before it is asked for"
+        )
+        (ledger.stops if left < LEAST_CONTEXT else ledger.tight).append(words)
     ledger.limit(where, int(total * fraction))
 
 
@@ -138,9 +177,9 @@ def _share_words(plan: VllmPlan) -> str:
     return f"1/{parts} of them, with its part of the token table" if parts > 1 else "all of them"
 
 
-def _weights(facts: ModelFacts, plan: VllmPlan, ledger: Assessment) -> tuple[int, int]:
+def _weights(facts: ModelFacts, plan: VllmPlan, dtype: str) -> tuple[int, int]:
     """(dense, experts) of the fullest rank, in bytes: the first or last of the stages."""
-    factor = _factor(facts, plan, ledger)
+    factor, _ = as_loaded(facts, dtype, plan.quantization)
     layers = -(-(facts.layers or 1) // plan.stages) / (facts.layers or 1)
     ends = [facts.bytes_of(Kind.TOKENS), facts.bytes_of(Kind.OUTPUT)]
     outside = sum(ends) if plan.stages == 1 else max(ends)
@@ -149,20 +188,9 @@ def _weights(facts: ModelFacts, plan: VllmPlan, ledger: Assessment) -> tuple[int
     return int(dense * factor), int(experts * factor)
 
 
-def _factor(facts: ModelFacts, plan: VllmPlan, ledger: Assessment) -> float:
-    """How the bytes of the checkpoint change when they are loaded."""
-    if plan.dtype in ("float32", "float") and facts.stored in HALF:
-        return 2.0
-    if plan.quantization and facts.stored in HALF and plan.quantization != facts.stored:
-        ledger.unknown.append(
-            f"how small --quantization {plan.quantization} makes weights that are stored in 16 "
-            "bits, and what it takes meanwhile"
-        )
-    return 0.5 if facts.stored == "float32" and plan.dtype not in ("float32", "float") else 1.0
-
-
-def step_of(plan: VllmPlan, card: Card) -> tuple[int, int]:
-    """(tokens, requests) of a step: as given, else what vLLM takes for a card of this size."""
+def step_of(facts: ModelFacts, plan: VllmPlan, card: Card) -> tuple[int, int]:
+    """(tokens, requests) of a step: as given, else what vLLM takes for a card of this size and for
+    the context (`_set_default_max_num_seqs_and_batched_tokens_args`)."""
     total, name = card.total or 0, card.name.lower()
     if total >= LARGEST:
         usual = 16384, 1024
@@ -170,21 +198,17 @@ def step_of(plan: VllmPlan, card: Card) -> tuple[int, int]:
         usual = 8192, 1024
     else:
         usual = 2048, 256
-    seqs = plan.seqs or usual[1]
-    return max(plan.batch or usual[0], 1), min(seqs, plan.batch or seqs)
+    seqs, length = plan.seqs or usual[1], _tokens(facts, plan)
+    batch = plan.batch or usual[0]
+    if plan.batch is None and length:
+        batch = min(seqs * length, batch if plan.chunked else max(batch, length))
+    return batch, plan.seqs or min(seqs, batch)
 
 
 def _step(facts: ModelFacts, plan: VllmPlan, batch: int, seqs: int) -> int:
-    """The peak of one full step: the widest layer's values of every token, and the sampler's
-    scores of every request."""
-    width, ranks = facts.embedding or 0, plan.ranks
-    attention = facts.attention
-    heads = (attention.heads or 0) * (attention.head or attention.key or 0)
-    dense = 3 * (facts.feed_forward or 0) // ranks
-    experts = facts.experts
-    routed = experts.used * (3 * experts.width // _expert_ranks(plan) + width)
-    values = max(dense, routed) + 4 * width + 2 * heads // ranks
-    return batch * values * 2 + seqs * (facts.vocabulary or 0) * SAMPLER
+    """The peak of one full step: its widest layer, and the sampler's scores of every request."""
+    values = step_bytes(facts, batch, plan.ranks, _expert_ranks(plan))
+    return values + seqs * (facts.vocabulary or 0) * SAMPLER
 
 
 def _step_words(batch: int, seqs: int) -> str:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common import redact
-from console.common.options.command_line import Given
-from console.common.options.table import Effect, Table
+from console.common.options.command_line import Given, from_environment, given
+from console.common.options.table import Effect, Table, table
 from console.common.text import one_line
 
 ON = ("on", "enabled", "true", "1", "yes")
 OFF = ("off", "disabled", "false", "0", "no")
 MAX_NUMBER = 1 << 31
+GIB = 1 << 30
 _HUMAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([A-Za-z]{0,2})")
 
 
@@ -59,31 +60,46 @@ option that has none is ""."""
 
 
 def read(
-    reading: Reading, options: Iterable[Given], appliers: Mapping[str, Apply], table: Table
+    reading: Reading, options: Iterable[Given], appliers: Mapping[str, Apply], of: Table
 ) -> None:
     """Apply each option in its order. An option that the table does not have, or that no sum has,
     is named."""
-    for given in options:
-        option = given.option
+    for one in options:
+        option = one.option
         if option is None:
-            reading.problems.append(f"{one_line(given.spelling, 60)} is no option of {table.of}")
+            reading.problems.append(f"{one_line(one.spelling, 60)} is no option of {of.of}")
         elif option.effect is Effect.ENDS:
-            reading.refuse(f"{given.spelling}: the program prints and ends, and serves nothing")
-        elif option.effect is Effect.UNCOUNTED and not _refused(given):
-            reading.uncounted.append(_shown(given))
-        elif option.effect is not Effect.READ and (wanted := _refused(given)):
-            reading.refuse_value(option.name, given.value or "", wanted)
+            reading.refuse(f"{one.spelling}: the program prints and ends, and serves nothing")
+        elif option.effect is Effect.UNCOUNTED and not _refused(one):
+            reading.uncounted.append(_shown(one))
+        elif option.effect is not Effect.READ and (wanted := _refused(one)):
+            reading.refuse_value(option.name, one.value or "", wanted)
         elif option.effect is Effect.NOTED:
-            reading.notes.append(f"{_shown(given)} is not judged")
+            reading.notes.append(f"{_shown(one)} is not judged")
         elif option.effect is Effect.READ:
-            _apply(reading, given, appliers)
+            _apply(reading, one, appliers)
 
 
-def _refused(given: Given) -> str:
+def plan_of(
+    engine: str,
+    appliers: Mapping[str, Apply],
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The fields of a plan by an engine's own table: its variables first, then its command line,
+    and what is to be named."""
+    reading, options = Reading(), table(engine)
+    known = named(options, appliers)
+    for source in (from_environment(env or {}, options), given(argv, options)):
+        read(reading, source, known, options)
+    return {**reading.got, **reading.told()}
+
+
+def _refused(one: Given) -> str:
     """What the engine wants in place of the value of an option that no sum reads; "" if it takes
     the value, as far as its help tells."""
-    option, value = given.option, (given.value or "").strip()
-    if option is None or option.kind in ("flag", "opt") or given.value is None:
+    option, value = one.option, (one.value or "").strip()
+    if option is None or option.kind in ("flag", "opt") or one.value is None:
         return ""
     if option.choices:
         return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
@@ -91,19 +107,19 @@ def _refused(given: Given) -> str:
     return "" if form is None or form[0].match(value) else form[1]
 
 
-def _shown(given: Given) -> str:
+def _shown(one: Given) -> str:
     """An option with its value, if that is no secret."""
-    value = redact.argv([given.name, given.value])[1] if given.value else ""
-    return f"{given.name} {one_line(value, 60)}".rstrip()
+    value = redact.argv([one.name, one.value])[1] if one.value else ""
+    return f"{one.name} {one_line(value, 60)}".rstrip()
 
 
-def _apply(reading: Reading, given: Given, appliers: Mapping[str, Apply]) -> None:
-    assert given.option is not None
-    name, value = given.option.name, given.value
-    choices = given.option.choices
+def _apply(reading: Reading, one: Given, appliers: Mapping[str, Apply]) -> None:
+    assert one.option is not None
+    name, value = one.option.name, one.value
+    choices = one.option.choices
     if choices and value and value.strip() not in choices:
         reading.refuse_value(name, value, "one of " + ", ".join(choices))
-    elif value is None and given.option.kind not in ("flag", "opt"):
+    elif value is None and one.option.kind not in ("flag", "opt"):
         reading.refuse_value(name, "", "a value")
     elif name in appliers:
         appliers[name](reading, name, (value or "").strip())
@@ -149,6 +165,16 @@ def fraction(name: str, most: float, scale: float = 1.0) -> Apply:
     return apply
 
 
+def gibibytes(name: str) -> Apply:
+    """A number of GiB, as whole bytes."""
+
+    def apply(reading: Reading, flag: str, value: str) -> None:
+        fraction(name, 1e6, GIB)(reading, flag, value)
+        reading.got[name] = int(reading.got.get(name, 0))
+
+    return apply
+
+
 def choice(name: str, words: Sequence[str]) -> Apply:
     def apply(reading: Reading, flag: str, value: str) -> None:
         if value.lower() in words:
@@ -189,8 +215,8 @@ def text(name: str) -> Apply:
     return apply
 
 
-def named(table: Table, appliers: Mapping[str, Apply]) -> dict[str, Apply]:
+def named(options: Table, appliers: Mapping[str, Apply]) -> dict[str, Apply]:
     """Appliers by their option's own name in a table, whichever spelling they are written under;
     those of options that the table does not have are left out."""
-    found = ((table.option(spelling), apply) for spelling, apply in appliers.items())
+    found = ((options.option(spelling), apply) for spelling, apply in appliers.items())
     return {option.name: apply for option, apply in found if option is not None}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from console.common.options.command_line import given
-from console.common.options.table import table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
@@ -13,15 +12,15 @@ from console.models.sizing.flags.reading import (
     choice,
     fixed,
     fraction,
+    gibibytes,
     human,
-    named,
     number,
-    read,
+    plan_of,
     text,
 )
 from console.models.sizing.loader_plan import SglangPlan
+from console.models.sizing.serving.refused import SPANNING
 
-GIB = 1 << 30
 UNITS = {
     "": 1, "k": 1000, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
 }  # fmt: skip
@@ -32,13 +31,24 @@ KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     """SGLang's arguments, with those of its kt-kernel backend."""
-    reading, options = Reading(), table("sglang")
-    read(reading, given(argv, options), named(options, _SGLANG), options)
-    got = reading.got
+    got = plan_of("sglang", _SGLANG, argv)
     got["type_kv"] = "fp8" if got.get("type_kv", "").startswith("fp8") else "bf16"
-    got["cpu_offload"] = int(got.get("cpu_offload", 0))
     got.pop("", None)
-    return SglangPlan(**got, **reading.told())
+    if got.get("all_to_all") in SPANNING:
+        got["expert_ranks"] = got.get("ranks", 1)
+    return SglangPlan(**{**got, **_copies(got)})
+
+
+def _copies(got: Mapping[str, Any]) -> dict[str, Any]:
+    """The copies of the whole or of the attention: `--dp-size N --enable-dp-attention` is an old
+    way to write `--attn-dp-size N`."""
+    whole, attention = got.get("replicas", 1), got.get("attention_replicas", 1)
+    if got.get("attention_apart") and attention == 1:
+        whole, attention = 1, whole
+    if whole > 1 and attention > 1:
+        return {"attention_apart": False}
+    apart = bool(got.get("attention_apart")) or attention > 1
+    return {"replicas": max(whole, attention), "attention_replicas": 1, "attention_apart": apart}
 
 
 def _human(name: str) -> Apply:
@@ -46,8 +56,7 @@ def _human(name: str) -> Apply:
 
 
 def _attention_ranks(reading: Reading, flag: str, value: str) -> None:
-    number("replicas", 1, 1024)(reading, flag, value)
-    reading.got["attention_apart"] = True
+    number("attention_replicas", 1, 1024)(reading, flag, value)
 
 
 def _graph_batches(reading: Reading, flag: str, value: str) -> None:
@@ -59,10 +68,23 @@ def _graph_batches(reading: Reading, flag: str, value: str) -> None:
 
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What guesses ahead loads the file's own spare layers, a model of its own, or nothing."""
+    reading.got["speculates"] = value.upper() != "NONE"
     if value.upper() in OWN_LAYERS:
         reading.got["drafts"] = True
     elif value.upper() not in ("NGRAM", "NONE"):
         reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+
+
+def _all_to_all(reading: Reading, flag: str, value: str) -> None:
+    """Only what DeepEP takes is counted."""
+    reading.got["all_to_all"] = value
+    if value not in ("none", "deepep"):
+        reading.notes.append(f"{flag} {value} is not judged")
+
+
+def _attention(reading: Reading, flag: str, value: str) -> None:
+    reading.got["attention"] = value
+    reading.notes.append(f"{flag} {value} is not judged")
 
 
 def _kt_weights(reading: Reading, flag: str, value: str) -> None:
@@ -82,7 +104,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--mem-fraction-static": fraction("mem_fraction", 1.0),
     "--context-length": _human("ctx"), "--max-total-tokens": _human("cache_tokens"),
     "--kv-cache-dtype": choice("type_kv", KV_TYPES),
-    "--cpu-offload-gb": fraction("cpu_offload", 1e6, GIB),
+    "--cpu-offload-gb": gibibytes("cpu_offload"),
     "--chunked-prefill-size": number("chunk", -1), "--max-prefill-tokens": _human("prefill"),
     "--max-running-requests": number("running", 1), "--cuda-graph-max-bs": number("graph_batch", 1),
     "--cuda-graph-max-bs-decode": number("graph_batch", 1),
@@ -99,5 +121,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--kt-num-gpu-experts": number("kt_gpu_experts", 0, 1 << 16),
     "--kt-mmap-experts-dir": fixed("kt_mmap", True),
     "--kt-skip-gpu-expert-cpu-copy": fixed("kt_skips", True),
-    "--model-path": text("model"),
+    "--model-path": text("model"), "--language-model-only": fixed("text_only", True),
+    "--enable-multimodal": fixed("multimodal", True), "--moe-a2a-backend": _all_to_all,
+    "--page-size": number("page", 1), "--attention-backend": _attention,
 }  # fmt: skip

@@ -5,35 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from console.common.options.command_line import from_environment, given
-from console.common.options.table import table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
     Reading,
     fixed,
     fraction,
+    gibibytes,
     human,
-    named,
     number,
-    read,
+    plan_of,
+    switch,
     text,
 )
 from console.models.sizing.loader_plan import VllmPlan
 
-GIB = 1 << 30
 UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 """What vLLM's numbers may end with: small letters are powers of ten, large ones of two."""
 
 
 def vllm_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> VllmPlan:
     """The arguments of `vllm serve`, or of its module, and its variables, as a plan."""
-    reading, options = Reading(), table("vllm")
-    appliers = named(options, _VLLM)
-    read(reading, from_environment(env or {}, options), appliers, options)
-    read(reading, given(argv, options), appliers, options)
-    reading.got["cpu_offload"] = int(reading.got.get("cpu_offload", 0))
-    return VllmPlan(**reading.got, **reading.told())
+    return VllmPlan(**plan_of("vllm", _VLLM, argv, env))
 
 
 def _human(name: str) -> Apply:
@@ -73,6 +66,21 @@ def _experts(reading: Reading, flag: str, value: str) -> None:
     reading.got["whole_experts"] = flag == "--enable-expert-parallel"
 
 
+def _limits(reading: Reading, flag: str, value: str) -> None:
+    """Kinds of input of which a prompt may hold none: `{"image": 0, "video": {"count": 0}}`."""
+    try:
+        limits = json.loads(value)
+    except ValueError:
+        limits = None
+    if not isinstance(limits, dict):
+        reading.uncounted.append(f"{flag} {one_line(value, 60)}")
+        return
+    counts = {kind: one.get("count") if isinstance(one, dict) else one
+              for kind, one in limits.items()}  # fmt: skip
+    none = (kind for kind, count in counts.items() if count == 0 and count is not False)
+    reading.got["limited"] = frozenset(none)
+
+
 _VLLM: Mapping[str, Apply] = {
     "--tensor-parallel-size": number("ranks", 1, 1024),
     "--pipeline-parallel-size": number("stages", 1, 1024),
@@ -82,7 +90,13 @@ _VLLM: Mapping[str, Apply] = {
     "--max-num-seqs": number("seqs", 1), "--max-num-batched-tokens": _human("batch"),
     "--kv-cache-dtype": _kv_type, "--dtype": text("dtype"), "--quantization": text("quantization"),
     "--enforce-eager": fixed("graphs", False), "--no-enforce-eager": fixed("graphs", True),
-    "--cpu-offload-gb": fraction("cpu_offload", 1e6, GIB), "--speculative-config": _speculation,
+    "--cpu-offload-gb": gibibytes("cpu_offload"), "--speculative-config": _speculation,
     "--optimization-level": _optimized,
     "--kv-cache-memory-bytes": _human("cache_bytes"), "--model": text("model"),
+    "--language-model-only": switch("text_only"),
+    "--no-language-model-only": fixed("text_only", False), "--limit-mm-per-prompt": _limits,
+    "--enable-chunked-prefill": fixed("chunked", True),
+    "--no-enable-chunked-prefill": fixed("chunked", False),
+    "--max-num-active-seqs": number("active", 1),
+    "--long-prefill-token-threshold": number("long_prefill"),
 }  # fmt: skip

@@ -71,6 +71,15 @@ def _aligned(facts: ModelFacts, what: str, width: int, ranks: int) -> Iterator[s
         )
 
 
+def step_bytes(facts: ModelFacts, tokens: int, ranks: int, expert_ranks: int) -> int:
+    """Bytes of the values of so many tokens in the widest layer, on a rank, in 16 bits."""
+    width, attention, experts = facts.embedding or 0, facts.attention, facts.experts
+    heads = (attention.heads or 0) * (attention.head or attention.key or 0)
+    dense = 3 * (facts.feed_forward or 0) // ranks
+    routed = experts.used * (3 * experts.width // expert_ranks + width)
+    return tokens * (max(dense, routed) + 4 * width + 2 * heads // ranks) * 2
+
+
 def too_long(facts: ModelFacts, asked: int | None, leave: str) -> list[str]:
     """What is not known where a context is asked for that is longer than the model's own: the
     engine refuses it, unless a variable gives leave or the configuration stretches its positions.

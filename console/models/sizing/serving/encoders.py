@@ -1,0 +1,70 @@
+"""The parts of a model that turn images or sound into tokens, and what the engines keep for them.
+
+vLLM runs the encoder with the largest items that a step takes when it measures (`profile_run` in
+v1/worker/gpu_model_runner.py of 0.33); how large those are stands in the processor's files and in
+the model's code. SGLang takes a part of the static fraction away
+(`adjust_mem_fraction_for_vlm` in arg_groups/memory_hook.py of 0.5.23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from console.models.sizing.model_facts import Encoder, ModelFacts
+
+IMAGES, VIDEO, SOUND = "image", "video", "audio"
+"""What vLLM calls them in --limit-mm-per-prompt."""
+CHUNKS = {"KimiK25ForConditionalGeneration": "vision_chunk"}
+"""Classes that have one word of their own for images and video."""
+IMAGES_ALONE = frozenset((
+    "AriaForConditionalGeneration", "Cohere2VisionForConditionalGeneration",
+    "DeepseekOCRForCausalLM", "DeepseekVLV2ForCausalLM", "DotsOCRForCausalLM", "GLM4VForCausalLM",
+    "Gemma3ForConditionalGeneration", "Gemma3nForConditionalGeneration",
+    "Idefics3ForConditionalGeneration", "KimiVLForConditionalGeneration",
+    "Lfm2VlForConditionalGeneration", "Llama4ForConditionalGeneration",
+    "LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration",
+    "Mistral3ForConditionalGeneration", "MolmoForCausalLM", "PaliGemmaForConditionalGeneration",
+    "Phi3VForCausalLM", "Phi4MMForCausalLM", "PixtralForConditionalGeneration",
+    "Step3VLForConditionalGeneration",
+))  # fmt: skip
+"""Classes that take images and no video (`get_supported_mm_limits` of vLLM's model files)."""
+OFF_IN_SGLANG = frozenset((
+    "Gemma3ForConditionalGeneration", "Llama4ForConditionalGeneration",
+    "Step3VLForConditionalGeneration", "InklingForConditionalGeneration",
+))  # fmt: skip
+"""Classes that SGLang serves as text models unless --enable-multimodal is given."""
+FACTOR, LEAST_FACTOR, MOST_FACTOR, SENSITIVITY = 0.95, 0.8, 1.05, 0.1
+USUAL_LAYERS, USUAL_WIDTH = 24, 1024
+"""The encoder (ViT-L/14) for which SGLang takes away just 5 %."""
+
+
+def left_on(facts: ModelFacts, limits: Collection[str]) -> list[str]:
+    """The kinds of input that vLLM still measures an encoder for, where those in `limits` are
+    limited to none."""
+    wanted = {kind for encoder in facts.encoders for kind in _inputs(encoder, facts.classes)}
+    return [kind for kind in (IMAGES, VIDEO, SOUND, *CHUNKS.values())
+            if kind in wanted and kind not in limits]  # fmt: skip
+
+
+def _inputs(encoder: Encoder, classes: Collection[str]) -> tuple[str, ...]:
+    if encoder.reads == "sound":
+        return (SOUND,)
+    chunk = next((CHUNKS[name] for name in classes if name in CHUNKS), None)
+    if chunk is not None:
+        return (chunk,)
+    if IMAGES_ALONE.intersection(classes):
+        return (IMAGES,)
+    return (IMAGES, VIDEO) if encoder.reads == "images" else (IMAGES, VIDEO, SOUND)
+
+
+def kept_of_static(facts: ModelFacts) -> float:
+    """The factor by which SGLang makes the static fraction smaller for the encoder; 1 without one
+    for images. Where a size of it is not known, the smallest factor that the formula gives."""
+    sizes = [encoder for encoder in facts.encoders if encoder.reads == "images"]
+    if not sizes:
+        return 1.0
+    layers, width = sizes[0].layers, sizes[0].width
+    if layers is None or width is None:
+        return FACTOR * LEAST_FACTOR
+    ratio = layers * width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
+    return FACTOR * max(LEAST_FACTOR, min(MOST_FACTOR, 1.0 - SENSITIVITY * (ratio - 1.0)))

@@ -1,0 +1,40 @@
+"""How the bytes of a checkpoint change when an engine loads it otherwise than it is stored."""
+
+from __future__ import annotations
+
+from console.models.sizing.model_facts import ModelFacts
+
+FLOAT32 = ("float", "float32")
+HALF = ("bf16", "fp16", "")
+"""Weights of 16 bits, or of a kind that nothing tells."""
+ALIKE = {
+    "awq": ("awq_marlin", "auto_awq", "marlin", "moe_wna16"),
+    "gptq": ("gptq_marlin", "auto_gptq", "marlin", "moe_wna16"),
+    "fp8": ("compressed-tensors", "modelopt", "modelopt_fp8"),
+    "int8": ("compressed-tensors", "w8a8_int8"),
+    "w4a16": ("compressed-tensors",),
+    "nvfp4": ("compressed-tensors", "modelopt", "modelopt_fp4"),
+    "mxfp4": ("gpt_oss_mxfp4",),
+}
+"""Values of --quantization by which the engines load such a checkpoint as it is stored."""
+
+
+def as_loaded(facts: ModelFacts, dtype: str, quantization: str) -> tuple[float, list[str]]:
+    """The factor for the bytes of the weights, and what is not known of it, in words."""
+    half, unknown = facts.stored in HALF, []
+    if quantization and half and quantization != facts.stored:
+        unknown.append(
+            f"how small --quantization {quantization} makes weights that are stored in 16 bits, "
+            "and what it takes meanwhile"
+        )
+    elif quantization and quantization not in (facts.stored, *ALIKE.get(facts.stored, ())):
+        unknown.append(
+            f"whether weights that are stored as {facts.stored} are taken with --quantization "
+            f"{quantization}"
+        )
+    if facts.stored in ("float32", "fp32"):
+        return (1.0 if dtype in FLOAT32 else 0.5), unknown
+    if dtype in FLOAT32 and half:
+        unknown.append("the steps and the cache of weights of 16 bits that are loaded in 32")
+        return 2.0, unknown
+    return 1.0, unknown

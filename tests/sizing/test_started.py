@@ -1,0 +1,268 @@
+"""What vLLM and SGLang refuse at the start, what they keep beside the weights, and what of it is
+not known. Formulas and refusals are those of vLLM 0.33 and SGLang 0.5.23."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from console.checks.preflight import Level
+from console.checks.preflight.compatibility import Loader, Question, check, plan_of
+from console.host.sample import Card, Machine
+from console.models.hub.checkpoint import Format
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import Assessment, Verdict
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.sglang import fraction_of
+from tests.sizing.test_checkpoints import GIB, KNOWN, cards
+
+IMAGES = {"num_hidden_layers": 27, "hidden_size": 1152, "model_type": "siglip_vision_model"}
+TOWERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma3": ("Gemma3ForConditionalGeneration", {"vision_config": IMAGES}),
+    "mistral3": ("Mistral3ForConditionalGeneration", {"vision_config": IMAGES}),
+    "qwen2.5-vl": (
+        "Qwen2_5_VLForConditionalGeneration",
+        {"vision_config": {"depth": 32, "hidden_size": 1280}, "video_token_id": 151656},
+    ),
+    "qwen2-audio": ("Qwen2AudioForConditionalGeneration", {"audio_config": {"d_model": 1280}}),
+    "phi3-v": ("Phi3VForCausalLM", {"img_processor": {"name": "clip_vision_model"}}),
+    "llava": ("LlavaQwenForCausalLM", {"mm_vision_tower": "google/siglip"}),
+    "omni": ("Qwen2_5OmniModel", {"thinker_config": {"audio_config": {}, "vision_config": {}}}),
+    "nothing but its class": ("InternVLChatModel", {}),
+}
+
+
+def judged(
+    engine: str,
+    words: str,
+    here: tuple[Card, ...],
+    model: str = "L31-8B",
+    more: Mapping[str, object] | None = None,
+) -> Assessment:
+    known = from_config({**KNOWN[model]["config"], **(more or {})}, KNOWN[model]["bytes"])
+    plan = plan_of(Loader(engine=engine, args=tuple(words.split())), Format.SAFETENSORS)
+    return assess(known, plan, Machine(cards=here, ram_available=512 * GIB))
+
+
+def with_tower(name: str, engine: str, words: str, here: tuple[Card, ...]) -> Assessment:
+    family, keys = TOWERS[name]
+    return judged(engine, words, here, more={"architectures": [family], **keys})
+
+
+SHORT = "--max-model-len 8192"
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_an_encoder_that_vllm_measures_is_named(name: str) -> None:
+    found = with_tower(name, "vllm", SHORT, cards(1, 80))
+    assert (found.verdict, "its encoder" in found.because) == (Verdict.UNKNOWN, True)
+    assert with_tower(name, "vllm", f"{SHORT} --language-model-only", cards(1, 80)).verdict is (
+        Verdict.GO
+    )
+    assert with_tower(name, "vllm", SHORT, cards(1, 12)).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "verdict"),
+    [
+        ("gemma3", '{"image":0}', Verdict.GO),
+        ("qwen2.5-vl", '{"image":0}', Verdict.UNKNOWN),
+        ("qwen2.5-vl", '{"image":0,"video":{"count":0}}', Verdict.GO),
+        ("qwen2.5-vl", '{"image":4,"video":0}', Verdict.UNKNOWN),
+        ("qwen2-audio", '{"image":0}', Verdict.UNKNOWN),
+        ("qwen2-audio", '{"audio":0}', Verdict.GO),
+        ("omni", '{"image":0,"video":0}', Verdict.UNKNOWN),
+        ("gemma3", "image=0", Verdict.UNKNOWN),
+    ],
+)
+def test_inputs_that_are_limited_to_none(name: str, limits: str, verdict: Verdict) -> None:
+    words = f"{SHORT} --limit-mm-per-prompt {limits}"
+    assert with_tower(name, "vllm", words, cards(1, 80)).verdict is verdict
+
+
+def test_models_of_text_have_no_encoder() -> None:
+    for name in ("L31-8B", "Q3-235B-FP8", "falcon-40b", "Nemotron-Super-49B"):
+        assert from_config(KNOWN[name]["config"], KNOWN[name]["bytes"]).encoders == ()
+    words = {"image_token_id": 5, "vision_start_token_id": 6, "vision_config": None}
+    assert from_config({**KNOWN["L31-8B"]["config"], **words}, 16 * 10**9).encoders == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "factor"),
+    [
+        ("mistral3", "", 0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1))),
+        ("qwen2.5-vl", "", 0.95 * (1 - 0.1 * (1280**2 / 1024**2 - 1))),
+        ("phi3-v", "", 0.95 * 0.8),
+        ("gemma3", "", 1.0),
+        ("gemma3", "--enable-multimodal", 0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1))),
+        ("mistral3", "--language-model-only", 1.0),
+    ],
+)
+def test_what_sglang_takes_away_for_an_encoder(name: str, words: str, factor: float) -> None:
+    family, keys = TOWERS[name]
+    config = {**KNOWN["L31-8B"]["config"], "architectures": [family], **keys}
+    known, [card] = from_config(config, 16 * 10**9), cards(1, 80)
+    text = fraction_of(sglang_plan([]), from_config(KNOWN["L31-8B"]["config"], 16 * 10**9), card)
+    assert fraction_of(sglang_plan(words.split()), known, card) == pytest.approx(text * factor)
+
+
+@pytest.mark.parametrize("name", ["qwen2-audio", "nothing but its class"])
+def test_an_encoder_for_which_sglang_keeps_nothing_is_named(name: str) -> None:
+    words = "--context-length 8192"
+    found = with_tower(name, "sglang", words, cards(1, 80))
+    assert (found.verdict, "its encoder" in found.because) == (Verdict.UNKNOWN, True)
+    text = with_tower(name, "sglang", f"{words} --language-model-only", cards(1, 80))
+    assert text.verdict is Verdict.GO
+
+
+def test_a_given_fraction_leaves_an_encoder_what_it_leaves() -> None:
+    given = "--context-length 8192 --mem-fraction-static"
+    assert with_tower("mistral3", "sglang", f"{given} 0.7", cards(1, 80)).verdict is Verdict.GO
+    found = with_tower("mistral3", "sglang", f"{given} 0.9", cards(1, 80))
+    assert (found.verdict, "its encoder" in found.because) == (Verdict.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "mib"),
+    [
+        ("", 512 + 8192 * 1.5 + 128 + 256 * 2 + 58 * 8),
+        ("--tp 8", 512 + 8192 * 1.5 + 1024 + 512 * 2 + 58 * 8),
+        ("--chunked-prefill-size 2048", 10240),
+        ("--tp 8 --moe-a2a-backend deepep", 512 + 12288 + 1024 + 1024 + 464 + 1024 + 2048),
+        ("--tp 8 --attn-dp-size 8", 512 + 12288 + 1024 + 1024 + 464 + 512 * 8 * 4.5),
+        ("--tp 8 --dp 8 --enable-dp-attention --cuda-graph-max-bs-decode 128",
+         512 + 12288 + 1024 + 256 + 464 + 128 * 8 * 3),
+    ],
+)  # fmt: skip
+def test_sglangs_own_fraction(words: str, mib: float) -> None:
+    known, [card] = from_config(KNOWN["L31-8B"]["config"], 16 * 10**9), cards(1, 80)
+    kept = (1 - fraction_of(sglang_plan(words.split()), known, card)) * 80 * 1024
+    assert kept == pytest.approx(mib, abs=42)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "verdict"),
+    [
+        ("sglang", "--context-length 8192 --mem-fraction-static 1.0", Verdict.NO_GO),
+        ("sglang", "--context-length 8192 --mem-fraction-static 0.995", Verdict.NO_GO),
+        ("sglang", "--context-length 8192 --mem-fraction-static 0.975", Verdict.TIGHT),
+        ("sglang", "--context-length 8192 --mem-fraction-static 0.9", Verdict.GO),
+        ("vllm", f"{SHORT} --gpu-memory-utilization 1.0", Verdict.NO_GO),
+        ("vllm", f"{SHORT} --gpu-memory-utilization 0.99", Verdict.TIGHT),
+        ("vllm", f"{SHORT} --gpu-memory-utilization 0.95", Verdict.GO),
+        ("vllm", f"{SHORT} --gpu-memory-utilization 0", Verdict.NO_GO),
+    ],
+)
+def test_a_fraction_leaves_room_for_the_rest(engine: str, words: str, verdict: Verdict) -> None:
+    found = judged(engine, words, cards(1, 80))
+    assert found.verdict is verdict, found.because
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--max-num-batched-tokens 128 --max-num-seqs 256", "smaller than its 256 requests"),
+        ("--max-num-seqs 16384", "smaller than its 16,384 requests"),
+        ("--no-enable-chunked-prefill --max-num-batched-tokens 4096", "without chunked prefill"),
+        ("--max-num-active-seqs 64 --max-num-seqs 32", "--max-num-active-seqs"),
+        ("--long-prefill-token-threshold 9000", "--long-prefill-token-threshold"),
+        ("--enable-expert-parallel", "no experts"),
+    ],
+)
+def test_what_vllm_refuses(words: str, why: str) -> None:
+    found = judged("vllm", f"{SHORT} {words}", cards(1, 80))
+    assert (found.verdict, why in found.because) == (Verdict.NO_GO, True), found.because
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--max-num-batched-tokens 128",
+        "--max-num-seqs 2048",
+        "--no-enable-chunked-prefill",
+        "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
+        "--enable-chunked-prefill --max-num-batched-tokens 512 --max-num-seqs 512",
+        "--max-num-active-seqs 32 --long-prefill-token-threshold 8192",
+    ],
+)
+def test_what_vllm_takes(words: str) -> None:
+    found = judged("vllm", f"{SHORT} {words}", cards(1, 80))
+    assert found.verdict is Verdict.GO, found.because
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ("--tp 8 --attn-dp-size 3", Verdict.NO_GO),
+        ("--tp 8 --dp 4 --attn-dp-size 2", Verdict.NO_GO),
+        ("--tp 8 --ep-size 3", Verdict.NO_GO),
+        ("--chunked-prefill-size 1000 --page-size 64 --attention-backend triton", Verdict.NO_GO),
+        ("--chunked-prefill-size 1000 --page-size 64", Verdict.UNKNOWN),
+        ("--chunked-prefill-size 1000", Verdict.GO),
+        ("--chunked-prefill-size -1 --page-size 48", Verdict.GO),
+        ("--page-size 64", Verdict.GO),
+        ("--pp-size 2 --speculative-algorithm NGRAM", Verdict.NO_GO),
+        ("--tp 8 --attn-dp-size 4", Verdict.GO),
+        ("--dtype float32", Verdict.UNKNOWN),
+    ],
+)
+def test_what_sglang_refuses(words: str, verdict: Verdict) -> None:
+    found = judged("sglang", f"--context-length 8192 {words}", cards(8, 80))
+    assert found.verdict is verdict, found.because
+
+
+def test_experts_that_exchange_tokens_are_whole() -> None:
+    """An FP8 expert of 1,536 cannot be divided by 8, and need not be."""
+    words, known = "--context-length 8192 --tp 8", "Q3-235B-FP8"
+    assert judged("sglang", words, cards(8, 80), known).verdict is Verdict.NO_GO
+    found = judged("sglang", f"{words} --moe-a2a-backend deepep", cards(8, 80), known)
+    assert found.verdict is Verdict.GO, found.because
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("words", "stored", "why"),
+    [
+        ("--quantization fp8", None, "stored in 16 bits"),
+        ("--quantization awq", {"quant_method": "fp8"}, "whether weights that are stored as fp8"),
+        ("--quantization awq_marlin", {"quant_method": "awq", "bits": 4}, ""),
+        ("--dtype float32", None, "loaded in 32"),
+    ],
+)
+def test_weights_that_are_loaded_otherwise(
+    engine: str, words: str, stored: object, why: str
+) -> None:
+    length = SHORT if engine == "vllm" else "--context-length 8192"
+    more = {"quantization_config": stored} if stored else {}
+    found = judged(engine, f"{length} {words}", cards(1, 80), more=more)
+    assert found.verdict is (Verdict.UNKNOWN if why else Verdict.GO)
+    assert why in found.because
+
+
+def test_families_that_vllm_does_not_serve_in_float16() -> None:
+    gemma = {"architectures": ["Gemma2ForCausalLM"]}
+    found = judged("vllm", f"{SHORT} --dtype half", cards(1, 80), more=gemma)
+    assert (found.verdict, "float16" in found.because) == (Verdict.NO_GO, True)
+    old, new = cards(1, 80, (7, 5)), cards(1, 80, (8, 0))
+    needs = [judged("vllm", SHORT, here, more=gemma).limits[0].need for here in (old, new)]
+    assert needs[0] - needs[1] == pytest.approx(KNOWN["L31-8B"]["bytes"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "compute", "level"),
+    [
+        ("", (7, 5), Level.WARN),
+        ("--dtype auto", (7, 5), Level.WARN),
+        ("--dtype half", (7, 5), Level.OK),
+        ("--dtype bfloat16", (7, 5), Level.FAIL),
+        ("--dtype bfloat16", (8, 0), Level.OK),
+        ("", (8, 0), Level.OK),
+    ],
+)
+def test_bfloat16_on_cards_without_it(words: str, compute: tuple[int, int], level: Level) -> None:
+    here = Machine(cards=cards(1, 16, compute))
+    asked = Question("vllm", "safetensors", "llama", "bf16", machine=here,
+                     dtype=vllm_plan(words.split()).dtype)  # fmt: skip
+    assert [one.level for one in check(asked) if "quantization" in one.title] == [level]
