@@ -266,3 +266,35 @@ def test_bfloat16_on_cards_without_it(words: str, compute: tuple[int, int], leve
     asked = Question("vllm", "safetensors", "llama", "bf16", machine=here,
                      dtype=vllm_plan(words.split()).dtype)  # fmt: skip
     assert [one.level for one in check(asked) if "quantization" in one.title] == [level]
+
+
+@pytest.mark.parametrize(
+    ("engine", "family", "quantization", "compute", "level"),
+    [
+        ("sglang", "qwen3_moe", "fp8", (8, 6), Level.FAIL),
+        ("sglang", "llama", "fp8", (8, 6), Level.UNKNOWN),
+        ("sglang", "llama", "fp8", (7, 5), Level.FAIL),
+        ("sglang", "llama", "bf16", (7, 5), Level.WARN),
+        ("sglang", "llama", "nvfp4", (9, 0), Level.WARN),
+        ("sglang", "llama", "nvfp4", (7, 5), Level.FAIL),
+        ("sglang", "llama", "nvfp4", (10, 0), Level.OK),
+        ("vllm", "llama", "nvfp4", (7, 5), Level.WARN),
+        ("vllm", "llama", "nvfp4", (7, 0), Level.FAIL),
+        ("vllm", "llama", "mxfp4", (7, 5), Level.FAIL),
+        ("vllm", "llama", "awq", (7, 5), Level.OK),
+        ("vllm", "llama", "awq", (7, 0), Level.FAIL),
+    ],
+)
+def test_kernels_are_those_of_the_sources(
+    engine: str, family: str, quantization: str, compute: tuple[int, int], level: Level
+) -> None:
+    here = Machine(cards=cards(1, 16, compute))
+    asked = Question(engine, "safetensors", family, quantization, machine=here)
+    found = [one.level for one in check(asked) if "quantization" in one.title]
+    assert found[0] == level
+
+
+def test_sglang_refuses_cards_before_turing() -> None:
+    asked = Question("sglang", "safetensors", "llama", "fp16", machine=Machine(
+        cards=cards(1, 32, (7, 0))))  # fmt: skip
+    assert check(asked)[0].level is Level.FAIL

@@ -184,13 +184,8 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
             facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
     if when.dtype:
         facts["dtype"] = question.dtype in when.dtype
-    if when.sm:
-        facts["compute capability"] = _has_sm(question.machine, when.sm)
-    if when.below:
-        facts["compute capability"] = _is_below(question.machine, when.below)
-    if when.from_sm:
-        below = _is_below(question.machine, when.from_sm)
-        facts["compute capability"] = None if below is None else not below
+    if when.sm or when.below or when.from_sm:
+        facts["compute capability"] = _is_of(question.machine, when)
     if when.lacks:
         facts["processor flags"] = _lacks(question.machine, when.lacks)
     if when.converts is not None:
@@ -199,6 +194,19 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
         unequal = _unequal(question.machine)
         facts["cards' memory"] = None if unequal is None else unequal == when.unequal_cards
     return facts
+
+
+def _is_of(machine: Machine | None, when: When) -> bool | None:
+    """Whether the cards meet all that a rule says of their compute capability."""
+    found: list[bool | None] = []
+    if when.sm:
+        found.append(_has_sm(machine, when.sm))
+    if when.below:
+        found.append(_is_below(machine, when.below))
+    if when.from_sm:
+        below = _is_below(machine, when.from_sm)
+        found.append(None if below is None else not below)
+    return False if False in found else None if None in found else True
 
 
 def _has_sm(machine: Machine | None, wanted: Sequence[str]) -> bool | None:

@@ -166,7 +166,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
-    if _has_encoder(facts, plan) and not any(one.reads == "images" for one in facts.encoders):
+    if _has_encoder(facts, plan) and not _reads_images(facts):
         ledger.unknown.append(
             "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
             "--language-model-only does without"
@@ -260,6 +260,11 @@ def _has_encoder(facts: ModelFacts, plan: SglangPlan) -> bool:
     return bool(facts.encoders) and not plan.text_only and not off
 
 
+def _reads_images(facts: ModelFacts) -> bool:
+    """Whether there is an encoder for which SGLang's formula keeps something."""
+    return any(encoder.reads == "images" for encoder in facts.encoders)
+
+
 def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
     """The static part of a card: as given, else by SGLang's own formula, which keeps free what a
     step and its graphs take (`handle_gpu_memory_settings`), and what an encoder takes."""
@@ -323,7 +328,7 @@ def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: A
             f"{words}a step of {chunk:,} tokens with its graphs takes about {format_bytes(usual)}"
         )
     own = fraction_of(replace(plan, mem_fraction=None), facts, card)
-    if _has_encoder(facts, plan) and (plan.mem_fraction or 0) > own:
+    if _has_encoder(facts, plan) and _reads_images(facts) and (plan.mem_fraction or 0) > own:
         ledger.unknown.append(
             f"not counted: what its encoder takes beside --mem-fraction-static "
             f"{plan.mem_fraction:g} (SGLang itself takes {own:.3g}); --language-model-only does "
