@@ -229,6 +229,7 @@ def test_experts_that_exchange_tokens_are_whole() -> None:
         ("--quantization awq", {"quant_method": "fp8"}, "whether weights that are stored as fp8"),
         ("--quantization awq_marlin", {"quant_method": "awq", "bits": 4}, ""),
         ("--dtype float32", None, "loaded in 32"),
+        ("--dtype float32", {"quant_method": "fp8"}, "compute in 32 bits"),
     ],
 )
 def test_weights_that_are_loaded_otherwise(
@@ -239,6 +240,18 @@ def test_weights_that_are_loaded_otherwise(
     found = judged(engine, f"{length} {words}", cards(1, 80), more=more)
     assert found.verdict is (Verdict.UNKNOWN if why else Verdict.GO)
     assert why in found.because
+
+
+def test_awq_computes_in_16_bits() -> None:
+    stored = {"quantization_config": {"quant_method": "awq", "bits": 4}}
+    found = judged("vllm", f"{SHORT} --dtype float32", cards(1, 80), more=stored)
+    assert (found.verdict, "16 bits" in found.because) == (Verdict.NO_GO, True)
+
+
+def test_a_mixture_whose_count_stands_elsewhere_is_not_refused() -> None:
+    more = {"architectures": ["SomeMoeForCausalLM"]}
+    found = judged("vllm", f"{SHORT} --enable-expert-parallel", cards(1, 80), more=more)
+    assert "no experts" not in found.because
 
 
 def test_families_that_vllm_does_not_serve_in_float16() -> None:

@@ -37,4 +37,6 @@ def as_loaded(facts: ModelFacts, dtype: str, quantization: str) -> tuple[float, 
     if dtype in FLOAT32 and half:
         unknown.append("the steps and the cache of weights of 16 bits that are loaded in 32")
         return 2.0, unknown
+    if dtype in FLOAT32:
+        unknown.append(f"whether weights that are stored as {facts.stored} compute in 32 bits")
     return 1.0, unknown

@@ -13,14 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
-from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.serving.loaded import FLOAT32, HALF
+from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.serving.loaded import FLOAT32
 
 NO_FLOAT16 = frozenset((
     "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Glm4ForCausalLM",
 ))  # fmt: skip
 """Classes that vLLM does not serve in float16."""
 FLOAT16 = ("half", "float16")
+IN_16_BITS = ("awq", "gptq")
+"""Kinds of weights with which vLLM computes in 16 bits alone, whatever wrote them."""
+_MIXTURES = ("moe", "mixtral", "dbrx", "jamba", "grok", "maverick", "llama4")
+"""Words in the names of families with experts, should their number stand under another key."""
 PAGES_AS_GIVEN = ("triton", "flashinfer", "fa3", "torch_native")
 """Attention backends of SGLang that leave --page-size as it is."""
 SPANNING = (
@@ -48,12 +52,18 @@ def by_vllm(
         yield f"--long-prefill-token-threshold {plan.long_prefill:,} is more than the context"
     if plan.dtype in FLOAT16 and NO_FLOAT16.intersection(facts.classes):
         yield f"--dtype {plan.dtype}: this family is not served in float16"
-    if plan.dtype in FLOAT32 and facts.stored not in (*HALF, "float32", "fp32"):
+    if plan.dtype in FLOAT32 and facts.stored in IN_16_BITS:
         yield f"--dtype {plan.dtype}: weights that are stored as {facts.stored} compute in 16 bits"
-    if plan.whole_experts and not facts.experts.count:
+    if plan.whole_experts and not _may_have_experts(facts):
         yield "--enable-expert-parallel, and the model has no experts"
     if plan.fraction == 0:
         yield "--gpu-memory-utilization has to be more than 0"
+
+
+def _may_have_experts(facts: ModelFacts) -> bool:
+    names = " ".join((facts.architecture, *facts.classes)).lower()
+    stored = any(weight.kind is Kind.EXPERTS for weight in facts.weights)
+    return bool(facts.experts.count) or stored or any(word in names for word in _MIXTURES)
 
 
 def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int) -> Iterator[str]:
