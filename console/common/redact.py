@@ -359,13 +359,9 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
     first = start - len(before[0] if before else "")
     flag = lower.startswith("-", first)
     prefix = lower[first:start]
-    inside = bool(prefix) and prefix[-1].isalnum()
-    camel = inside and line[start].isupper() and line[start - 1].islower()
-    if (
-        inside
-        and not camel
-        and not (mark[0].startswith(("passw", "secret")) or _QUALIFIED.fullmatch(prefix))
-    ):
+    camel = line[start].isupper() and line[start - 1].islower()
+    known = camel or mark[0].startswith(("passw", "secret")) or _QUALIFIED.fullmatch(prefix)
+    if prefix and prefix[-1].isalnum() and not known:
         return None
     in_url = prefix == prefix.lstrip("-") and first > 0 and line[first - 1] in "?&;#"
     sign = behind["sign"] or ""
@@ -390,14 +386,8 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
         value = line[behind.end() : closed]
         return None if _is_nothing(value) else (behind.end(), closed)
     if by_value:
-        bare = behind[0] == "=" and not (prefix or many)
-        given = _GIVEN.match(line, behind.end()) if bare and mark[0] in _GIVEN_BY else None
-        made = given.span() if given else _made(line, behind.end()) if sign else None
-        while many and made and (more := _NEXT.match(line, made[1])):
-            if not _made(line, more.start("value")):
-                break
-            made = made[0], more.end("value")
-        return made
+        bare = behind[0] == "=" and not (prefix or many) and mark[0] in _GIVEN_BY
+        return _by_its_form(line, behind.end(), bare=bare, many=many) if sign else None
     if many and _COUNT.match(line, behind.end()):
         return None
     told = sign in (":", "->", "→")
@@ -408,6 +398,19 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
     if not flag or sign or not _LISTS.fullmatch(line, first, ends.end()):
         return span
     return span[0], _end_of_list(line, span[1], many=many)
+
+
+def _by_its_form(line: str, at: int, *, bare: bool, many: bool) -> tuple[int, int] | None:
+    """The value behind a name that may be anything's, if its form is that of a secret; with `many`
+    also those after it."""
+    if bare and (given := _GIVEN.match(line, at)):
+        return given.span()
+    made = _made(line, at)
+    while many and made and (more := _NEXT.match(line, made[1])):
+        if not _made(line, more.start("value")):
+            break
+        made = made[0], more.end("value")
+    return made
 
 
 def _is_setting(line: str, first: int, end: int) -> bool:

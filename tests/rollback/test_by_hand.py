@@ -1,0 +1,167 @@
+"""A server that somebody started by hand, perhaps as the baseline: no second one is started beside
+it, whatever it does, and however it was started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console.common.argv import quoted
+from console.host import process
+from console.host.ports import owners, ports_of
+from console.host.process import ProcessSpec
+from console.recovery.rollback.stages.held import _is_like
+from tests.rollback.conftest import STANDIN, Stage, run_script
+from tests.waiting import some, until
+
+
+@pytest.mark.parametrize("program", [STANDIN, "ollama.py"])
+def test_nothing_is_started_beside_what_serves_garbage_and_has_no_record(
+    stage: Stage, lines: Path, program: Path | str
+) -> None:
+    """Somebody started it by hand, perhaps as the baseline: nothing may end it, and a second
+    engine would take the memory of a model and find its port taken."""
+    path = stage.root / Path(program).name
+    shutil.copy(STANDIN, path)
+    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
+    argv = [sys.executable, "-S", str(path), str(stage.port), "--lines", str(lines)]
+    by_hand = stage.spawn(argv, "theirs")
+    stage.until_it_is()
+    result = stage.roll_back()
+    assert result.exit_code == 7
+    held = f"pid {by_hand[0]}, {sys.executable} -S {path}"
+    assert f"{held} …, holds port {stage.port}" in result.detail
+    assert "nothing is started beside it; `omni-console adopt` takes it over" in result.detail
+    assert program != STANDIN or "garbled, " in result.detail
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert f"pid {by_hand[0]}, {sys.executable}, holds its port: nothing" in done.stdout
+    assert process.alive(*by_hand)
+    assert stage.baseline_process() is None, "nothing was started"
+    said = "".join(line["detail"] for line in stage.lines) + done.stdout
+    assert "restarting it once" not in said
+
+
+@pytest.mark.parametrize("status", [503, 401, 404])
+def test_nothing_is_started_beside_what_has_its_address_and_no_record(
+    stage: Stage, lines: Path, status: int
+) -> None:
+    """Whether it loads or refuses: it is alive, and may be the baseline, started by hand."""
+    lines.write_text(json.dumps({"health": status}))
+    by_hand = stage.spawn(list(some(stage.plan.baseline.process).argv), "theirs")
+    until(lambda: owners(stage.plan.baseline.url), "it listens")
+    assert stage.roll_back().exit_code == 7
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert "nothing is started beside it" in done.stdout
+    assert stage.baseline_process() is None
+    assert process.alive(*by_hand)
+
+
+def test_a_server_by_hand_that_does_not_listen_yet_is_not_loaded_twice(stage: Stage) -> None:
+    """Engines that load before they listen hold their memory, and no port, for minutes."""
+    stage.base(process=ProcessSpec(("sleep", "601.5")))
+    spec = some(stage.plan.baseline.process)
+    by_hand = subprocess.Popen(spec.argv, env={"PATH": os.environ["PATH"]})
+    left_alone(stage, by_hand, quoted(list(spec.argv), 120), "has the site file's command line")
+
+
+def left_alone(stage: Stage, by_hand: subprocess.Popen[bytes], line: str, does: str) -> None:
+    """Neither way back starts a second server beside one started by hand; it is ended here."""
+    told = f"{does}, and does not listen at its address"
+    try:
+        result = stage.roll_back()
+        assert f"pid {by_hand.pid}, {line}, {told}" in result.detail, result
+        done = run_script(stage)
+        assert f"pid {by_hand.pid}, {line.split()[0]}, {told}" in done.stdout
+        assert (result.exit_code, done.returncode) == (7, 7)
+        assert stage.baseline_process() is None
+        assert by_hand.poll() is None
+    finally:
+        by_hand.kill()
+        by_hand.wait()
+
+
+@pytest.mark.parametrize(
+    ("argv", "spec", "like"),
+    [
+        ("python3 /opt/vllm serve m", "/opt/vllm serve m", True),
+        ("./x -m a.gguf", "/usr/bin/x -m a.gguf", True),
+        ("./y -m a.gguf", "/usr/bin/x -m a.gguf", False),
+        ("grep -m", "/usr/bin/x -m", False),
+        ("/bin/bash HERE/start.sh", "HERE/start.sh", True),
+        ("bash -x ./start.sh", "HERE/start.sh", True),
+        ("less ./start.sh", "HERE/start.sh", False),
+        ("bash /elsewhere/start.sh", "HERE/start.sh", False),
+        ("start.sh", "HERE/start.sh", False),
+    ],
+)
+def test_which_command_lines_are_that_of_the_site_file(argv: str, spec: str, like: bool) -> None:
+    here = os.getcwd()
+    words, wanted = (tuple(text.replace("HERE", here).split()) for text in (argv, spec))
+    assert _is_like(os.getpid(), words, ProcessSpec(wanted)) is like
+
+
+SLEEPS = "import time; time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "env"),
+    [
+        ("llama-server", ["-m", "other.gguf", "--port", "PORT", "-c", "4096"], {}),
+        ("llama-server-cuda", ["--port=PORT", "--no-webui"], {}),
+        ("llama-server", ["-m", "m.gguf"], {"LLAMA_ARG_PORT": "PORT"}),
+        ("vllm", ["serve", "org/model", "--port", "PORT"], {}),
+        ("ollama", ["serve"], {"OLLAMA_HOST": "127.0.0.1:PORT"}),
+        ("my-engine", ["/models/a.gguf", "--port", "PORT"], {}),
+    ],
+)
+def test_a_start_script_may_have_become_a_server_that_does_not_listen_yet(
+    stage: Stage, program: str, words: list[str], env: dict[str, str]
+) -> None:
+    """The site file starts a script; by hand it got other words, or has become its engine."""
+    made = stage.root / program
+    made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
+    made.chmod(0o755)
+    port = str(stage.port)
+    argv = [str(made), *(word.replace("PORT", port) for word in words)]
+    given = {name: value.replace("PORT", port) for name, value in env.items()}
+    by_hand = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **given})
+    line = quoted([sys.executable, "-S", *argv], 120)
+    left_alone(stage, by_hand, line, f"is to listen at port {port}")
+
+
+def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: Stage) -> None:
+    """Nor does one that already listens at that port of another address."""
+    made = stage.root / "llama-server"
+    made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
+    made.chmod(0o755)
+    listens = "import socket, sys; s = socket.create_server(('127.0.0.3', int(sys.argv[4])));"
+    other = stage.root / "else" / "llama-server"
+    other.parent.mkdir()
+    other.write_text(f"#!{sys.executable} -S\n{listens} {SLEEPS}\n")
+    other.chmod(0o755)
+    args = ["-m", "m.gguf", "--port"]
+    beside = [
+        subprocess.Popen([str(made), *args, str(stage.port + 1)]),
+        subprocess.Popen([str(other), *args, str(stage.port)]),
+    ]
+    try:
+        until(lambda: stage.port in ports_of([beside[1].pid]), "it listens")
+        done = run_script(stage)
+        assert done.returncode == 0, done.stdout
+        pid, start = stage.running()
+        process.send(pid, start, signal.SIGKILL)
+        assert stage.roll_back().serving
+        assert [one.poll() for one in beside] == [None, None]
+    finally:
+        for one in beside:
+            one.kill()
+            one.wait()
