@@ -24,6 +24,7 @@ from console.host import ports, process
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import context, live, procedure, restores
+from console.recovery.rollback.context import log_path
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -550,3 +551,23 @@ def test_a_container_or_unit_is_started_by_hand_only_where_nothing_listens(
     lines = commands(plan, lives=True)
     assert len(lines) == 3, lines
     assert not any(word in line for line in lines for word in ("restart", "kill", "up -d"))
+
+
+@pytest.mark.parametrize("where", ["file", "nowhere"])
+def test_by_hand_shows_the_log_of_the_process_that_runs(stage: Stage, where: str) -> None:
+    """One that was adopted writes to where its own starter sent it."""
+    own, base = stage.root / "its own.log", stage.plan.baseline
+    assert base.process is not None
+    with open(own if where == "file" else os.devnull, "w") as log:
+        child = subprocess.Popen(["sleep", "600"], stdout=log, stderr=log)
+    stat = process.stat(child.pid)
+    assert stat is not None
+    process.write_record(stage.plan.records_dir, base.name, base.process, child.pid, stat.start)
+    [line] = [line for line in commands(stage.plan, lives=True) if "log" in line]
+    sealed = "".join(commands(stage.plan, later=True))
+    child.kill()
+    child.wait()
+    words = f"tail -n 50 '{own}'" if where == "file" else f"# its log: pid {child.pid} writes to "
+    assert line.startswith(words), line
+    for lines in (sealed, "".join(commands(stage.plan, lives=True))):
+        assert f"tail -n 50 {log_path(stage.plan)}" in lines

@@ -209,8 +209,10 @@ targets() {
   for role in candidate oneoff; do
     timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
   done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
-  live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'
+  recorded_containers
 }
+
+recorded_containers() { live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'; }
 
 # Id and name of each candidate container that runs.
 running_targets() {
@@ -334,7 +336,8 @@ lives_on() {
   at_candidates
 }
 
-# Prints "yes" for each candidate that may still run: an answer may then come from a candidate.
+# Prints "yes" for each candidate that may still run: an answer may then come from a candidate; and
+# "away" where no engine answers that could have one, and none is on record.
 still_there() {
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
@@ -342,8 +345,11 @@ still_there() {
     if candidate_lives "$pid" "$start"; then echo yes; fi
   done
   [ -n "$ENGINE" ] || return 0
-  if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'
-  else echo yes
-  fi
+  timeout 15 docker ps -q >/dev/null 2>&1
+  case $? in
+    0) running_targets | sed 's/.*/yes/' ;;
+    124) echo yes ;;
+    *) if [ -n "$CONTAINERS$(recorded_containers)" ]; then echo yes; else echo away; fi ;;
+  esac
 }
 """

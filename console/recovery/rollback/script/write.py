@@ -18,7 +18,9 @@ from pathlib import Path
 from console.common import paths, redact
 from console.common.argv import names_of
 from console.common.files import MOST_END
+from console.common.logs.output import of_process
 from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM
+from console.common.text import one_line
 from console.host import process, units
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
@@ -94,6 +96,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
     url = base.url.rstrip("/").removesuffix("/v1")
     expect, flags = _grep_pattern(base.completion.expect)
     cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
+    may_have_one = any(candidate.kind != "process" for candidate in plan.candidates)
     kept = (base.container_name, base.container_id, *plan.protected)
     return {
         "RUN": plan.run_id,
@@ -147,6 +150,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),
         "EXCLUSIVE": "yes" if plan.exclusive else "",
+        "CONTAINERS": "yes" if base.kind == "container" or may_have_one else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 
@@ -154,9 +158,9 @@ def _values(plan: SealedPlan) -> dict[str, str]:
 def _by_hand(plan: SealedPlan) -> dict[str, str]:
     """The commands to type where the rollback fails, by what is known of the baseline then."""
     lists = {
-        "BY_HAND": commands(plan),
+        "BY_HAND": commands(plan, later=True),
         "BY_HAND_ALIVE": commands(plan, lives=True),
-        "BY_HAND_RUNS": commands(plan, runs=True),
+        "BY_HAND_RUNS": commands(plan, runs=True, later=True),
     }
     return {name: "\n".join(f"  {line}" for line in lines) for name, lines in lists.items()}
 
@@ -273,13 +277,15 @@ def docker_words(plan: SealedPlan) -> str:
 
 
 def commands(
-    plan: SealedPlan, *, lives: bool = False, runs: bool = False, container: str = ""
-) -> tuple[str, ...]:
+    plan: SealedPlan, *, lives: bool = False, runs: bool = False, container: str = "",
+    later: bool = False,
+) -> tuple[str, ...]:  # fmt: skip
     """Commands that stop candidates, start the baseline where nothing listens at its address, show
     its log and query it. Nothing that takes a connection or may still load is ended, and nothing is
     started beside it. `lives`: it is known to live and refuses, or is busy, so only its log and its
     answer help. `runs`: it is up, and may still load, so that candidates beside it end at most.
-    `container`: the one that it has become, where that is known.
+    `container`: the one that it has become, where that is known. `later`: they are kept for a time
+    when the baseline may have been started anew, and then it writes to the file of its start.
     """
     base = plan.baseline
     out: list[str] = [] if lives else [*_stops(plan), *([WAIT] if runs else _starts(plan))]
@@ -287,11 +293,28 @@ def commands(
         name = container or _container(plan)
         out += [f"{docker_words(plan)} logs --tail 50 {shlex.quote(name)}"] if name else []
     elif base.process is not None:
-        out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
+        out.append(_shows_log(plan, None if later else _recorded(plan)))
     elif base.unit is not None:
         out.append(shlex.join(base.unit.journal(50)))
     health = base.url.rstrip("/") + "/" + base.ready_path.lstrip("/")
     return (*out, f"{_CURL} -m 5 {shlex.quote(health)}", _ask(plan))
+
+
+def _recorded(plan: SealedPlan) -> int | None:
+    """The pid of the baseline's process that runs; None if there is no record of one."""
+    base = plan.baseline
+    known = process.read_record(plan.records_dir, base.name, base.process)
+    return known[0] if known is not None and process.alive(*known) else None
+
+
+def _shows_log(plan: SealedPlan, pid: int | None) -> str:
+    """What shows the log of a baseline that is a host process. One that was adopted writes to where
+    its own starter sent it, and may have no file; while none runs, it is the file of its start."""
+    output = of_process(pid) if pid is not None else None
+    if output is not None and output.path is None:
+        return f"# its log: {one_line(output.words, 200)}"
+    path = log_path(plan) if output is None else output.path
+    return f"tail -n 50 {shlex.quote(str(path))}"
 
 
 def _container(plan: SealedPlan) -> str:
