@@ -12,6 +12,9 @@ make it somebody's candidate. Standard library only; the emergency side uses thi
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,6 +53,10 @@ class Reason(StrEnum):
 
 PORT_NAMES = ("LLAMA_ARG_PORT", "OLLAMA_HOST", "PORT", "UVICORN_PORT")
 """Variables by which servers are told their port. Those of workers (MASTER_PORT) are none."""
+INTERPRETER = re.compile(r"python|pypy|perl|ruby|node")
+PARTS, RAY = frozenset({"gcs_server", "raylet", "orted", "prted", "prterun", "mpirun"}), "/ray/"
+"""Programs that engines on several cards start beside themselves, and what is in the paths of those
+that Ray starts by an interpreter."""
 OF_SITE = frozenset({Reason.BASELINE, Reason.EARLIER, Reason.LABEL, Reason.RELAY})
 """The reasons whose subject is a site."""
 
@@ -164,23 +171,52 @@ def stop_group(
 def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
     """(pid, port) of the servers of their own in the session and group of a process that the
     console has not started itself: each listens at a port that its own command line names, or a
-    variable that servers read, or at the usual port of its engine.
+    variable that servers read, or at the usual port of its engine, or is another program, which may
+    have its port from a file, as a proxy has.
 
     A script may have started two servers and become one of them. What starts the baseline again
     does not start the other, so it may not be ended. Workers listen, too, at ports that nothing
-    names, or were started with the very words and ports of their parent.
+    names: they are the program of their parent, or what engines bring along.
     """
     if process.carries(pid, BASELINE_COOKIE):
         return []
-    own, servers = _asked_of(pid), list[tuple[int, int]]()
+    own, program, servers = _asked_of(pid), _program(pid), list[tuple[int, int]]()
     for member in process.Group(pid, start).members():
         asked = _asked_of(member.pid)
-        if member.pid == pid or asked == own:
+        if member.pid == pid or asked == own or not (ports := ports_of([member.pid])):
             continue
-        named = asked.ports
-        port = next((port for port in ports_of([member.pid]) if str(port) in named), 0)
+        named, other = asked.ports, _program(member.pid)
+        port = next((port for port in ports if str(port) in named), 0)
+        if not port and not _is_worker(other, program):
+            port = min(ports)
         servers += [(member.pid, port)] if port else []
-    return servers
+    found = {server for server, _ in servers}
+    return [
+        (server, port) for server, port in servers
+        if not (process.ancestry(server) - {server}) & found
+    ]  # fmt: skip
+
+
+def _program(pid: int) -> tuple[str, str]:
+    """The file that a process runs, and the script or module if that is an interpreter's; "" for
+    what is not known, or has no name, as the code of `-c`."""
+    file = ""
+    with contextlib.suppress(OSError):
+        file = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+    argv = process.argv(pid)
+    if not argv or not INTERPRETER.match(os.path.basename(argv[0])):
+        return file, ""
+    at = next((at for at, word in enumerate(argv[1:], 1) if not word.startswith("-")), 0)
+    return file, argv[at] if at and argv[at - 1] != "-c" else ""
+
+
+def _is_worker(other: tuple[str, str], own: tuple[str, str]) -> bool:
+    """Whether a program that listens may belong to the one that is to be ended: it is the same one,
+    gives itself a title, or is what engines start for themselves."""
+    file, script = other
+    if os.path.basename(file) in PARTS or RAY in script or not file:
+        return True
+    return file == own[0] and script in ("", own[1])
 
 
 class _Asked(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -355,12 +356,13 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("way", ["words", "usual port", "variable", "worker"])
+@pytest.mark.parametrize("way", ["words", "usual port", "variable", "program", "script", "worker"])
 def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_told(
     stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its words, by its engine, or by a variable where its words are those of its leader. A
-    worker has the words and variables of its leader, and listens at a port that nothing names."""
+    """By its words, its engine, or a variable where its words are those of its leader. Another
+    program may have it from a file. A worker has the words and variables of its leader, and listens
+    at a port that nothing names."""
     port, file = free_port(), stage.root / "serves.py"
     words = [sys.executable, "-S", str(file)]
     own = ProcessSpec((*words, "0"))
@@ -370,6 +372,14 @@ def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_t
         other = [*words, f"0{port}"]
     if way == "variable":
         other, variable = list(own.argv), f"LLAMA_ARG_PORT={port} "
+    if way in ("program", "script"):
+        proxy, config = stage.root / "proxyd.py", stage.root / "port"
+        proxy.write_text(SERVES.replace("sys.argv[1]", f"open({str(config)!r}).read()"))
+        config.write_text(str(port))
+        other = [sys.executable, "-S", str(proxy), str(file)]
+        if way == "program":
+            copied = shutil.copy(os.path.realpath(sys.executable), stage.root / "proxyd")
+            other = ["env", f"PYTHONHOME={sys.base_prefix}", str(copied), *other[1:]]
     file.write_text(SERVES)
     begun = "" if way == "worker" else f"{variable}{shlex.join(other)} & "
     leader = stage.spawn(["sh", "-c", f"{begun}exec {shlex.join(own.argv)}"], "theirs")
