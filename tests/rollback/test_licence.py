@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -27,10 +28,10 @@ from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live
-from console.recovery.rollback.sealed_plan import Candidate
+from console.recovery.rollback.sealed_plan import Candidate, Proof
 from console.recovery.rollback.stages import stop
 from tests.ports import free_port
-from tests.rollback.conftest import DASH, Stage, run_script
+from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.waiting import until
 
@@ -394,4 +395,39 @@ def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_t
     left = [one.pid for one in process.all_stats() if str(file) in process.argv(one.pid)]
     assert len(left) == (0 if way == "worker" else 2), "the other one, and its worker"
     for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+@BOTH
+@needs_dash
+def test_a_restart_of_an_adopted_server_ends_no_proxy_beside_it(stage: Stage, by: str) -> None:
+    """The start script has started a proxy, whose port is in a file, and has become the server."""
+    lines, config, port = stage.root / "lines.json", stage.root / "port", free_port()
+    own = standin(stage.port, "--lines", str(lines))
+    stage.base(process=own, completion=Proof(timeout_s=0.5))
+    file = stage.root / "proxy.py"
+    file.write_text(SERVES.replace("sys.argv[1]", f"open({str(config)!r}).read()"))
+    config.write_text(str(port))
+    copied = shutil.copy(os.path.realpath(sys.executable), stage.root / "proxyd")
+    proxy = f"PYTHONHOME={sys.base_prefix} {shlex.join([str(copied), '-S', str(file)])}"
+    script = ["setsid", "sh", "-c", f"{proxy} & exec {shlex.join(own.argv)}"]
+    with subprocess.Popen(script, env={"PATH": os.environ["PATH"]}) as leader:
+        until(lambda: port in ports_of(one.pid for one in process.all_stats()), "the proxy is up")
+        stage.until_it_is()
+        start = process.start_time(leader.pid) or 0
+        paths.make(stage.plan.records_dir)
+        process.write_record(
+            stage.plan.records_dir, stage.plan.baseline.name, own, leader.pid, start
+        )
+        lines.write_text(json.dumps({"message": {"content": "GGGGGGGGGGGG"}}))
+        if by == "script":
+            said = run_script(stage).stdout
+        else:
+            stage.roll_back()
+            said = str(stage.lines)
+        assert "restarting it once" in said
+        leader.wait(10)
+    beside = [one.pid for one in process.all_stats() if str(file) in process.argv(one.pid)]
+    assert len(beside) == 2, "the proxy, and its worker"
+    for pid in beside:
         os.kill(pid, signal.SIGKILL)

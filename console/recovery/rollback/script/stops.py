@@ -99,6 +99,71 @@ end_group() {
   return 0
 }
 
+# The pids in the session or group of $1.
+members_of() {
+  group='\([^ ]* \)\{0,1\}'
+  sed -n "s/^\([0-9]*\) .*) [^ZX] [^ ]* $group$1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
+}
+
+# The numbers, in decimal, of the ports at which a process listens.
+ports_of() {
+  QUOTING_STYLE=literal ls -l "/proc/$1/fd" 2>/dev/null |
+    sed -n 's/.*socket:\[\([0-9]*\)\]$/\1/p' | while read -r inode; do
+    sed -n "s/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) [^ ]* 0A .* $inode .*/0x\1/p" \
+      /proc/net/tcp /proc/net/tcp6
+  done 2>/dev/null | sort -u | while read -r port; do printf '%d\n' "$port"; done
+}
+
+# What a process was started with that may name its port, one word a line.
+told_to() {
+  tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline"
+  tr '\0' '\n' 2>/dev/null <"/proc/$1/environ" |
+    sed -n '/^\(LLAMA_ARG_PORT\|OLLAMA_HOST\|PORT\|UVICORN_PORT\)=/p'
+}
+
+# Whether $1 is a server of its own in the group of the server $2, which a script may have started
+# beside it: it listens at a port that it was told, or is another program that listens.
+is_other_server() {
+  [ "$1" != "$2" ] && [ "$(told_to "$1")" != "$(told_to "$2")" ] || return 1
+  file=$(readlink "/proc/$1/exe" 2>/dev/null)
+  for port in $(ports_of "$1"); do
+    if told_to "$1" | grep -q -x -e "\(.*[=:]\)\{0,1\}$port"; then return 0; fi
+    case "${file##*/}" in ''|gcs_server|raylet|orted|prted|prterun|mpirun) continue ;; esac
+    [ "$file" = "$(readlink "/proc/$2/exe" 2>/dev/null)" ] || return 0
+  done
+  return 1
+}
+
+# Ends a server that the console did not start, and what it has started, without the servers beside
+# it in its group. $3: seconds for its end.
+end_server() {
+  beside=' '
+  for pid in $(members_of "$1"); do
+    if is_other_server "$pid" "$1"; then
+      beside="$beside$pid "
+      say start "pid $pid, $(program "$pid"), is in its group and is left alone"
+    fi
+  done
+  if [ "$beside" = ' ' ]; then end_group "$1" "$2" "$3" start "the baseline"; return; fi
+  say start "ending pid $1: the baseline"
+  for signal in TERM KILL; do
+    for pid in $(of_server "$1"); do kill -s "$signal" "$pid" 2>/dev/null; done
+    left=$(($3 * 10))
+    while [ -n "$(of_server "$1")" ] && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+  done
+}
+
+of_server() {
+  for pid in $(members_of "$1"); do
+    at=$pid
+    while [ "${at:-0}" -gt 1 ]; do
+      case "$beside" in *" $at "*) break ;; esac
+      at=$(parent_of "$at")
+    done
+    [ "${at:-0}" -gt 1 ] || echo "$pid"
+  done
+}
+
 # The recorded lines. A FIFO in the file's place would block, and only a long file's end is read.
 live() { if [ -f "$LIVE" ] && [ -r "$LIVE" ]; then tail -c "$MOST_END" "$LIVE"; fi; }
 

@@ -157,7 +157,11 @@ start_again() {
     return
   fi
   if running=$(baseline_pid); then
-    end_group "$running" "$(start_of "$running")" "$AGAIN_S" start "the baseline"
+    begun=$(start_of "$running")
+    if [ -n "$(pids_with environ '/^OMNI_RUN=/F' | sed -n "/^$running\$/p")" ]; then
+      end_group "$running" "$begun" "$AGAIN_S" start "the baseline"
+    else end_server "$running" "$begun" "$AGAIN_S"
+    fi
   fi
   start_process
 }
