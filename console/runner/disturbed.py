@@ -4,6 +4,7 @@ A benchmark discards what was measured beside requests of others, where the serv
 server that does not tell may have answered the clients that were connected to it; that makes its
 figures worse, so a candidate that is compared with them may owe its GO to it. A rollback of another
 site, or of the same baseline under another site's name, loads a model or ends one on this machine.
+A baseline that something starts again while the run has it stopped has its memory, and its cores.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from console.common.errors import ConsoleError
 from console.common.files import read_end
 from console.common.text import clean
 from console.common.units import plural
+from console.host import process
+from console.host.ports import listeners
 from console.journal.run_dir import all_runs
 from console.journal.run_view import RunView
 from console.recovery.rollback import sealed_plan as sealed
@@ -45,7 +48,7 @@ class Passed:
 def disturbances(context: Context, scopes: Sequence[str]) -> list[str]:
     """Why the figures of these scopes, of benchmarks that made a GO, may be those of servers that
     were at work for others, in clean words; empty if nothing says so."""
-    return [*connected(context.view, scopes), *rolled_back(context)]
+    return [*connected(context.view, scopes), *rolled_back(context), *came_back(context)]
 
 
 def connected(view: RunView, scopes: Sequence[str]) -> list[str]:
@@ -66,6 +69,20 @@ def connected_words(told: dict[str, Any]) -> str:
         f"clients of others were connected to {told.get('name')} at {looks} while it was measured, "
         "and it does not say what they asked"
     )
+
+
+def came_back(context: Context) -> list[str]:
+    """What listens at the address of the baseline while this run has it stopped: a loop or a
+    supervisor may have started it again, and then it had a share of the machine."""
+    url = context.plan.site.model.baseline.url
+    if not context.view.outage:
+        return []
+    return [
+        f"pid {other.pid}, {other.words}, listens at {clean(url, 80)}, where this run has stopped "
+        "the baseline: it has a share of this machine"
+        for other in listeners(url)
+        if not other.is_engine_proxy and not process.has_cookie(other.pid)
+    ]
 
 
 def rolled_back(context: Context) -> list[str]:

@@ -2,6 +2,8 @@
 DOUBTFUL, and nothing takes it for a GO."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from console.bench.interference import Look
 from console.bench.metrics import Sample
 from console.common import paths
 from console.frontends.cli.fleet.state import _run_json
+from console.host.ports import port_of, ports_of
 from console.notify.event import happened
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.sealed_plan import ROLLBACK, SITES
@@ -20,6 +23,7 @@ from console.runner.executors import benchmark
 from console.runtime.occupancy import Occupancy
 from tests.runner.e2e.sites import UP, book
 from tests.runner.whole.world import ScriptedWorld as World
+from tests.waiting import until
 
 BENCH = (
     "id: bench, benchmark: {service: cand, max_tokens: 4, runs: 5, warmup: 0, against: baseline}"
@@ -147,3 +151,29 @@ def test_a_go_beside_a_rollback_of_another_site_is_doubtful(
     if not nothing:
         assert "a rollback of site zb ended at" in done.json["doubts"][0]["words"]
         assert done.code == 4
+
+
+def test_a_go_beside_a_baseline_that_something_started_again_is_doubtful(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop around its server, which nobody told that a run has stopped it."""
+    rated(world, monkeypatch, 10.0)
+    measure, again = benchmark._measure, list[subprocess.Popen[bytes]]()
+
+    def measured(context: Any, *args: Any) -> Any:
+        port = port_of(context.plan.site.model.baseline.url)
+        listens = f"import socket; s = socket.create_server(('127.0.0.1', {port})); input()"
+        if context.view.outage and not again:
+            again.append(subprocess.Popen([sys.executable, "-c", listens], stdin=subprocess.PIPE))
+            until(lambda: port in ports_of([again[0].pid]), "it listens")
+        return measure(context, *args)
+
+    monkeypatch.setattr(benchmark, "_measure", measured)
+    try:
+        done = world.go(world.write("b.yaml", book(UP, BENCH, GATE)))
+        assert done.json["mark"] == "DOUBTFUL", done
+        assert f"pid {again[0].pid}, " in done.json["doubts"][0]["words"]
+        assert "where this run has stopped the baseline" in done.json["doubts"][0]["words"]
+    finally:
+        for server in again:
+            server.communicate()
