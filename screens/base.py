@@ -124,7 +124,8 @@ class Base(FramedScreen[T]):
             return
         mode = str(shot.control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
-        line.show([status(shot.view, shot.word, mode, time.time(), width, shot.at, lease)])
+        site = self.console.baseline.site if self.console.baseline is not None else ""
+        line.show([status(shot.view, shot.word, mode, time.time(), width, shot.at, lease, site)])
 
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:
         """Run slow work in a daemon thread, for which a closing console does not wait, as it would

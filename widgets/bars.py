@@ -372,10 +372,11 @@ def _folded(row: Row, width: int) -> list[Row]:
 
 
 def status(
-    view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = ""
-) -> Row:
+    view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = "",
+    site: str = "",
+) -> Row:  # fmt: skip
     """`RUNNING bench · to the end · decision GO migrate  4/12 steps · 12:05`; for a run that waits
-    `Gate go undecided: you decide`."""
+    `Gate go undecided: you decide`. `site`: of which site the baseline is that is on show."""
     dot = f" {glyphs().pending} "
     step = at or (view.current.id if view.current is not None else "")
     waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
@@ -384,6 +385,8 @@ def status(
     left: list[Part] = [("last run ", "dim")] if view.over else []
     left += [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
+    if view.site and site and view.site != site:
+        left.append((f" on site {clean(view.site, 30)}", "warn"))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
     if view.playbook and width >= NAMED and word != "unreadable":

@@ -101,12 +101,14 @@ def test_the_status(snapshot: SnapshotAssertion) -> None:
     rehearsed.header["rehearsal"] = {"fault": "", "notes": []}
     allocated = scene.running()
     allocated.header["allocation"] = {"job": "12", "wish": "partition gpu, gres gpu:1, exclusive"}
+    elsewhere = scene.ended()
+    elsewhere.site = "other"
     rows = [
         *of(scene.running(), "running", "auto"), *of(scene.approval(), "waiting_approval", "gate"),
         *of(scene.failed(), "paused", "step"), *of(scene.failed(), "interrupted"),
         *of(scene.ended(), "rolled_back"), *of(rehearsed, "running"),
         *of(allocated, "running"), *of(HELD, "paused", "gate", at="look"),
-        *of(HELD, "paused", lease="back in 4:12"),
+        *of(HELD, "paused", lease="back in 4:12"), *of(elsewhere, "succeeded", site="ws"),
     ]  # fmt: skip
     rows += [status(scene.running(), word, "", scene.NOW, 60) for word in STATE_TONE]
     assert drawn(rows) == snapshot

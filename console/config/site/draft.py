@@ -114,8 +114,7 @@ def where_to_write(names: Sequence[str], path: object) -> str:
     if any(not _is_variable(name) for name in names):
         where.append("into process.argv, where the line `left out` stands (or that of the command)")
     if any(_is_variable(name) for name in names):
-        where.append("variables into process.env, or as NAME=VALUE into a file of mode 0600 that "
-                     "process.environment.file names")  # fmt: skip
+        where.append("variables into process.env")
     return (
         f"write them into {one_line(str(path), 200)}: {'; '.join(where)}; then omni-console adopt "
         f"--site {one_line(str(path), 200)}. init cannot do it: it never writes a secret"

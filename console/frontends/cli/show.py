@@ -284,8 +284,8 @@ def logs(args: Namespace) -> int:
     attempts = (run.path / "attempts").glob(f"{escape(args.name)}.[0-9]*.log")
     paths += sorted(attempts, reverse=True)[:1]
     if args.name == "baseline" and (baseline := _baseline_log(run)) is not None:
-        if baseline.note:
-            print(baseline.note, file=sys.stderr)
+        whose = f"of run {run.id} on site {clean(view_of(run)[0].site or 'none', 60)}"
+        print("; ".join(filter(None, (whose, baseline.note))), file=sys.stderr)
         paths.append(baseline.path)
     for path in paths:
         if path.exists():

@@ -332,7 +332,8 @@ def _knows(server: Server, say: _Voice) -> bool:
             timeout_s=QUESTION_S,
         )  # fmt: skip
         if not done.ok or ANSWER not in done.answer:
-            words = f"“{QUESTION}” is not answered with {ANSWER}: a proof looks at the form alone"
+            how = f"is not answered with {ANSWER}" if done.ok else "got no answer to read"
+            words = f"“{QUESTION}” {how}: a proof looks at the form alone"
             say.line("note", f"{words}; `completion.expect` in the file says what to look for")
             return False
     say.line("asked", f"“{QUESTION}” and got {ANSWER}: the proof asks that from now on")

@@ -37,7 +37,8 @@ class BaselineView:
     """What is known of the baseline: its state, and what it is; texts are clean, the reference is
     in tokens a second.
 
-    `planned`: it is down because the run on show has stopped it, and will bring it back.
+    `planned`: it is down because the run on show has stopped it, and will bring it back. `site`:
+    the name of its site.
     """
 
     state: BaselineState | None = None
@@ -48,6 +49,7 @@ class BaselineView:
     source: str = ""
     """The site file that names it."""
     planned: bool = False
+    site: str = ""
 
     @property
     def word(self) -> str:
@@ -151,7 +153,7 @@ class BaselineWatch(Watch[BaselineView]):
         name = base.container_name or plan.site_name or base.name
         return BaselineView(
             state, clean(name, 60), clean(base.url, 200), base.reference_tok_s,
-            clean(str(plan.site_path), 200), planned,
+            clean(str(plan.site_path), 200), planned, plan.site_name,
         )  # fmt: skip
 
     def _keep(self, plan: SealedPlan, seen: Evidence, planned: bool) -> None:
