@@ -102,8 +102,9 @@ def test_a_whole_set_is_offered_with_the_verdict_it_has_when_asked_about(
 
 
 def test_a_set_that_the_cards_have_no_kernels_for_is_not_offered(
-    hub: LocalHub, checked: Checked
+    hub: LocalHub, checked: Checked, tmp_path: Path
 ) -> None:
+    (tmp_path / "site.yaml").write_text(SITE.replace('"8.0"', '"7.5"'))
     hub.add(Repo("org/fp8", config(what=FP8) | weights(65 * GIB, 8) | config("small/", FP8)
                  | weights(20 * GIB, 4, "small/")))  # fmt: skip
     _, alone = checked("org/fp8", "--include", "small/*", *SGLANG)
