@@ -268,6 +268,7 @@ def test_what_a_run_left_running_is_named(attic: Attic) -> None:
         live.append(run.live, live.Live("process", "side", other.pid, start))
         notes = " ".join(survey(attic.site()).notes)
         assert f"at cand's {candidate.url}: run {run.id} may have left it behind" in notes
-        assert f"kill {server.pid}" in notes
+        assert f"-p {server.pid}` shows whose it is" in notes
+        assert "kill" not in notes
         assert f"pid {other.pid}, side of run {run.id}, still runs" in notes
     assert "kill" not in " ".join(survey(attic.site()).notes)

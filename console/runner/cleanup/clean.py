@@ -346,10 +346,12 @@ def _runs(site: Site) -> Iterator[Leftover]:
 
 def _still_running() -> list[str]:
     """What runs that are over have left running, in words: what they have recorded, and what
-    answers at their candidates' addresses, whoever started it."""
+    answers at their candidates' addresses, whoever started it. Where clients are at a candidate, it
+    is what serves them, through its relay."""
     seen: dict[int, str] = {}
+    switched = {relay.run for relay in proxy.every()}
     for run in all_runs():
-        if runner_alive(run) or closer_alive(run) or ladder_busy(run):
+        if run.id in switched or runner_alive(run) or closer_alive(run) or ladder_busy(run):
             continue
         entries, baselines = live.read(run.live), list(licence.baselines())
         for e in entries:
@@ -362,7 +364,10 @@ def _still_running() -> list[str]:
             plan = sealed.read(run.sealed)
             for pid, words in left.answering(plan, entries, set).items():
                 seen.setdefault(pid, f"{words}: run {run.id} may have left it behind")
-    return [f"{words}; end it if you know it: kill {pid}" for pid, words in seen.items()]
+    return [
+        f"{words}; `ps -o pid,user,lstart,args -p {pid}` shows whose it is"
+        for pid, words in seen.items()
+    ]
 
 
 def _words(run: RunDir) -> str:
