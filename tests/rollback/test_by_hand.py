@@ -121,6 +121,8 @@ SLEEPS = "import time; time.sleep(600)"
         ("vllm", ["serve", "org/model", "--port", "PORT"], {}),
         ("ollama", ["serve"], {"OLLAMA_HOST": "127.0.0.1:PORT"}),
         ("my-engine", ["/models/a.gguf", "--port", "PORT"], {}),
+        ("vllm", ["serve", "m", "--config", "own.yaml"], {}),
+        ("llama-server", ["--preset", "own.ini"], {}),
     ],
 )
 def test_a_start_script_may_have_become_a_server_that_does_not_listen_yet(
@@ -130,12 +132,15 @@ def test_a_start_script_may_have_become_a_server_that_does_not_listen_yet(
     made = stage.root / program
     made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
     made.chmod(0o755)
+    if "own" in str(words):
+        stage.base(process=ProcessSpec((program, "serve", "m", "--config", "before.yaml")))
     port = str(stage.port)
     argv = [str(made), *(word.replace("PORT", port) for word in words)]
     given = {name: value.replace("PORT", port) for name, value in env.items()}
     by_hand = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], **given})
     line = quoted([sys.executable, "-S", *argv], 120)
-    left_alone(stage, by_hand, line, f"is to listen at port {port}")
+    does = "may be told by a file to listen" if "own" in str(words) else "is to listen"
+    left_alone(stage, by_hand, line, f"{does} at port {port}")
 
 
 def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: Stage) -> None:
@@ -143,12 +148,12 @@ def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: S
     made = stage.root / "llama-server"
     made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
     made.chmod(0o755)
-    listens = "import socket, sys; s = socket.create_server(('127.0.0.3', int(sys.argv[4])));"
+    listens = "import socket, sys; s = socket.create_server(('127.0.0.3', int(sys.argv[-1])));"
     other = stage.root / "else" / "llama-server"
     other.parent.mkdir()
     other.write_text(f"#!{sys.executable} -S\n{listens} {SLEEPS}\n")
     other.chmod(0o755)
-    args = ["-m", "m.gguf", "--port"]
+    args = ["-m", "m.gguf", "--config", "own.yaml", "--port"]
     beside = [
         subprocess.Popen([str(made), *args, str(stage.port + 1)]),
         subprocess.Popen([str(other), *args, str(stage.port)]),

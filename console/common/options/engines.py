@@ -91,7 +91,7 @@ def value_of(
 def port_of(engine: Engine, argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """The port that a command line or a variable asks for, else the engine's usual one."""
     port = value_of(engine, argv, "--port", env)
-    if engine is OLLAMA:
+    if engine.name == OLLAMA.name:
         port = (env or {}).get("OLLAMA_HOST", "").rpartition(":")[2]
     return int(port) if port.isascii() and port.isdigit() and 0 < int(port) < 65536 else engine.port
 

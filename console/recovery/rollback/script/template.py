@@ -70,7 +70,7 @@ holder() {
     [ -O "/proc/$pid" ] && [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     if [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ]; then
       does="has the site file's command line"
-    elif asks_for "$pid"; then does="is to listen at port $PORT"
+    elif asks_for "$pid"; then :
     else continue
     fi
     echo "pid $pid, $(program "$pid"), $does, and does not listen at its address"; return
@@ -93,10 +93,17 @@ asks_for() {
     sed -n 's/^\(LLAMA_ARG_PORT\|OLLAMA_HOST\)=\(.*:\)\{0,1\}//p')
   case "$told" in
     "$PORT") ;;
-    '') [ -n "$USUAL" ] || return 1
-      echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$USUAL" || return 1 ;;
+    '')
+      if [ -z "$USUAL" ] || ! echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$USUAL"; then
+        [ -n "$SAME" ] && echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$SAME" || return 1
+        reads='^--*[a-z_-]*config\|[.]\(yaml\|yml\|json\|toml\|ini\|conf\|cfg\|env\)$'
+        echo "$words" | sed 1d | grep -q -i "$reads" && [ -z "$(ports_of "$1")" ] || return 1
+        does="may be told by a file to listen at port $PORT"
+        return
+      fi ;;
     *) return 1 ;;
   esac
+  does="is to listen at port $PORT"
   for inode in $(sockets 3 '[0-9A-F]*'); do
     if holders "$inode" | grep -q -x "$1"; then return 1; fi
   done

@@ -19,7 +19,7 @@ from console.common import paths, redact
 from console.common.argv import names_of
 from console.common.files import MOST_END
 from console.common.logs.output import of_process
-from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM
+from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM, engine_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.ports import is_local, ways
@@ -48,8 +48,8 @@ MORE_TOKENS = 128
 """Tokens that a second question gets: a model that reasons needs more than the first one gives."""
 _PORTABLE = re.compile(r"(?:[A-Za-z0-9 _,:;!%&=<>@#~/'-]|\.[*+]?|\\[.()|]|[()|^$](?![?*+]))+")
 """Patterns that mean the same to `grep -E` and in JSON, where a quote is written otherwise."""
-_USUAL = {engine.port: program for engine, program in (
-    (LLAMA, "llama-server"), (VLLM, "vllm"), (SGLANG, "sglang"), (OLLAMA, "ollama"))}  # fmt: skip
+_PROGRAMS = {LLAMA: "llama-server", VLLM: "vllm", SGLANG: "sglang", OLLAMA: "ollama"}
+_USUAL = {engine.port: program for engine, program in _PROGRAMS.items()}
 """Which program listens at a port without being told one."""
 _PROGRAM = re.compile(r"[\w./+@:-]+", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -206,6 +206,7 @@ def _process(base: Baseline) -> dict[str, str]:
     return {
         "PROGRAM": pattern,
         "ARGV": "\n".join(words) if plain else "",
+        "SAME": _PROGRAMS.get(engine, "") if (engine := engine_of(words)) is not None else "",
         "USUAL": _USUAL.get(relay.port_of(base.url), ""),
         "LEAVES_S": f"{start.LEAVES_S:.0f}",
         "SHA": process.spec_sha(base.process) if base.process else "",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 from console.common.argv import quoted
-from console.common.options.engines import engine_of
+from console.common.options.engines import Engine, engine_of
 from console.common.options.engines import port_of as port_of_engine
 from console.host import process
 from console.host.memory import container_of
@@ -21,6 +22,8 @@ from console.recovery.rollback.observe import Observed
 
 INTERPRETER = re.compile(r"(?:ba|da|k|z)?sh|env|(?:python|pypy|perl|ruby|node)[\d.]*")
 """Programs that the kernel shows before the script that they run."""
+FILE = re.compile(r"^--?[\w-]*config|\.(?:ya?ml|json|toml|ini|conf|cfg|env)$", re.IGNORECASE)
+"""Words of a command line that may name a file with a port."""
 
 
 def held(baseline: Observed) -> str:
@@ -52,15 +55,17 @@ def _started_by_hand(baseline: Observed) -> str:
     """
     plan, mine = baseline.plan, container_of(os.getpid())
     spec, port = plan.process if plan.kind == "process" else None, port_of(plan.url)
+    here, own = is_local(plan.url), engine_of(spec.argv) if spec is not None else None
     for pid in process.pids():
         argv = process.argv(pid)
         like = spec is not None and _is_like(pid, argv, spec)
-        if not like and not (is_local(plan.url) and _asks_for(port, pid, argv)):
+        asks = _asks_for(port, pid, argv, own) if here and not like else ""
+        if not like and not asks:
             continue
         if process.user_of(pid) != os.getuid() or process.has_cookie(pid):
             continue
         if container_of(pid) == mine:
-            does = "has the site file's command line" if like else f"is to listen at port {port}"
+            does = asks or "has the site file's command line"
             return f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
     return ""
 
@@ -86,9 +91,19 @@ def _file(directory: str, word: str) -> str:
     return os.path.realpath(os.path.join(directory, word)) if "/" in word else word
 
 
-def _asks_for(port: int, pid: int, argv: tuple[str, ...]) -> bool:
-    """Whether a process is a model server that is told to listen at a port, and does not yet."""
+def _asks_for(port: int, pid: int, argv: tuple[str, ...], own: Engine | None) -> str:
+    """Whether a process is a model server that is told to listen at a port, and does not yet, in
+    words. One of the baseline's `own` engine that is told none and listens nowhere yet may have it
+    from a file that it reads.
+    """
     engine = engine_of(argv)
-    if engine is None or port_of_engine(engine, argv, process.environ(pid)) != port:
-        return False
-    return port not in ports_of([pid])
+    if engine is None:
+        return ""
+    environ, listens = process.environ(pid), ports_of([pid])
+    told = port_of_engine(replace(engine, port=0), argv, environ)
+    if (told or engine.port) == port and port not in listens:
+        return f"is to listen at port {port}"
+    may_read = engine == own and not told and not listens
+    if may_read and any(FILE.search(word) for word in argv[1:]):
+        return f"may be told by a file to listen at port {port}"
+    return ""
