@@ -256,6 +256,8 @@ def _serving_facts(
     if view.reference and not slow:
         # the few tokens of a proof say that it answers, not how fast it is
         speed = f"reference {view.reference:g} tok/s"
+    elif figure is not None and slow and view.reference and figure.tok_s >= view.reference:
+        speed = "slower than its reference"  # an answer that is late since then has no rate
     elif figure is not None:
         of = f" of {view.reference:g}" if view.reference and slow else ""
         speed = f"{rate(figure.tok_s)}{of} tok/s"

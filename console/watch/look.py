@@ -17,6 +17,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host import process
+from console.host.ports import is_local, lasting_clients
 from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
@@ -141,10 +142,16 @@ class Looker:
         if seen.processing and self._passed < self.settings.ask_after:
             self._passed += 1
             return Look(BUSY, f"{plural(seen.processing, 'request')} of others{clients}")
+        others = self._connected(seen)
         found = self._ask(seen, pid)
         if found.word == SUSPECT:
-            return found  # the next look asks again, though a request seems to be under way
+            # the next look asks again, though a request seems to be under way; how long it takes
+            # beside clients of whom the server does not tell says nothing of its speed
+            return replace(found, slow=found.slow and not others)
         self._passed = 0
+        if others and found.word == SERVING:
+            detail = f"{found.detail}, beside connected clients"
+            return replace(found, tok_s=None, ttft_s=None, detail=detail)
         if seen.processing and found.word == SERVING:
             # The answer shared the machine with others: it proves that it serves, not how fast.
             return replace(found, word=BUSY, tok_s=None, detail=f"{found.detail}, beside others")
@@ -182,6 +189,11 @@ class Looker:
         bound, count = self.settings.tokens / limit_s, plural(self.settings.tokens, "token")
         words = f"{words}; {count} in that time are {bound:.2g} tok/s"
         return Look(SUSPECT, words, asked=True, slow=base.is_below(bound))
+
+    def _connected(self, seen: Occupancy) -> bool:
+        """Whether clients are connected to a server that does not say whom it answers."""
+        url = self.plan.baseline.url
+        return not seen.known and is_local(url) and lasting_clients(url, self._clock.sleep) > 0
 
     def _goes_on(self, before: Occupancy) -> bool:
         """Whether others have got tokens since a look, by the server's own counter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.host import process
+from console.host.ports import port_of
 from console.host.process import ProcessSpec
 from console.journal.watch_record import (
     BUSY,
@@ -282,6 +284,27 @@ def test_an_answer_that_takes_too_long_bounds_the_rate(
         assert state.word is Word.DEGRADED
         fast = Evidence(Kind.PROOF, Word.SERVING, 150.0, Witness.WATCH, "", 990.0)
         assert state_of([before, told, fast], 150.0, reference=reference).word is Word.SERVING
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_rate_beside_clients_of_a_server_that_does_not_tell_is_none(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Its only slot answers a client: how long the watch waits says nothing of its speed."""
+    llama.slots_status, llama.holds = 404, late
+    monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: True)
+    plan = plan_of(llama.url).sealed
+    plan = replace(plan, baseline=replace(plan.baseline, reference_tok_s=1000.0))
+    looker = Looker(plan, Settings(interval_s=1.0, tokens=16), FakeClock())
+    with socket.create_connection(("127.0.0.1", port_of(llama.url))):
+        seen = looker.look(os.getpid())
+    llama.hold.set()
+    assert (seen.word, seen.slow, seen.tok_s) == (UNJUDGED if late else SERVING, False, None)
+    told = evidence_of(seen, 100.0)
+    assert (told is None) is late
+    if told is not None:
+        assert "beside connected clients" in told.detail
+        assert not told.degraded
 
 
 def test_what_a_process_and_its_children_compute_is_seen() -> None:
