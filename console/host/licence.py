@@ -183,7 +183,9 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
     own, program, servers = _asked_of(pid), _program(pid), list[tuple[int, int]]()
     for member in process.Group(pid, start).members():
         asked = _asked_of(member.pid)
-        if member.pid == pid or asked == own or not (ports := ports_of([member.pid])):
+        if member.pid == pid or asked == own or asked.is_runner:
+            continue
+        if not (ports := ports_of([member.pid])):
             continue
         named, other = asked.ports, _program(member.pid)
         port = next((port for port in ports if str(port) in named), 0)
@@ -224,6 +226,13 @@ class _Asked(NamedTuple):
 
     argv: tuple[str, ...]
     values: tuple[str, ...]
+
+    @property
+    def is_runner(self) -> bool:
+        """Whether `ollama serve` has started it for a model: it ends with that."""
+        return os.path.basename(self.argv[0] if self.argv else "") == "ollama" and (
+            self.argv[1:2] == ("runner",)
+        )
 
     @property
     def ports(self) -> set[str]:

@@ -357,7 +357,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("way", ["words", "usual port", "variable", "program", "script", "worker"])
+@pytest.mark.parametrize(
+    "way", ["words", "usual port", "variable", "program", "script", "worker", "runner"]
+)
 def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_told(
     stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,18 +384,24 @@ def test_a_server_beside_the_baseline_in_its_group_is_known_by_the_port_it_was_t
             copied = shutil.copy(os.path.realpath(sys.executable), stage.root / "proxyd")
             other = ["env", f"PYTHONHOME={sys.base_prefix}", str(copied), *other[1:]]
     file.write_text(SERVES)
-    begun = "" if way == "worker" else f"{variable}{shlex.join(other)} & "
+    if way == "runner":
+        link = stage.root / "ollama"
+        link.symlink_to(sys.executable)
+        (stage.root / "runner").write_text(SERVES.replace("sys.argv[1]", "sys.argv[-1]"))
+        other = ["cd", str(stage.root), ";", "./ollama", "runner", str(file), "--port", str(port)]
+    joined = " ".join(other) if way == "runner" else shlex.join(other)
+    begun = "" if way == "worker" else f"( {variable}{joined} ) & "
     leader = stage.spawn(["sh", "-c", f"{begun}exec {shlex.join(own.argv)}"], "theirs")
     members = process.Group(*leader)
     wanted = 2 if way == "worker" else 4
     until(lambda: len(ports_of([one.pid for one in members.members()])) >= wanted, "they listen")
     process.write_record(paths.records_dir("ws"), "baseline", own, *leader)
     others = licence.other_servers(*leader)
-    assert [at for _, at in others] == ([] if way == "worker" else [port])
+    assert [at for _, at in others] == ([] if way in ("worker", "runner") else [port])
     licence.stop_group(Licence(Reason.BASELINE, "ws"), *leader, grace_s=1.0)
     assert not process.alive(*leader)
     left = [one.pid for one in process.all_stats() if str(file) in process.argv(one.pid)]
-    assert len(left) == (0 if way == "worker" else 2), "the other one, and its worker"
+    assert len(left) == (0 if way in ("worker", "runner") else 2), "the other one, and its worker"
     for pid in left:
         os.kill(pid, signal.SIGKILL)
 

@@ -126,6 +126,9 @@ told_to() {
 is_other_server() {
   [ "$1" != "$2" ] && [ "$(told_to "$1")" != "$(told_to "$2")" ] || return 1
   file=$(readlink "/proc/$1/exe" 2>/dev/null)
+  case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in
+    "ollama runner"*|*"/ollama runner"*) return 1 ;;  # it ends with `ollama serve`
+  esac
   for port in $(ports_of "$1"); do
     if told_to "$1" | grep -q -x -e "\(.*[=:]\)\{0,1\}$port"; then return 0; fi
     case "${file##*/}" in ''|gcs_server|raylet|orted|prted|prterun|mpirun) continue ;; esac
