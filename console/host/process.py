@@ -446,10 +446,20 @@ def known(
     if not marked:
         return None
     start, pid = min(marked)
-    if repair:
+    if repair and not _is_recorded_elsewhere(records_dir, name, pid, start):
         with contextlib.suppress(OSError):
             write_record(records_dir, name, spec, pid, start)
     return pid, start
+
+
+def _is_recorded_elsewhere(records_dir: Path, name: str, pid: int, start: int) -> bool:
+    """Whether a record of another directory beside this one names a process under the same name:
+    another site has taken it over, and what it was started with does not change that."""
+    files = records_dir.parent.glob(f"*/{name}.*json")
+    return any(
+        read_record(file.parent, file.stem) == (pid, start)
+        for file in files if file.parent != records_dir
+    )  # fmt: skip
 
 
 def user_of(pid: int) -> int | None:

@@ -12,6 +12,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import MOST_END
 from console.frontends.cli import rollback as cli_rollback
 from console.host import process
+from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
@@ -28,6 +30,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import NOBODY, Stage, as_root, standin
+from tests.waiting import some
 
 Restore = Callable[[], None]
 
@@ -49,6 +52,23 @@ def test_a_baseline_without_a_record_is_known(stage: Stage, restore: Restore) ->
     assert stage.baseline_process() == found
     stage.seal(baseline=replace(stage.plan.baseline, process=standin(1)))
     assert process.known(stage.plan.records_dir, "baseline", standin(1), "baseline") is None
+
+
+def test_a_baseline_that_another_site_has_taken_over_gets_no_record_again(stage: Stage) -> None:
+    """Its mark still says which site has started it: that is the site of before."""
+    base = stage.plan.baseline
+    assert stage.roll_back().serving
+    running, spec = stage.running(), some(base.process)
+    process.record_path(stage.plan.records_dir, base.name).unlink()
+    other = stage.plan.records_dir.parent / "other"
+    paths.make(other)
+    process.write_record(other, base.name, spec, *running)
+    repaired = partial(process.known, stage.plan.records_dir, base.name, spec, BASELINE_COOKIE)
+    assert repaired(repair=True) == running
+    assert stage.baseline_process() is None
+    process.record_path(other, base.name).unlink()
+    assert repaired(repair=True) == running
+    assert stage.baseline_process() == running
 
 
 def test_a_loading_baseline_without_a_record_is_not_started_again(
