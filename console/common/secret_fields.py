@@ -84,6 +84,11 @@ _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in
     (("pw:", "psk:"), rf"(?<![\w-])(?:pw|psk):\s{{0,4}}{_VALUE}"),
     (("identified by", "requirepass"),
      rf"\b(?:identified\s+by|requirepass[\"']?\s{{1,8}}(?:value:|\d\)))\s{{1,8}}[\"']?{_GIVEN}"),
+    # `OPENAI_API_KEYS='…;…'`, `API_KEYS=[…,…]`: a whole list; `MAX_TOKENS=512` counts
+    (("keys=", "tokens=", "passwords=", "secrets=", "credentials="),
+     r"(?<![\w-])(?-i:(?!(?:MAX|MIN|NUM|N|TOTAL|STOP|SPECIAL|EOS|BOS|BAD|ADDED|NEW)_)(?:[A-Z0-9]{1,30}_)"
+     r"{0,4}(?:KEYS|TOKENS|PASSWORDS|SECRETS|CREDENTIALS))=[\"'\[]?(?P<value>(?![\d.,]+(?![\w.,;-])"
+     r"|true\b|false\b|[$%{<])(?:(?<=[\"'\[])[^\"'\]]{1,4096}|[^\s\"'\]]{1,4096}))"),
     # `TOKEN_HUGGINGFACE=…`, `API_KEY_OPENAI=…`
     (("_key_", "token_", "password_", "secret_"),
      r"(?<![\w-])(?-i:(?:[A-Z0-9]{1,20}_)?(?:TOKEN|API_KEY|PASSWORD|SECRET)_[A-Z0-9_]{2,30})"

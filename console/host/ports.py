@@ -36,6 +36,8 @@ ENGINE_CLIENTS = frozenset({"docker", "docker-compose", "nerdctl", "podman"})
 SOCK_DIAG, DIAG_BY_FAMILY, DUMP, TCP_INFO = 4, 20, 0x301, 2
 """Of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h: the protocol, its one message, the
 flags of a question for everything, and the attribute that holds a `struct tcp_info`."""
+STREAMS_S, STREAM_LOOKS = 2.0, 8
+"""Within how many seconds, and at how many looks, a server is seen to stream: at half of them."""
 DIAG_S = 1.0
 """How long the kernel may take for a part of its answer."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
@@ -354,6 +356,18 @@ def lasting_clients(
         return 0
     sleep(LASTS_S)
     return len(found & clients(url, proc))
+
+
+def streams(url: str, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Whether clients take what a port of this machine sends, again and again within STREAMS_S.
+    A monitor's questions, which a server that hangs may still answer, come less often."""
+    port, grew = port_of(url), 0
+    sent = acknowledged(port)
+    for _ in range(STREAM_LOOKS if sent else 0):
+        sleep(STREAMS_S / STREAM_LOOKS)
+        before, sent = sent, acknowledged(port)
+        grew += any(count > before.get(client, count) for client, count in sent.items())
+    return grew >= STREAM_LOOKS // 2
 
 
 def acknowledged(port: int) -> dict[bytes, int]:

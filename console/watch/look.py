@@ -17,7 +17,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host import process
-from console.host.ports import is_local, lasting_clients
+from console.host.ports import is_local, lasting_clients, streams
 from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
@@ -201,9 +201,12 @@ class Looker:
         return now is not None and before.generated is not None and now > before.generated
 
     def _silent(self, found: Look, pid: int | None) -> Look:
-        """What a look without an answer means: nothing yet, if its processes compute."""
+        """What a look without an answer means: nothing yet, if its processes compute, and nothing
+        while it streams to others."""
         now = self._clock.monotonic()
         self._silent_since = now if self._silent_since is None else self._silent_since
+        if is_local(self.plan.baseline.url) and streams(self.plan.baseline.url, self._clock.sleep):
+            return replace(found, word=UNJUDGED, detail=f"{found.detail}, and streams to clients")
         patient = now - self._silent_since < self.plan.baseline.completion.timeout_s
         reading_s = min(WORKS_S, self.settings.interval_s * WORKS_PART)
         if pid is None or not patient or not works(pid, reading_s, self._clock):

@@ -231,3 +231,18 @@ def test_the_pairs_of_data_are_hidden(read: Callable[[object], object]) -> None:
     assert WORD not in str(shown)
     plain = {"env": [{"name": "PORT", "value": "8000"}], "eos_token": {"value": "end"}}
     assert read(plain) == plain
+
+
+@pytest.mark.parametrize("value", [MADE, HEX, SHORT, DASHED, LITELLM, WORD])
+@pytest.mark.parametrize(
+    "form",
+    ["+ export OPENAI_API_KEYS='@;@'", "API_KEYS=[@,@]", "LLAMA_API_KEYS=@,@ next", "KEYS=@",
+     "Environment=AUTH_TOKENS=@:@", 'PASSWORDS="@ @"', "GEMINI_KEYS=@;@", "SECRETS=@|@"],
+)  # fmt: skip
+def test_a_variable_with_a_list_of_secrets_is_hidden_whole(form: str, value: str) -> None:
+    assert value not in redact.text(form.replace("@", value))
+
+
+@pytest.mark.parametrize("line", ["MAX_TOKENS=4096", "NUM_KEYS=128", "TOKENS=512 ok", "KEYS=12"])
+def test_a_variable_that_counts_stays(line: str) -> None:
+    assert redact.text(line) == line

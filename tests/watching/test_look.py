@@ -307,6 +307,22 @@ def test_a_rate_beside_clients_of_a_server_that_does_not_tell_is_none(
         assert not told.degraded
 
 
+def test_one_that_streams_to_clients_is_not_down_however_long_it_is_silent(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slots answer others, on a card: no core computes, and the question of the watch waits."""
+    llama.slots_status, llama.holds, clock = 404, True, FakeClock()
+    monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: False)
+    monkeypatch.setattr(looking, "streams", lambda url, sleep: True)
+    looker, words = Looker(plan_of(llama.url).sealed, Settings(interval_s=1.0), clock), []
+    for _ in range(4):
+        words.append(looker.look(os.getpid()))
+        clock.sleep(60.0)
+    llama.hold.set()
+    assert {seen.word for seen in words} == {UNJUDGED}
+    assert all(seen.detail.endswith("and streams to clients") for seen in words)
+
+
 def test_what_a_process_and_its_children_compute_is_seen() -> None:
     program = (
         "import subprocess, sys\n"

@@ -8,7 +8,7 @@ from console.common.errors import ConsoleError
 from console.common.logs.cause import cause_of, last_words, may_be_taken
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import acknowledged, has_clients, held_words, is_free, port_of
+from console.host.ports import has_clients, held_words, is_free, port_of, streams
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
@@ -62,10 +62,8 @@ FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407")
 """Refusals that no load changes."""
 READ_BACK, LAST_LINES = 200, 5
 """Lines of the baseline's log in which its end is explained, and that are shown besides."""
-WORK_S, LOOKS = 1.0, 4
-"""Seconds within which a server that is at work for others is seen to compute, and how often it is
-looked at for what it sends. It streams if that grew in LOOKS of two such spans: a monitor's
-questions, which a server that hangs may still answer, come less often."""
+WORK_S = 1.0
+"""Seconds within which a server that is at work for others is seen to compute."""
 
 
 class Readiness:
@@ -378,20 +376,19 @@ def _works_for_others(baseline: Baseline) -> str:
     """What shows that one that gave no answer in time may be at work for others: clients hold
     connections to it, and it computes or streams. An engine without slots shows no more than that.
     "" for nothing."""
-    url, clock = baseline.plan.url, baseline.context.clock
+    url = baseline.plan.url
     if not is_used_silently(url):
         return ""
-    work, sent, grew = Work(), acknowledged(port_of(url)), 0
-    for look in range(2 * LOOKS):
-        if look % LOOKS == 0:
-            with contextlib.suppress(OSError):
-                work.look(baseline.own_pids(), clock.monotonic())
-        clock.sleep(WORK_S / LOOKS)
-        before, sent = sent, acknowledged(port_of(url))
-        grew += any(count > before.get(client, count) for client, count in sent.items())
+    work, clock = Work(), baseline.context.clock
+    with contextlib.suppress(OSError):
+        work.look(baseline.own_pids(), clock.monotonic())
+    sends = streams(url, clock.sleep)
+    clock.sleep(0.0 if sends else WORK_S)
+    with contextlib.suppress(OSError):
+        work.look(baseline.own_pids(), clock.monotonic())
     if work.seen_at is not None:
         return AT_WORK
-    return STREAMS if grew >= LOOKS else ""
+    return STREAMS if sends else ""
 
 
 def is_used_silently(url: str) -> bool:
