@@ -24,7 +24,8 @@ CELLS = (
 )  # fmt: skip
 LEARNED = (
     "gpt2", "gptneox", "gemma2", "internlm2", "baichuan", "stablelm", "bloom", "phi2", "minicpm",
-    "plamo", "deci", "starcoder",
+    "plamo", "deci", "starcoder", "gemma3n", "qwen3vl", "mamba2", "jamba", "cohere2", "chatglm",
+    "nemotron", "exaone", "arctic", "dbrx",
 )  # fmt: skip
 
 

@@ -32,6 +32,9 @@ from console.models.sizing.model_facts import Kind, ModelFacts, Weight
 
 MIB = 1 << 20
 HOST = -1
+TABLE_TWICE = frozenset({"gemma3n"})
+"""Architectures whose loader holds a token table that is the output, too, twice in host RAM as well
+(llama-fit-params b11669); elsewhere only a card that scores tokens has a copy."""
 
 
 @dataclass(slots=True)
@@ -223,7 +226,8 @@ def _shared_out(
             _spread(weight, active, by_place, parts)
         else:
             by_place[target].add(weight, weight.bytes, active)
-        if weight.name == "token_embd.weight" and facts.tied and where[-1] != HOST:
+        twice = where[-1] != HOST or facts.architecture in TABLE_TWICE
+        if weight.name == "token_embd.weight" and facts.tied and twice:
             by_place[where[-1]].add(weight, weight.bytes, weight.bytes)
     for unit, number in enumerate(where[: facts.layers]):
         every = number != HOST and plan.split_mode in ("row", "tensor")
