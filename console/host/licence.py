@@ -154,12 +154,12 @@ def stop_group(
     cookie: str = "", step: str = "",
 ) -> bool:  # fmt: skip
     """End a session and group as `process.stop_group` does, without the baselines in it that the
-    licence does not cover, and without `other_servers` and what they have started. Raises Refused
-    if its leader is one."""
+    licence does not cover, and without `other_servers`, other programs that its starter has begun,
+    and what they have started. Raises Refused if its leader is a baseline."""
     require(licence, pid, start)
     kept, others = not_covered(licence), set[int]()
     if licence.reason is Reason.BASELINE:
-        others = {other for other, _ in other_servers(pid, start)}
+        others = {other for other, _ in other_servers(pid, start)} | _other_programs(pid, start)
     return process.stop_group(
         pid, start, grace_s=grace_s, clock=clock, cookie=cookie, step=step,
         spared=lambda found: any(one.has(found) for one in kept) or bool(
@@ -176,9 +176,11 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
 
     A script may have started two servers and become one of them. What starts the baseline again
     does not start the other, so it may not be ended. Workers listen, too, at ports that nothing
-    names: they are the program of their parent, or what engines bring along.
+    names: they are the program of their parent, or what engines bring along. A script that still
+    runs, and listens nowhere, starts all of its servers again.
     """
-    if process.carries(pid, BASELINE_COOKIE):
+    listens = bool(ports_of([pid]))
+    if process.carries(pid, BASELINE_COOKIE) or (process.alive(pid, start) and not listens):
         return []
     own, program, servers = _asked_of(pid), _program(pid), list[tuple[int, int]]()
     for member in process.Group(pid, start).members():
@@ -189,7 +191,7 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
             continue
         named, other = asked.ports, _program(member.pid)
         port = next((port for port in ports if str(port) in named), 0)
-        if not port and not _is_worker(other, program):
+        if not port and listens and not _is_worker(other, program):
             port = min(ports)
         servers += [(member.pid, port)] if port else []
     found = {server for server, _ in servers}
@@ -197,6 +199,15 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
         (server, port) for server, port in servers
         if not (process.ancestry(server) - {server}) & found
     ]  # fmt: skip
+
+
+def _other_programs(pid: int, start: int) -> set[int]:
+    """The members of a group that the console has not started itself which are another program than
+    its leader, as a loop that copies logs: what starts the baseline again does not start them."""
+    if process.carries(pid, BASELINE_COOKIE) or not ports_of([pid]):
+        return set()
+    own, members = _program(pid), process.Group(pid, start).members()
+    return {one.pid for one in members if one.pid != pid and not _is_worker(_program(one.pid), own)}
 
 
 def _program(pid: int) -> tuple[str, str]:

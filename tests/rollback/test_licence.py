@@ -439,3 +439,24 @@ def test_a_restart_of_an_adopted_server_ends_no_proxy_beside_it(stage: Stage, by
     assert len(beside) == 2, "the proxy, and its worker"
     for pid in beside:
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_loop_beside_the_baseline_in_its_group_is_spared_unless_a_script_starts_it_again(
+    stage: Stage, wrapped: bool
+) -> None:
+    """A script that runs on is the baseline: what it has started ends with it, its server too."""
+    port, file, loop = free_port(), stage.root / "serves.py", "sleep 654.25"
+    file.write_text(SERVES)
+    own = ProcessSpec((sys.executable, "-S", str(file), str(port)))
+    last = f"{shlex.join(own.argv)}; true" if wrapped else f"exec {shlex.join(own.argv)}"
+    leader = stage.spawn(["sh", "-c", f"{loop} & {last}"], "theirs")
+    until(lambda: port in ports_of(one.pid for one in process.all_stats()), "it listens")
+    process.write_record(paths.records_dir("ws"), "baseline", own, *leader)
+    assert licence.other_servers(*leader) == []
+    licence.stop_group(Licence(Reason.BASELINE, "ws"), *leader, grace_s=1.0)
+    left = {one.pid for one in process.all_stats() if process.argv(one.pid) == ("sleep", "654.25")}
+    assert port not in ports_of(one.pid for one in process.all_stats())
+    assert bool(left) is not wrapped
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)

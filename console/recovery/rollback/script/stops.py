@@ -121,18 +121,20 @@ told_to() {
     sed -n '/^\(LLAMA_ARG_PORT\|OLLAMA_HOST\|PORT\|UVICORN_PORT\)=/p'
 }
 
-# Whether $1 is a server of its own in the group of the server $2, which a script may have started
-# beside it: it listens at a port that it was told, or is another program that listens.
-is_other_server() {
+# Whether $1 is something of its own in the group of the server $2, which a script may have started
+# beside it: another program, or one that listens at a port that it was told.
+is_beside() {
   [ "$1" != "$2" ] && [ "$(told_to "$1")" != "$(told_to "$2")" ] || return 1
   file=$(readlink "/proc/$1/exe" 2>/dev/null)
   case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in
     "ollama runner"*|*"/ollama runner"*) return 1 ;;  # it ends with `ollama serve`
   esac
+  case "${file##*/}" in
+    ''|gcs_server|raylet|orted|prted|prterun|mpirun) ;;
+    *) [ "$file" = "$(readlink "/proc/$2/exe" 2>/dev/null)" ] || return 0 ;;
+  esac
   for port in $(ports_of "$1"); do
     if told_to "$1" | grep -q -x -e "\(.*[=:]\)\{0,1\}$port"; then return 0; fi
-    case "${file##*/}" in ''|gcs_server|raylet|orted|prted|prterun|mpirun) continue ;; esac
-    [ "$file" = "$(readlink "/proc/$2/exe" 2>/dev/null)" ] || return 0
   done
   return 1
 }
@@ -141,8 +143,9 @@ is_other_server() {
 # it in its group. $3: seconds for its end.
 end_server() {
   beside=' '
-  for pid in $(members_of "$1"); do
-    if is_other_server "$pid" "$1"; then
+  # A script that still runs, and listens nowhere, starts all of its servers again.
+  for pid in $([ -z "$(ports_of "$1")" ] || members_of "$1"); do
+    if is_beside "$pid" "$1"; then
       beside="$beside$pid "
       say start "pid $pid, $(program "$pid"), is in its group and is left alone"
     fi
