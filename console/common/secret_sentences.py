@@ -93,6 +93,18 @@ _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in
     (_LABELS,
      rf"(?<![\w-])(?:[\w-]{{0,40}}[-_])?(?:(?:{KEPT_BY}|{OF})[-_](?:key|token|secret|password)"
      rf"|apikey|authtoken)[\"']?\s{{1,4}}{_VALUE}"),
+    # `API KEY ...... …`, `API key (save it, it is shown once): …`, `JWT secret …`
+    (_LABELS,
+     rf"\b{_STRONG}\s{{0,4}}(?:\.{{3,80}}|\([^()]{{1,80}}\)\s{{0,4}}[:=])\s{{0,4}}{_VALUE}"),
+    (_LABELS, rf"\b(?:{OF})[-_ ]secret\s{{1,4}}{_VALUE}"),
+    # `using key … for auth`, `rate limit for key …`
+    (_NOUNS,
+     r"\b(?:using|with|for|via|by)\s{1,4}(?:the\s{1,4})?key\s{1,4}[\"'`]?(?P<value>(?P<made>"
+     r"[\w.~+/-]{8,512}={0,2}))"),
+    # `Admin user: admin / …`, `basic auth admin:…`, `login admin:… refused`
+    (("user", "login", "auth ", "auth:", "credentials"),
+     r"\b(?:user(?:name)?(?:\s?/\s?pass(?:word)?)?|log-?in|basic[-_ ]?auth|credentials)\s{0,2}:?"
+     rf"\s{{1,4}}[\"'`]?[A-Za-z][\w.@-]{{0,40}}(?::|\s/\s)(?!/){_VALUE}"),
     (("setx", "env"),
      r"\b(?:setx|setenv|(?-i:ENV))\s{1,4}(?P<name>\w{1,64})\s{1,4}[\"']?(?P<value>[^\s\"']+)"),
     (("header",),

@@ -246,3 +246,29 @@ def test_a_variable_with_a_list_of_secrets_is_hidden_whole(form: str, value: str
 @pytest.mark.parametrize("line", ["MAX_TOKENS=4096", "NUM_KEYS=128", "TOKENS=512 ok", "KEYS=12"])
 def test_a_variable_that_counts_stays(line: str) -> None:
     assert redact.text(line) == line
+
+
+@pytest.mark.parametrize("value", [MADE, HEX, "hunter22x"])
+@pytest.mark.parametrize(
+    "form",
+    ["API KEY ......... @", "API key (save it, it is shown once): @", "JWT secret @",
+     "Admin user: admin / @", "basic auth admin:@", "login admin:@ refused",
+     "user/password: root / @", "credentials admin:@", "session secret @ was rotated"],
+)  # fmt: skip
+def test_what_a_program_says_of_its_logins_is_hidden(form: str, value: str) -> None:
+    assert value not in redact.text(form.replace("@", value))
+
+
+@pytest.mark.parametrize("form", ["Using key @ for auth", "rate limit for key @ reached"])
+def test_a_key_without_its_kind_is_hidden_if_it_looks_made(form: str) -> None:
+    assert MADE not in redact.text(form.replace("@", MADE))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["user: alice / 12 requests", "login node01:22 refused", "user alice:1000 has 2 sessions",
+     "basic auth is on", "sorted by key general.architecture", "JWT secret is missing",
+     "hashing with key blk.0.attn_q.weight", "user agent: curl / 8.1", "API keys ... none"],
+)  # fmt: skip
+def test_a_login_without_its_password_stays(line: str) -> None:
+    assert redact.text(line) == line
