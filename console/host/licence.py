@@ -182,22 +182,22 @@ def other_servers(pid: int, start: int) -> list[tuple[int, int]]:
     listens = bool(ports_of([pid]))
     if process.carries(pid, BASELINE_COOKIE) or (process.alive(pid, start) and not listens):
         return []
-    own, program, servers = _asked_of(pid), _program(pid), list[tuple[int, int]]()
+    own, program, servers = _launch_of(pid), _program(pid), list[tuple[int, int]]()
     for member in process.Group(pid, start).members():
-        asked = _asked_of(member.pid)
-        if member.pid == pid or asked == own or asked.is_runner:
+        launch = _launch_of(member.pid)
+        if member.pid == pid or launch == own or launch.is_runner:
             continue
         if not (ports := ports_of([member.pid])):
             continue
-        named, other = asked.ports, _program(member.pid)
+        named = launch.ports
         port = next((port for port in ports if str(port) in named), 0)
-        if not port and listens and not _is_worker(other, program):
+        if not port and listens and not _is_worker(_program(member.pid), program):
             port = min(ports)
         servers += [(member.pid, port)] if port else []
-    found = {server for server, _ in servers}
+    known = {server for server, _ in servers}
     return [
         (server, port) for server, port in servers
-        if not (process.ancestry(server) - {server}) & found
+        if not (process.ancestry(server) - {server}) & known
     ]  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def _program(pid: int) -> tuple[str, str]:
 
 
 def _is_worker(other: tuple[str, str], own: tuple[str, str]) -> bool:
-    """Whether a program that listens may belong to the one that is to be ended: it is the same one,
+    """Whether a program may belong to the one that is to be ended: it is the same one,
     gives itself a title, or is what engines start for themselves."""
     file, script = other
     if os.path.basename(file) in PARTS or RAY in script or not file:
@@ -232,7 +232,7 @@ def _is_worker(other: tuple[str, str], own: tuple[str, str]) -> bool:
     return file == own[0] and script in ("", own[1])
 
 
-class _Asked(NamedTuple):
+class _Launch(NamedTuple):
     """What a process was started with: its command line, and the values of PORT_NAMES."""
 
     argv: tuple[str, ...]
@@ -254,9 +254,9 @@ class _Asked(NamedTuple):
         return ports | {str(engine.port)} if engine is not None else ports
 
 
-def _asked_of(pid: int) -> _Asked:
+def _launch_of(pid: int) -> _Launch:
     environ = process.environ(pid) or {}
-    return _Asked(process.argv(pid), tuple(environ.get(name, "") for name in PORT_NAMES))
+    return _Launch(process.argv(pid), tuple(environ.get(name, "") for name in PORT_NAMES))
 
 
 def require_container(licence: Licence, container: str) -> None:
