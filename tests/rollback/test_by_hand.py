@@ -18,7 +18,7 @@ from console.host import process
 from console.host.ports import owners, ports_of
 from console.host.process import ProcessSpec
 from console.recovery.rollback.stages.held import _is_like
-from tests.rollback.conftest import STANDIN, Stage, run_script
+from tests.rollback.conftest import STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
 
 
@@ -170,3 +170,29 @@ def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: S
         for one in beside:
             one.kill()
             one.wait()
+
+
+@as_root
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_server_in_a_container_counts_if_it_shares_the_ports_of_the_host(
+    stage: Stage, shares: bool
+) -> None:
+    """A container of the host's network, started by hand, holds no port while it loads. A network
+    of its own, as a container usually has one, is no hindrance."""
+    made = stage.root / "llama-server"
+    made.write_text(f"#!{sys.executable} -S\n{SLEEPS}\n")
+    made.chmod(0o755)
+    argv = [str(made), "-m", "m.gguf", "--port", str(stage.port)]
+    apart = ["unshare", "--pid", "--fork", *([] if shares else ["--net"])]
+    beside = subprocess.Popen([*apart, *argv])
+    try:
+        until(lambda: any(str(made) in process.argv(pid) for pid in process.pids()), "it runs")
+        assert run_script(stage).returncode == (7 if shares else 0)
+        if not shares:
+            process.send(*stage.running(), signal.SIGKILL)
+        assert stage.roll_back().serving is not shares
+    finally:
+        for pid in process.pids():
+            if str(made) in process.argv(pid):
+                os.kill(pid, signal.SIGKILL)
+        beside.wait()

@@ -67,7 +67,9 @@ holder() {
   begun=" $(pids_with environ '/^OMNI_RUN=/F' | tr '\n' ' ')"
   for pid in $([ -z "$PROGRAM" ] || pids_with cmdline "1{/^$PROGRAM\$/F}"; model_servers); do
     case "$begun" in *" $pid "*) continue ;; esac
-    [ -O "/proc/$pid" ] && [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
+    case "$(user_of "$pid")" in 0|"$(id -u)") ;; *) continue ;; esac
+    ports=$(readlink "/proc/$pid/ns/net" 2>/dev/null) || continue
+    [ "$ports" = "$(readlink "/proc/$$/ns/net")" ] || continue
     if [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ]; then
       does="has the site file's command line"
     elif asks_for "$pid"; then :

@@ -7,6 +7,7 @@ as the baseline.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import replace
@@ -48,12 +49,12 @@ def held(baseline: Observed) -> str:
 
 
 def _started_by_hand(baseline: Observed) -> str:
-    """What process of this user, which no console has started, may become the baseline, in words;
-    "" for none. Some engines load for minutes before they listen. One is known by the command line
-    of a process baseline, or as a model server that is told to listen at the baseline's port: a
-    start script may have become it, and by hand it may get other words.
+    """What process of this user or root, which no console has started, may become the baseline, in
+    words; "" for none. Some engines load for minutes before they listen. One is known by the
+    command line of a process baseline, or as a model server that is told to listen at the
+    baseline's port: a start script may have become it, and by hand it may get other words.
     """
-    plan, mine = baseline.plan, container_of(os.getpid())
+    plan = baseline.plan
     spec, port = plan.process if plan.kind == "process" else None, port_of(plan.url)
     here, own = is_local(plan.url), engine_of(spec.argv) if spec is not None else None
     for pid in process.pids():
@@ -62,12 +63,21 @@ def _started_by_hand(baseline: Observed) -> str:
         asks = _asks_for(port, pid, argv, own) if here and not like else ""
         if not like and not asks:
             continue
-        if process.user_of(pid) != os.getuid() or process.has_cookie(pid):
+        if process.user_of(pid) not in (os.getuid(), 0) or process.has_cookie(pid):
             continue
-        if container_of(pid) == mine:
+        if _shares_ports(pid):
             does = asks or "has the site file's command line"
             return f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
     return ""
+
+
+def _shares_ports(pid: int) -> bool:
+    """Whether a process has the ports of this one: one in a container has them, too, if that is in
+    the host's network. Of a process of root's only root sees it: then only this container counts.
+    """
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net")
+    return process.user_of(pid) == os.getuid() and container_of(pid) == container_of(os.getpid())
 
 
 def _is_like(pid: int, argv: tuple[str, ...], spec: ProcessSpec) -> bool:
