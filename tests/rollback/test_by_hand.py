@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from console.common.argv import quoted
+from console.common.options.engines import engine_of
 from console.host import process
 from console.host.ports import owners, ports_of
 from console.host.process import ProcessSpec
-from console.recovery.rollback.stages.held import _is_like
+from console.recovery.rollback.stages.held import _asks_for, _is_like
 from tests.rollback.conftest import STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
 
@@ -170,6 +171,25 @@ def test_a_model_server_at_another_port_does_not_keep_the_baseline_down(stage: S
         for one in beside:
             one.kill()
             one.wait()
+
+
+@pytest.mark.parametrize(
+    ("argv", "own", "words"),
+    [
+        ("cp a.gguf b.gguf", "x --model a.gguf", ""),
+        ("omni-console run b.yaml --input model=a.gguf", "x --model a.gguf", ""),
+        ("llama-quantize a.gguf b.gguf", "llama-server -m a.gguf", ""),
+        ("llama-bench -m a.gguf --port 8080", "llama-server -m a.gguf", "is to listen"),
+        ("llama-server -m a.gguf", "llama-server -m a.gguf", "is to listen"),
+        ("llama-server -m a.gguf --port 8081", "llama-server -m a.gguf", ""),
+        ("vllm serve m --config c.yaml", "vllm serve m", "may be told by a file"),
+        ("vllm serve m --config c.yaml", "llama-server -m a.gguf", ""),
+        ("vim vllm.yaml", "vllm serve m --config vllm.yaml", ""),
+    ],
+)
+def test_who_may_be_about_to_listen_at_the_port(argv: str, own: str, words: str) -> None:
+    asks = _asks_for(8080, os.getpid(), tuple(argv.split()), engine_of(own.split()))
+    assert asks.startswith(words) if words else asks == ""
 
 
 @as_root

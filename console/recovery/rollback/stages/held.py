@@ -13,7 +13,7 @@ import re
 from dataclasses import replace
 
 from console.common.argv import quoted
-from console.common.options.engines import Engine, engine_of
+from console.common.options.engines import OTHER, Engine, engine_of
 from console.common.options.engines import port_of as port_of_engine
 from console.host import process
 from console.host.memory import container_of
@@ -104,13 +104,16 @@ def _file(directory: str, word: str) -> str:
 def _asks_for(port: int, pid: int, argv: tuple[str, ...], own: Engine | None) -> str:
     """Whether a process is a model server that is told to listen at a port, and does not yet, in
     words. One of the baseline's `own` engine that is told none and listens nowhere yet may have it
-    from a file that it reads.
+    from a file that it reads. Whatever names a file with weights is none without a port: it may be
+    one that copies them, or this console.
     """
     engine = engine_of(argv)
     if engine is None:
         return ""
     environ, listens = process.environ(pid), ports_of([pid])
     told = port_of_engine(replace(engine, port=0), argv, environ)
+    if engine == OTHER and not told:
+        return ""
     if (told or engine.port) == port and port not in listens:
         return f"is to listen at port {port}"
     may_read = engine == own and not told and not listens
