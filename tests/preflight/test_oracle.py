@@ -212,7 +212,9 @@ def loaded(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_loader_says_what_happens_to_whole_models(
     demo: HostProgram, loaded: dict[str, bool]
 ) -> None:
-    answers = demo.ask(list(loaded))
+    answers = dict(demo.ask(list(loaded)))
+    late = [name for name, said in answers.items() if said.accepted is None]
+    answers |= demo.ask(late) if late else {}  # a machine at work lets one run out of its time
     assert {name: said.accepted for name, said in answers.items()} == loaded
     assert sum(loaded.values()) >= 8
     assert sum(not one for one in loaded.values()) >= 4

@@ -292,22 +292,6 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
-@pytest.mark.parametrize(("recorded", "code", "may"), [(False, 1, False), (False, 124, True),
-                                                       (True, 1, True)])  # fmt: skip
-def test_an_engine_that_is_away_and_had_no_candidate_leaves_none(
-    stage: Stage, recorded: bool, code: int, may: bool
-) -> None:
-    """One that hangs may have one of an earlier run; one that is not there has none."""
-    path = stage.tool("docker", f"exit {code}")
-    if recorded:
-        live.append(stage.live, live.Live("container", "cand", container="recorded"))
-    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"), site_name="mine")
-    done = run_script(stage, path)
-    assert ("FAILED: a candidate may still run" in done.stdout) is may, done.stdout
-    told = "done; no engine answers, and no candidate container is on record"
-    assert (told in done.stdout) is not may
-
-
 def test_no_container_of_the_hosts_network_is_started_beside_a_stranger(stage: Stage) -> None:
     """The engine would let it load its model; it could not answer where somebody else does."""
     stranger, identity = stage.spawn(list(standin(stage.port).argv), cookie="no"), "a" * 64

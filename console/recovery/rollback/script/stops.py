@@ -280,10 +280,8 @@ targets() {
   for role in candidate oneoff; do
     timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
   done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
-  recorded_containers
+  live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'
 }
-
-recorded_containers() { live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'; }
 
 # Id and name of each candidate container that runs.
 running_targets() {
@@ -407,8 +405,7 @@ lives_on() {
   at_candidates
 }
 
-# Prints "yes" for each candidate that may still run: an answer may then come from a candidate; and
-# "away" where no engine answers that could have one, and none is on record.
+# Prints "yes" for each candidate that may still run: an answer may then come from a candidate.
 still_there() {
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
@@ -416,11 +413,8 @@ still_there() {
     if candidate_lives "$pid" "$start"; then echo yes; fi
   done
   [ -n "$ENGINE" ] || return 0
-  timeout 15 docker ps -q >/dev/null 2>&1
-  case $? in
-    0) running_targets | sed 's/.*/yes/' ;;
-    124) echo yes ;;
-    *) if [ -n "$CONTAINERS$(recorded_containers)" ]; then echo yes; else echo away; fi ;;
-  esac
+  if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'
+  else echo yes
+  fi
 }
 """

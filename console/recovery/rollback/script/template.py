@@ -287,11 +287,7 @@ restore() {
   strays
   stop_containers
   LEFT=$(still_there) || LEFT=yes
-  case "$LEFT" in
-    '') say stop "done" ;;
-    away) LEFT=''; say stop "done; no engine answers, and no candidate container is on record" ;;
-    *) say stop "FAILED: a candidate may still run" ;;
-  esac
+  if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"

@@ -96,7 +96,6 @@ def _values(plan: SealedPlan) -> dict[str, str]:
     url = base.url.rstrip("/").removesuffix("/v1")
     expect, flags = _grep_pattern(base.completion.expect)
     cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
-    may_have_one = any(candidate.kind != "process" for candidate in plan.candidates)
     kept = (base.container_name, base.container_id, *plan.protected)
     return {
         "RUN": plan.run_id,
@@ -150,7 +149,6 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),
         "EXCLUSIVE": "yes" if plan.exclusive else "",
-        "CONTAINERS": "yes" if base.kind == "container" or may_have_one else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 
