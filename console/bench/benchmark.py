@@ -47,7 +47,7 @@ MOST_FAILURES = 3
 JUDGED_TOKENS = 48
 """From how many tokens an answer on the nonsense of a broken model shows in most measurements: with
 three prompts in 279 of 300 of them, with 32 in none."""
-TOO_SHORT = "answers of {} tokens are too short to tell nonsense: 48 or more do, or `expect`"
+TOO_SHORT = "answers of {} tokens cannot tell sense from nonsense: use 48 or more, or `expect`"
 WAIT_S, WAITS_S, LOOK_S = 60.0, 300.0, 2.0
 """How long one request of ours waits while others are answered, all of them together, and how often
 it looks meanwhile."""

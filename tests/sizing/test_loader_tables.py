@@ -14,6 +14,7 @@ from console.models.sizing.placement import place
 from tests.testbed.cache import Unavailable
 from tests.testbed.fit_params import ensure_fit_params
 from tests.testbed.loader_tables import MIXTURE, Table, learn
+from tests.testbed.plugin import lacking
 
 MIB = 1 << 20
 SLACK = 2 * MIB
@@ -57,7 +58,7 @@ def test_no_cell_is_below_the_loader(architecture: str) -> None:
     try:
         tables = [learn(architecture, more) for more in ({}, MIXTURE)]
     except Unavailable as error:
-        pytest.skip(error.reason)
+        lacking(error.reason)
     whole = [table for table in tables if table.whole]
     assert whole, [table.why for table in tables]
     assert [cell for table in whole for cell in below(table)] == []

@@ -16,6 +16,7 @@ from console.models.sizing.loader_plan import LlamaPlan
 from tests.sizing import shapes
 from tests.testbed.cache import Unavailable
 from tests.testbed.fit_params import ensure
+from tests.testbed.plugin import lacking
 
 LLAMA = from_gguf(shapes.llama_70b())
 CARD = Card("A", total=179 * GIB, free=179 * GIB)
@@ -156,7 +157,7 @@ def test_the_real_server_says_the_same(instruct_model: Path) -> None:
     try:
         server = ensure("llama-server")
     except Unavailable as error:
-        pytest.skip(error.reason)
+        lacking(error.reason)
     began = {words: starts(server, instruct_model, words) for words in (*ANYWHERE, *WITHOUT_CARDS)}
     assert [words for words, ready in began.items() if ready] == []
     began = {words: starts(server, instruct_model, words) for words in TAKEN}
