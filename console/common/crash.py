@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from console.common import redact
+from console.common.secrets import lines
 from console.common.text import clean
 
 MAX_LINES = 400
@@ -51,5 +51,4 @@ def clean_logging() -> None:
 
 
 def _clean(text: str) -> str:
-    lines = redact.lines(text.splitlines()[-MAX_LINES:])
-    return "\n".join(clean(line) for line in lines)
+    return "\n".join(lines.shown(map(clean, text.splitlines()[-MAX_LINES:])))

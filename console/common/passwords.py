@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from console.common.secret_sentences import is_prose
+from console.common.secrets.sentences import is_prose
 
 MAX_WORDS = 48
 """Words behind a program's name in a text that are read as its command line."""

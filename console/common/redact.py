@@ -13,10 +13,29 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from console.common import passwords, secret_fields, secret_forms, secret_sentences
-from console.common.secret_sentences import KEPT_BY, OF, STATES, is_prose
+from console.common import passwords
+from console.common.secrets import fields, forms, lines, sentences
+from console.common.secrets.names import (
+    BY_VALUE,
+    BY_VALUES,
+    HARMLESS,
+    SURE,
+    WEAK,
+    WEAK_NAMES,
+    Looks,
+    is_flag,
+    is_nothing,
+    looks,
+    made,
+)
+from console.common.secrets.names import (
+    HIDDEN as HIDDEN,
+)
+from console.common.secrets.names import (
+    names as names,
+)
+from console.common.secrets.sentences import OF, STATES, is_prose
 
-HIDDEN = "*****"
 SHORTEST, SHORTEST_WORD = 6, 12
 """Least characters of a value that is hidden everywhere, and of one that may be a word. Shorter
 ones occur in normal text, so they are hidden only next to their flag or name."""
@@ -25,30 +44,16 @@ MAX_NAME = 48
 """Characters in front of a mark in which the whole of its name is looked for: what makes a long
 line take no more than its length."""
 
-# A name ends with one of these. The first are a secret by themselves, the others with a flag's
-# dash, in capitals (a variable), or behind one of the words of OF.
-_BY_ITSELF = r"password|passwd|passphrase|pwd|secret(?![-_ ]?(?:key|token))|credential|hft"
-_SURE = "|".join([_BY_ITSELF, *(rf"{of}[-_ ]?(?:key|token)" for of in KEPT_BY.split("|"))])
-_WEAK = r"key|token|auth(?!orization)|pass|pat|jwt|sas|signature|sig"
-_BY_VALUE = r"session(?:[-_]?id)?|sid|csrf"
-"""Names that any value may have: only one that looks made by a machine is a secret."""
-_WEAK_NAMES = frozenset(("key", "token", "auth", "pass", "pat", "jwt", "sas", "signature", "sig"))
-_GIVEN_BY = _WEAK_NAMES - {"key", "sig", "signature"}
 _GIVEN = re.compile(
     r"(?!(?:[a-z]+|0[xX][0-9a-fA-F]+|[\d._]+(?:e[+-]?\d+)?)(?![^\s,;)]))(?![<\[{$%])"
     r"[!#$%*+./0-9:<-z{}~-]{6,}+(?!\()"
 )
 """What stands directly behind `token=`: a person or a program has given it, unless it is a number,
 a word, a part of a text (`<|end|>`), a variable or a call."""
+_GIVEN_BY = WEAK_NAMES - {"key", "sig", "signature"}
 _QUALIFIED = re.compile(rf"-*(?:.*[-_.])?(?:{OF})[-_.]?")
-_HARMLESS = re.compile(
-    r"(?:^|[-_.])(?:audio|bos|cache|cls|end|eom|eos|eot|fim|first|foreign|group|hash|image|index|kv"
-    r"|last|mask|max|min|new|next|num|pad|parent|partition|per|primary|prompt|public|sep|sort|start"
-    r"|stop|think|thinking|unk|video)[-_.]$"
-)
-"""What stands before `token` or `key` where it is a token of a text, or a key of a table."""
 _MARK = re.compile(
-    rf"{_SURE}|{_WEAK}|{_BY_VALUE}|authorization|cookie|bearer|://"
+    rf"{SURE}|{WEAK}|{BY_VALUE}|authorization|cookie|bearer|://"
     r"|-----begin [a-z ]{0,30}private key"
 )
 """Each way begins with a letter of its own: `re` then looks for those few at full speed."""
@@ -97,33 +102,9 @@ _PARAMETERS = re.compile(r"(?<![^?&;])(?:[^&;=]*=)?([^&;]+)")
 _SWITCH = re.compile(r"\d{1,7}|true|false|yes|no|on|off|none|null|\*+", re.IGNORECASE)
 _USER = re.compile(r"(?P<name>[^\s/?#@:\"'<>]*)(?::(?P<password>[^\s/?#]+))?@")
 _LOOSE = re.compile(r"[^\s/?#@:\"'<>]*:(?!\d{1,5}[/?#\s])(?P<password>[^\s\"'<>]{1,256})@")
-_PATH = re.compile(
-    r"[\"']?(?:~|\.{0,2})/[\w./@+-]*(?:\.(?:pem|key|crt|cer|cert|p12|pfx|der|txt|json|ya?ml|conf)"
-    r"|(?<=/)(?:run|secrets|etc|proc)/[\w./-]+)[\"',;)]*"
-)
-_NOTHING = frozenset({
-    "none", "null", "nil", "true", "false", "yes", "no", "on", "off", "0", "1", "undefined", "",
-    "unset", "optional", "required", HIDDEN,
-})  # fmt: skip
 _PROSE = frozenset({"authentication", "authorization", "credentials", "challenge", "token"})
-_FLAG = re.compile(
-    rf"--?(?P<before>(?:[\w.-]*[-_.])?(?:{OF})?)(?:(?P<sure>(?:{_SURE})s?)|(?:{_WEAK}))(?:_?\d{{1,3}})?",
-    re.IGNORECASE,
-)
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
-_BY_VALUES = re.compile(_BY_VALUE)
 _OPENED = re.compile(r"[\[{]\s*(?:\\?[\"']|$)")
-_MADE = re.compile(
-    r"(?:\\?[\"']|[\[(]\s{0,8}\\?[\"']?)?(?!0[xX])(?P<value>[\w.~+/-]{8,}+={0,2}+)(?![\w.~+/=-])",
-    re.ASCII,
-)
-_EDGES, _TURNS = re.compile(r"(?=[A-Za-z][0-9]|[0-9][A-Za-z])"), re.compile(r"(?=[a-z][A-Z])")
-MIN_EDGES, MIN_MADE, MIN_TURNS, MAX_MADE = 3, 20, 5, 256
-"""How often letters and digits meet in a value that looks made by a machine: in `Float32Array`, a
-token of a text, it is twice. A longer one needs one such place, or so many small letters in front
-of capitals: more than a name in a program has."""
-_PLAIN_NAMES = frozenset({"key", "auth", "pass", "pat", "sas", "sig", "signature"})
-"""Names of data that are a secret only in capitals (a variable)."""
 _SHORT_FLAGS = ("-k", "-u", "--user", "--proxy-user")
 _LISTS = re.compile(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
 _MORE = re.compile(r"[\"']?,?\s+[\"']?(?=[\w*])(?P<value>[\w.+/=~*-]+)(?=[\"'\s,\])]|$)")
@@ -135,6 +116,8 @@ _COUNT = re.compile(r"\d{1,6}(?![\w-])")
 
 def text(line: str) -> str:
     """A text without what flags, variables, headers, addresses and its own form mark as secret."""
+    if "\n" in line:
+        return "\n".join(lines.shown(map(text, line.split("\n"))))
     for _ in range(MAX_PASSES):  # what is hidden may bring two marks together
         shown = _hidden(line)
         if shown == line:
@@ -152,13 +135,13 @@ def argv(words: Iterable[str]) -> list[str]:
     by_program = passwords.of_argv(words)
     for at, word in enumerate(words):
         flag, equals, value = word.partition("=")
-        secret = _is_flag(flag)
+        secret = is_flag(flag)
         if secret and (not equals or not value):
             shown.append(word)
         elif secret:
-            shown.append(word if _is_nothing(value) else f"{flag}={HIDDEN}")
+            shown.append(word if is_nothing(value) else f"{flag}={HIDDEN}")
         elif waits or (several and not word.startswith("-")):
-            shown.append(word if _is_nothing(word) and not several else HIDDEN)
+            shown.append(word if is_nothing(word) and not several else HIDDEN)
         elif before in _SHORT_FLAGS:
             whole = text(f"{before} {word}").removeprefix(f"{before} ")
             shown.append(HIDDEN if before == "-k" and whole != word else whole)
@@ -204,16 +187,6 @@ def secret_keys(table: dict[Any, Any], parent: str = "") -> set[Any]:
     }  # fmt: skip
 
 
-def lines(rows: Iterable[str]) -> Iterator[str]:
-    """The lines of a text without those of a private key, whose own text does not mark them."""
-    inside = False
-    for row in rows:
-        lower = row.lower()
-        inside = inside or ("private key-----" in lower and "-----begin" in lower)
-        yield HIDDEN if inside and "-----" not in row else row
-        inside = inside and "-----end" not in lower
-
-
 def dumped(value: Any, indent: int | None = None) -> str:
     """The JSON of an answer that is printed or sent: `data` goes over every string of it."""
     return json.dumps(data(value), indent=indent)
@@ -229,16 +202,6 @@ def is_secret(name: str, value: str) -> bool:
     return bool(value) and (names(name, value) or text(value) != value)
 
 
-def names(name: Any, value: Any) -> bool:
-    """Whether a name is one of a secret, and its value holds one."""
-    if not isinstance(name, str) or not isinstance(value, str) or _is_nothing(value):
-        return False
-    lower = name.lower()
-    if _BY_VALUES.fullmatch(lower) or (lower in _PLAIN_NAMES and not name.isupper()):
-        return _made(value) is not None
-    return "authorization" in lower or lower in ("cookie", "set-cookie") or _is_flag(f"--{name}")
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """Values that are secret everywhere, the longest first."""
@@ -248,8 +211,8 @@ class Known:
     @classmethod
     def of(cls, *documents: Any) -> Known:
         """The secret values in the plain data of files."""
-        lines = [part for one in documents for value in _secrets(one) for part in value.split("\n")]
-        return cls(tuple(sorted({one for one in lines if _telling(one)}, key=len, reverse=True)))
+        parts = [part for one in documents for value in _secrets(one) for part in value.split("\n")]
+        return cls(tuple(sorted({one for one in parts if _telling(one)}, key=len, reverse=True)))
 
     def __or__(self, other: Known) -> Known:
         return Known(tuple(sorted({*self.values, *other.values}, key=len, reverse=True)))
@@ -290,21 +253,23 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
                 yield span
     if "://" in line and "?" in line:
         yield from _queries(line)
-    yield from secret_forms.of_text(line, lower)
+    yield from forms.of_text(line, lower)
     if "'" in line or '"' in line:
         yield from _paired(line, lower)
-    told = secret_sentences.tells(lower)
+    told = sentences.tells(lower)
     for field in chain(
-        secret_sentences.of_text(line, lower, told),
-        secret_fields.of_text(line, lower, labelled=told[1]),
+        sentences.of_text(line, lower, told),
+        fields.of_text(line, lower, labelled=told.labelled),
     ):
         groups = field.groupdict()
         value = groups["value"]
-        if _is_nothing(value) or is_prose(value):
+        if is_nothing(value) or is_prose(value):
             continue
         if "name" in groups and not names(groups["name"], value):
             continue
-        if "made" not in groups or _made(groups["made"]):
+        if "random" in groups and looks(value) < Looks.RANDOM:
+            continue
+        if "made" not in groups or made(groups["made"]):
             yield field.span("value")
     yield from passwords.of_text(line, lower)
     if _KEY_LINE.fullmatch(line) and not line.isupper() and not line.islower():
@@ -368,12 +333,12 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
     if not sign and not flag:
         return None
     many = bool(ends[1])
-    by_value = mark[0] not in _WEAK_NAMES and _BY_VALUES.fullmatch(mark[0]) is not None
-    if mark[0] in _WEAK_NAMES and not (in_url and sign == "="):
+    by_value = mark[0] not in WEAK_NAMES and BY_VALUES.fullmatch(mark[0]) is not None
+    if mark[0] in WEAK_NAMES and not (in_url and sign == "="):
         capitals = line[start:end].isupper() and sign in ("=", ":")
         quoted = mark[0] == "auth" and line[first - 1 : first] in ("'", '"')
         named = _QUALIFIED.fullmatch(prefix) is not None
-        if _HARMLESS.search(prefix):
+        if HARMLESS.search(prefix):
             return None
         by_value = not named and (many or not (flag or capitals or quoted))
     if in_url and sign == "=" and not by_value:
@@ -384,7 +349,7 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
         closed = line.find(quote, behind.end())  # `"NAME=two words"`
         closed = closed if closed >= 0 else len(line)
         value = line[behind.end() : closed]
-        return None if _is_nothing(value) else (behind.end(), closed)
+        return None if is_nothing(value) else (behind.end(), closed)
     if by_value:
         bare = behind[0] == "=" and not (prefix or many) and mark[0] in _GIVEN_BY
         return _by_its_form(line, behind.end(), bare=bare, many=many) if sign else None
@@ -405,12 +370,12 @@ def _by_its_form(line: str, at: int, *, bare: bool, many: bool) -> tuple[int, in
     also those after it."""
     if bare and (given := _GIVEN.match(line, at)):
         return given.span()
-    made = _made(line, at)
-    while many and made and (more := _NEXT.match(line, made[1])):
-        if not _made(line, more.start("value")):
+    first = made(line, at)
+    while many and first and (more := _NEXT.match(line, first[1])):
+        if not made(line, more.start("value")):
             break
-        made = made[0], more.end("value")
-    return made
+        first = first[0], more.end("value")
+    return first
 
 
 def _is_setting(line: str, first: int, end: int) -> bool:
@@ -424,7 +389,7 @@ def _end_of_listed(line: str, at: int) -> int:
     """Where the last of several values ends that stand behind a sign, with commas between."""
     if line[at - 1] == "," and _NEXT.match(line, at - 1):
         at -= 1
-    while (more := _NEXT.match(line, at)) is not None and not _is_nothing(more["value"]):
+    while (more := _NEXT.match(line, at)) is not None and not is_nothing(more["value"]):
         if more["value"].isalpha() and more["value"].islower():
             break
         at = more.end("value")
@@ -438,7 +403,7 @@ def _end_of_list(line: str, at: int, *, many: bool) -> int:
         return at
     while (more := _MORE.match(line, at)) is not None:
         value = more["value"]
-        if value != HIDDEN and (_is_nothing(value) or (not many and value.isalpha())):
+        if value != HIDDEN and (is_nothing(value) or (not many and value.isalpha())):
             break
         at = more.end("value")
     return at
@@ -456,7 +421,7 @@ def _value(line: str, at: int, *, word: bool, setting: bool, gap: bool) -> tuple
         if _OPENED.match(value):  # what is inside has names of its own
             return None
         listed = line[at - 2 : at] == ", " and value.startswith("-")
-        if gap and (listed or is_prose(value) or _is_flag(value.partition("=")[0].rstrip("\"',"))):
+        if gap and (listed or is_prose(value) or is_flag(value.partition("=")[0].rstrip("\"',"))):
             return None
         if not word and _BARE.match(line, at):  # after a colon a word is prose
             alone = _LONE if line[at - 1] in " \t" else _BARE
@@ -464,7 +429,7 @@ def _value(line: str, at: int, *, word: bool, setting: bool, gap: bool) -> tuple
             return lone.span(1) if lone and lone[1] not in STATES else None
         if not gap and value[:1] in "\"'":
             start += 1
-    return None if _is_nothing(value) else (start, end)
+    return None if is_nothing(value) else (start, end)
 
 
 def _queries(line: str) -> Iterator[tuple[int, int]]:
@@ -494,7 +459,7 @@ def _names_beside(name: Any, value: Any) -> bool:
     word like its neighbour: there the value has to look made."""
     if not names(name, value):
         return False
-    return name.lower() not in _WEAK_NAMES or _made(value) is not None
+    return name.lower() not in WEAK_NAMES or made(value) is not None
 
 
 def _in_url(line: str, at: int) -> tuple[int, int] | None:
@@ -530,34 +495,7 @@ def _of_header(line: str, name: str, at: int) -> tuple[int, int] | None:
     if line[behind.end() : start].lower().lstrip("\\\"'").startswith("digest"):
         return start, len(line.rstrip("\"'"))  # names and values to the end of the header
     found = (_COOKIE if name == "cookie" else _CREDENTIALS).match(line, start)
-    return None if found is None or _is_nothing(found[0]) else found.span()
-
-
-def _is_flag(word: str) -> bool:
-    """Whether a flag is followed by a secret: `--api-key`, not `--api-key-file`, `--bos-token`."""
-    found = _FLAG.fullmatch(word) if word.startswith("-") else None
-    if found is None:
-        return False
-    return found["sure"] is not None or not _HARMLESS.search(found["before"])
-
-
-def _is_nothing(value: str) -> bool:
-    """Whether a value is no secret: a word of a setting, or where a file with one lies."""
-    bare = value.strip("\"',;)]}([{ ")
-    return bare.lower() in _NOTHING or _PATH.fullmatch(value) is not None
-
-
-def _made(line: str, at: int = 0) -> tuple[int, int] | None:
-    """Where a value stands that looks made by a machine: no token of a text, no word, number or
-    address. Of a long one the beginning decides."""
-    found = _MADE.match(line, at)
-    if found is None or _is_nothing(found["value"]):
-        return None
-    value = found["value"][:MAX_MADE]
-    edges, turns = len(_EDGES.findall(value)), len(_TURNS.findall(value))
-    mixed = not (value.islower() or value.isupper())
-    long = mixed and len(value) >= MIN_MADE and (edges > 0 or turns >= MIN_TURNS)
-    return found.span("value") if edges >= MIN_EDGES or long else None
+    return None if found is None or is_nothing(found[0]) else found.span()
 
 
 def _assigned(word: str) -> str:

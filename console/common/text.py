@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 from console.common import redact
+from console.common.secrets import lines
 
 UNLIMITED = 1 << 20
 """The width of what nobody wraps."""
@@ -113,7 +114,8 @@ def cleaned(value: Any, depth: int = 0, parent: str = "") -> Any:
 
 def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[str]:
     """Foreign text as at most `most` harmless lines; `\\r` counts as a line end."""
-    return [clean(line, limit) for line in redact.lines(split_lines(text, most))]
+    rows = lines.shown(map(clean, split_lines(text, most)))
+    return [_clamped(row, limit, cut=False) for row in rows]
 
 
 def split_lines(text: str, most: int = 1000) -> list[str]:

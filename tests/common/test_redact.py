@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from console.common import redact
 from console.common.redact import Known
+from console.common.secrets import lines
 from console.common.text import (
     after_cut,
     clean,
@@ -490,7 +491,7 @@ def test_a_hostile_line_takes_no_more_than_its_length(piece: str) -> None:
 @pytest.mark.parametrize(
     "read",
     [redact.text, clean, one_line, ending, after_cut, cleaned, redact.data, clean_lines,
-     lambda line: redact.argv([line, line]), lambda line: list(redact.lines([line])),
+     lambda line: redact.argv([line, line]), lambda line: list(lines.shown([line, line])),
      Known(("s3cret", "another")).text, redact.dumped],
 )  # fmt: skip
 def test_a_line_of_a_megabyte_takes_four_times_what_a_quarter_takes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -31,28 +32,31 @@ class Entry(NamedTuple):
 
 MAX_PREFIXES = 10
 """Prefixes taken off one line: a journal, a container, a process, a clock, a level, a place."""
+MESSAGE_KEYS = ("message", "msg", "log", "event", "textPayload", "short_message", "MESSAGE", "M")
+"""Where a record in JSON has its message."""
 _LEVELS = {
     "trace": Level.LOW, "debug": Level.LOW, "info": Level.LOW, "notice": Level.LOW,
     "i": Level.LOW, "d": Level.LOW, "w": Level.WARNING, "warn": Level.WARNING,
     "warning": Level.WARNING, "e": Level.ERROR, "f": Level.ERROR, "c": Level.ERROR,
     "err": Level.ERROR, "error": Level.ERROR, "critical": Level.ERROR, "fatal": Level.ERROR,
 }  # fmt: skip
-_WORD = r"TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL"
+LEVELS = r"TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL"
+"""The levels as loggers write them, as a pattern."""
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _PREFIX = re.compile(
     # a syslog line of a journal: `Jun 27 22:57:42 host llama[44353]: `
     rf"(?:[A-Z][a-z]{{2}}|\d{{1,2}}月)[ ]+\d{{1,2}}[ ]{_TIME}[ ]\S+[ ][^\s:\[\]]+(?:\[\d+\])?:[ ]*"
     # brackets with a level: `[2025-01-01 10:00:00,1 E 13 13] `, `[inference][W] `
-    rf"|\[[^\[\]]{{0,60}}?(?P<inside>(?<![\w=])(?:{_WORD}|[IWEFD]))(?:[ ][^\[\]]{{0,40}})?\]:?[ ]*"
-    rf"|(?:\[[A-Za-z][\w. -]{{0,30}}\][ ]?){{1,2}}(?=\[(?:{_WORD}|[IWEFD])\])"
+    rf"|\[[^\[\]]{{0,60}}?(?P<inside>(?<![\w=])(?:{LEVELS}|[IWEFD]))(?:[ ][^\[\]]{{0,40}})?\]:?[ ]*"
+    rf"|(?:\[[A-Za-z][\w. -]{{0,30}}\][ ]?){{1,2}}(?=\[(?:{LEVELS}|[IWEFD])\])"
     # brackets with a clock: `[2025-07-29 15:06:51 TP0] `
     rf"|\[(?:{_DATE}|\d\d-\d\d)[T ]{_TIME}[^\[\]]{{0,40}}\]:?[ ]*"
     # a clock, perhaps with the host and program of a journal behind it
     rf"|\[?{_DATE}[T ]?(?:{_TIME})?(?:Z|[ ]?[+-]\d\d:?\d\d)?\]?[ ]*(?:[|:-][ ])?"
     r"(?:[\w.-]+[ ][\w.@-]+\[\d+\]:[ ])?"
     # compose: `llama-1  | `
-    rf"|(?!(?:{_WORD})\b)[\w.-]+[ ]+\|[ ]"
+    rf"|(?!(?:{LEVELS})\b)[\w.-]+[ ]+\|[ ]"
     # NCCL: `host:17:40 [0] `
     r"|[\w.-]+:\d+:\d+[ ]\[\d+\][ ]"
     # a process: `(EngineCore_DP0 pid=912) `, `(raylet) `, `[rank0]: `, `[56285] `, `<model> `
@@ -62,24 +66,24 @@ _PREFIX = re.compile(
     # llama.cpp's clock, and its level
     r"|\d+\.\d\d\.\d{3}\.\d{3}[ ]|(?P<letter>[IWEFD])[ ]+(?=[\w ~]+[:\[(])"
     # a level in brackets: `[INFO] `
-    rf"|\[[ ]?(?P<boxed>{_WORD}|[IWEFD])[ ]?\]:?[ ]*"
+    rf"|\[[ ]?(?P<boxed>{LEVELS}|[IWEFD])[ ]?\]:?[ ]*"
     # a level: `ERROR 11-20 10:01:02 `, `INFO:root:`, `WARN[0000] `; then the place in the source
-    rf"|(?P<word>{_WORD})(?:[ ]+\d\d-\d\d[ ]{_TIME})?(?:\[\d+\])?(?:[ ]*[|:]|(?=[ \[]))[ ]*"
+    rf"|(?P<word>{LEVELS})(?:[ ]+\d\d-\d\d[ ]{_TIME})?(?:\[\d+\])?(?:[ ]*[|:]|(?=[ \[]))[ ]*"
     r"|\[[\w./-]+\.\w{1,4}:\d+\][ ]?|[\w./-]+\.py:\d+[\]:]{1,2}[ ]?|root:|stderr[ ]\|[ ]"
     r"|time=\S+[ ]level=(?P<logfmt>\w+)[ ](?:source=\S+[ ])?(?:msg=)?"
     r"|[│┃][ ]",
     re.ASCII,
 )  # fmt: skip
 _LATER = re.compile(
-    rf"(?!.{{0,60}}NCCL WARN)(?:[^\s=:]+[ ]+){{1,4}}(?P<later>{_WORD})(?=[ ]*[|:]|[ ])"
-    rf"|[\w.-]+:[ ](?P<named>{_WORD}):[ ]"
-    rf"|.{{0,80}}?\blevel=\"?(?P<field>{_WORD.lower()})\b"
+    rf"(?!.{{0,60}}NCCL WARN)(?:[^\s=:]+[ ]+){{1,4}}(?P<later>{LEVELS})(?=[ ]*[|:]|[ ])"
+    rf"|[\w.-]+:[ ](?P<named>{LEVELS}):[ ]"
+    rf"|.{{0,80}}?\blevel=\"?(?P<field>{LEVELS.lower()})\b"
     r"|(?:\S*?\.\w+:\d+:[ ])?(?P<warned>\w*Warning): ",
     re.ASCII,
 )
 """A level behind words: a logger's name, a number; Python's `file.py:3: UserWarning: `. NCCL knows
 no level above WARN: what ends it says so, too."""
-_COUNTED = re.compile(rf"(?:.*?\b)?(?:0|no|zero) (?:{_WORD})\b", re.ASCII)
+_COUNTED = re.compile(rf"(?:.*?\b)?(?:0|no|zero) (?:{LEVELS})\b", re.ASCII)
 _LOWER = re.compile(r"(?P<lower>warning|warn|info|debug): ", re.ASCII)
 _BOXED_LOWER = re.compile(r"\[(?P<box>trace|debug|info|warning|warn|error|critical|fatal)\][ ]*")
 _PINO = {10: Level.LOW, 20: Level.LOW, 30: Level.LOW, 40: Level.WARNING, 50: Level.ERROR,
@@ -92,11 +96,7 @@ def read(line: str) -> Entry:
     level, at = Level.UNSAID, 0
     if line.startswith('{"'):
         return _json(line)
-    for _ in range(MAX_PREFIXES):
-        stripped = len(line) - len(line[at:].lstrip(" "))
-        prefix = _prefix(line, stripped)
-        if prefix is None or prefix.end() == stripped:
-            break
+    for prefix in _prefixes(line):
         at = prefix.end()
         level = _named(prefix, level)
     text = line[at:]
@@ -108,6 +108,25 @@ def read(line: str) -> Entry:
         if later["later"]:
             text = text[later.end() :].lstrip(" :|")
     return Entry(text, level)
+
+
+def words_at(line: str) -> int:
+    """Where the own words of a clean line begin, behind its prefixes; 0 if it has none."""
+    at = 0
+    for prefix in _prefixes(line):
+        at = prefix.end()
+    return at
+
+
+def _prefixes(line: str) -> Iterator[re.Match[str]]:
+    at = 0
+    for _ in range(MAX_PREFIXES):
+        stripped = len(line) - len(line[at:].lstrip(" "))
+        prefix = _prefix(line, stripped)
+        if prefix is None or prefix.end() == stripped:
+            break
+        at = prefix.end()
+        yield prefix
 
 
 def _prefix(line: str, at: int) -> re.Match[str] | None:
@@ -134,9 +153,9 @@ def _json(line: str) -> Entry:
     nested = fields.get("fields")
     places = (fields, nested if isinstance(nested, dict) else {})
     text = next(
-        (place[key] for place in places for key in ("message", "msg", "log", "event")
-         if isinstance(place.get(key), str)), "",
-    )  # fmt: skip
+        (place[key] for place in places for key in MESSAGE_KEYS if isinstance(place.get(key), str)),
+        "",
+    )
     if not text:
         return Entry(line, level)
     inner = read(text.strip()) if not text.startswith('{"') else Entry(text)

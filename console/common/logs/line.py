@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from console.common.logs.level import GOES_ON, Level, read, why_hint
+from console.common.secrets.lines import Stream
 from console.common.text import LINE_LIMIT, clean, decode
 
 Kind = Literal["plain", "error", "warning", "marker"]
@@ -70,9 +71,12 @@ _BY_LEVEL: dict[Level, Kind] = {
 }  # fmt: skip
 
 
-def log_line(raw: str, *, open: bool = False) -> LogLine:
-    """A line of a log file as text, not yet clean, without its newline."""
+def log_line(raw: str, *, open: bool = False, stream: Stream | None = None) -> LogLine:
+    """A line of a log file as text, not yet clean, without its newline. `stream`: what the lines
+    before it have left to hide."""
     text = clean(raw)
+    if stream is not None:
+        text = stream.peeked(text) if open else stream.shown(text)
     stamp = ""
     if text[10:11] == "T" and (found := _STAMP.match(text)):
         minute, second, fraction, zone = found.groups()
@@ -161,6 +165,7 @@ class Splitter:
         self._returned = False
         self._since = 0.0
         self._shown = b""
+        self._stream = Stream()
 
     def feed(self, data: bytes, now: float) -> list[LogLine]:
         """The lines that `data` completes; the rest is held. `now`: monotonic seconds."""
@@ -168,11 +173,11 @@ class Splitter:
         self._hold(head, now)
         if not newline:
             return []
-        lines = [log_line(decode(self._line()))]
+        lines = [log_line(decode(self._line()), stream=self._stream)]
         self._forget()
         whole, newline, rest = rest.rpartition(b"\n")
         if newline:
-            lines += _lines(whole)
+            lines += _lines(whole, self._stream)
         self._hold(rest, now)
         return lines
 
@@ -185,12 +190,13 @@ class Splitter:
         if shown == self._shown:
             return []
         self._shown = shown
-        return [log_line(decode(shown), open=True)]
+        return [log_line(decode(shown), open=True, stream=self._stream)]
 
     def cut(self) -> list[LogLine]:
         """End the held line as it is, because nothing of it will follow."""
-        lines = [log_line(decode(self._line()))] if self._held else []
+        lines = [log_line(decode(self._line()), stream=self._stream)] if self._held else []
         self._forget()
+        self._stream.forget()
         return lines
 
     def _hold(self, data: bytes, now: float) -> None:
@@ -221,12 +227,12 @@ class Splitter:
         self._returned = False
 
 
-def _lines(whole: bytes) -> list[LogLine]:
+def _lines(whole: bytes, stream: Stream) -> list[LogLine]:
     """Complete lines, without the newline of the last."""
     if b"\r" in whole:
-        return [log_line(decode(_shown(line))) for line in whole.split(b"\n")]
+        return [log_line(decode(_shown(line)), stream=stream) for line in whole.split(b"\n")]
     # A character never crosses a newline, so that decoding all at once gives the same text.
-    return [log_line(line) for line in decode(whole).split("\n")]
+    return [log_line(line, stream=stream) for line in decode(whole).split("\n")]
 
 
 def _shown(line: bytes) -> bytes:

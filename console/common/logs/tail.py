@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from console.common import redact
 from console.common.logs.buffer import MOST_LINES
 from console.common.logs.line import LogLine, Splitter, marker
+from console.common.secrets import lines
 from console.common.text import clean, decode
 
 END_LIMIT = 8 * 1024 * 1024
 """Most bytes at the end of a file that are read for its last lines."""
 BLOCK = 256 * 1024
+BEFORE = 8
+"""Lines in front of the first one shown that are read, too: it may be the value of their name."""
 
 
 def size_of(path: Path) -> int:
@@ -41,12 +43,12 @@ def read_last(path: Path, count: int, begin: int = 0) -> list[str]:
     try:
         with path.open("rb") as file:
             begin = begin if begin <= os.fstat(file.fileno()).st_size else 0
-            file.seek(max(begin, end_start(file.fileno(), count)))
+            file.seek(max(begin, end_start(file.fileno(), count + BEFORE)))
             data = file.read(END_LIMIT)
     except OSError:
         return []
-    lines = data.removesuffix(b"\n").split(b"\n")[-count:] if data and count > 0 else []
-    return [clean(line) for line in redact.lines(map(decode, lines))]
+    rows = data.removesuffix(b"\n").split(b"\n")[-count - BEFORE :] if data and count > 0 else []
+    return [*lines.shown(clean(decode(row)) for row in rows)][-count:]
 
 
 def end_start(descriptor: int, lines: int) -> int:
