@@ -90,6 +90,49 @@ def may_have_started(spec: Iterable[str], argv: Iterable[str]) -> bool:
     return not names or bool(names & _names(_begun(words)))
 
 
+def has_other_flags(spec: Iterable[str], argv: Iterable[str]) -> bool:
+    """Whether a command line of the program of `spec` tells other things to it, in whatever order
+    and spelling: `--port=80` is `--port 80`, and a file is known by its name. False where that
+    cannot be told: `spec` is a start script, or the process has given itself a title."""
+    asked, told = ([word for word in words if word] for words in (spec, argv))
+    program = names_of(asked) & _names(_begun(told))
+    if not told[1:] or not program:
+        return False
+    wanted, others = words_behind(asked), list[str]()
+    for word in _said(told):
+        same = next((one for one in wanted if _is_same(one, word)), None)
+        if same is None:
+            others.append(word)
+        else:
+            wanted.remove(same)
+    return bool(others or wanted)
+
+
+def words_behind(spec: Iterable[str]) -> list[str]:
+    """The words that `spec` tells to its program, each value as one of its own. What stands before
+    the program is a wrapper's (`numactl … llama-server`)."""
+    words = [word for word in spec if word]
+    program = names_of(words)
+    first = next((at for at, word in enumerate(words) if _names([word]) & program), 0)
+    return _said(words[first:]) if words else []
+
+
+def _said(words: list[str]) -> list[str]:
+    """The words behind the program of a command line, each value as one of its own."""
+    behind = _started(words)[1]
+    return [part for word in behind for part in _parts(word) if part]
+
+
+def _parts(word: str) -> list[str]:
+    return word.split("=", 1) if word.startswith("-") else [word]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two words are the same, or one is the end of the other's path."""
+    short, long = sorted((one, other), key=len)
+    return short == long or ("/" in long and long.endswith(f"/{short.removeprefix('./')}"))
+
+
 def names_of(spec: Iterable[str]) -> set[str]:
     """The names by which a program is known again in another command line, in small letters: of the
     program and its script or module, also behind a wrapper (`numactl … llama-server`). None for a

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.common.argv import LEFT_OUT, may_have_started, quoted, started
+from console.common.argv import LEFT_OUT, has_other_flags, may_have_started, quoted, started
 from console.host.ports import Listener
 
 S = "s3cretCanary"
@@ -103,3 +103,32 @@ def test_a_server_that_was_started_by_hand_may_be_the_same(spec: str, argv: str)
 )  # fmt: skip
 def test_another_program_is_not(spec: str, argv: str) -> None:
     assert not may_have_started(spec.split(), argv.split())
+
+
+FLAGS = [
+    ("llama-server -m /a/m.gguf --port 80", "llama-server --port=80 -m /a/m.gguf", False),
+    ("llama-server -m /a/m.gguf --port 80", "/b/llama-server -m m.gguf --port 80", False),
+    ("llama-server -m ./m.gguf", "llama-server -m /a/m.gguf", False),
+    ("llama-server -m /q4/m.gguf", "llama-server -m /q8/m.gguf", True),
+    ("llama-server -m /a/m.gguf", "llama-server -m /a/m.gguf -c 512", True),
+    ("llama-server -m /a/m.gguf -c 512", "llama-server -m /a/m.gguf", True),
+    ("llama-server -m a -t 1", "llama-server -m a -t 2", True),
+    ("numactl --cpunodebind=0 llama-server -m a", "llama-server -m a", False),
+    ("numactl --cpunodebind=0 llama-server -m a", "llama-server -m b", True),
+    ("vllm serve a/b", "python3 /opt/bin/vllm serve a/b", False),
+    ("vllm serve a/b", "python3 /opt/bin/vllm serve a/c", True),
+    ("python3 -m sglang.launch_server --model a", "/v/bin/python3.11 -m sglang.launch_server "
+     "--model a", False),
+    ("python3 -m sglang.launch_server --model a", "sglang::http_server", False),
+    ("vllm serve a/b", "VLLM::APIServer", False),
+    ("/opt/start.sh", "llama-server -m b", False),
+    ("llama-server -m a", "nginx -c b", False),
+]  # fmt: skip
+"""A site file's command line, one of a process, and whether that tells other things."""
+
+
+@pytest.mark.parametrize(("spec", "argv", "other"), FLAGS)
+def test_other_flags_are_told_in_whatever_order_and_spelling(
+    spec: str, argv: str, other: bool
+) -> None:
+    assert has_other_flags(spec.split(), argv.split()) is other

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from console.common import redact
 from console.common.files import end_of, in_memory
 from console.common.text import (
     EXAMINED,
@@ -158,7 +159,7 @@ def plainly(text: str, limit: int) -> str:
     cut = len(text) > max(EXAMINED, limit * 2)
     text = ESCAPES.sub("", text[: max(EXAMINED, limit * 2)])
     text = "".join(" " * 4 if c == "\t" else "\ufffd" if ord(c) in BAD else c for c in text)
-    text = re.sub(f"({MARKS}{{4}}){MARKS}+", r"\1", text)
+    text = redact.text(re.sub(f"({MARKS}{{4}}){MARKS}+", r"\1", text))
     return text[: limit - 1] + "…" if cut or len(text) > limit else text
 
 

@@ -61,6 +61,15 @@ CASES: dict[str, bytes] = {
     "heads in a list of 64 bits":
         header(LLAMA, array(b"llama.attention.head_count", T.UINT64, 1, u64(4))),
     "a frequency as a whole number": header(LLAMA, pair(b"llama.rope.freq_base", T.UINT32, u32(9))),
+    "a pre-tokenizer as a number":
+        header(LLAMA, pair(b"tokenizer.ggml.pre", T.UINT32, u32(3))),
+    "a pre-tokenizer as a list":
+        header(LLAMA, array(b"tokenizer.ggml.pre", T.STRING, 1, string(b"gpt-2"))),
+    "a kind of file as text": header(LLAMA, text(b"general.file_type", b"15")),
+    "a token as text": header(LLAMA, text(b"tokenizer.ggml.bos_token_id", b"1")),
+    "a switch as a number": header(LLAMA, pair(b"tokenizer.ggml.add_bos_token", T.UINT32, u32(1))),
+    "a switch of an architecture as a number":
+        header(LLAMA, pair(b"llama.attention.causal", T.UINT32, u32(1))),
     "version 0": header(LLAMA, version=0),
     "version 1": header(LLAMA, version=1),
     "version 4": header(LLAMA, version=4),

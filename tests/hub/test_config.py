@@ -34,6 +34,34 @@ def test_the_file_of_the_pinned_commit(hub: LocalHub) -> None:
     assert seen.path == f"/org/model/resolve/{listing.commit}/config.json"
 
 
+@pytest.mark.parametrize(
+    ("body", "title", "hint"),
+    [
+        (b"", "is empty", "ended early"),
+        (b" \n", "is empty", "ended early"),
+        (b'{"hidden_size": 40', "ends too early", "ended early"),
+        (b'{"model_type": "lla', "ends too early", "ended early"),
+        (b'{"hidden_size": 4096,', "ends too early", "ended early"),
+        (b"<!DOCTYPE html><title>Sign in</title>", "is a web page", "a login answered"),
+        (b"\n<html>", "is a web page", "a login answered"),
+        (json.dumps(CONFIG).encode("utf-16"), "is not in UTF-8", "save it so"),
+        (json.dumps(CONFIG).encode("utf-16-le"), "is not in UTF-8", "save it so"),
+        (json.dumps(CONFIG).encode("utf-8-sig"), "is not in UTF-8", "save it so"),
+        (b'{"_name": "Caf\xe9"}', "is not in UTF-8", "save it so"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a pointer", "large files"),
+        (b'{"hidden_size": 4096,}', "is not JSON", "mend it there"),
+        (b'{"hidden_size": 4096} x', "is not JSON", "mend it there"),
+        (b"[1, 2]", "is no JSON object", "no configuration of a model"),
+    ],
+)
+def test_what_is_wrong_with_a_damaged_file_is_said(body: bytes, title: str, hint: str) -> None:
+    with pytest.raises(errors.HubAnswer) as caught:
+        model_config.parse("config.json", body)
+    assert title in str(caught.value)
+    assert hint in caught.value.hint
+    assert "firewall" not in caught.value.hint
+
+
 def test_a_repository_without_one(hub: LocalHub) -> None:
     listing = Listing("org/model", "c" * 40, hub.url, ())
     assert model_config.fetch_config(listing) is None

@@ -36,7 +36,7 @@ BAD = [
     "file:///etc/passwd", "https://[::1/org/name", HUB, "org/name:Q4_K_M",
 ]  # fmt: skip
 NONE = [
-    b"", b"<html>", b"\xff\xfe{}", b"[1]", b'{"a": NaN}', b'{"a": ' + b"9" * 5000 + b"}",
+    b"", b"<html>", b"\xff\xfe{}", b"[1]", b'{"a": ' + b"9" * 5000 + b"}",
     b'{"a":' * 200_000, b"[" * 2_000_001,
     b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
 ]  # fmt: skip
@@ -175,6 +175,12 @@ def test_what_is_no_configuration(snapshot: SnapshotAssertion) -> None:
             model_config.parse("config.json", body)
         said.append(caught.value.lines())
     assert said == snapshot
+
+
+def test_constants_that_python_writes_are_their_names() -> None:
+    """Nemotron-H's config.json has a bare Infinity, which transformers takes."""
+    found = model_config.parse("config.json", b'{"limit": [0.0, Infinity], "a": NaN}')
+    assert found == {"limit": [0.0, "Infinity"], "a": "NaN"}
 
 
 def test_last_words(snapshot: SnapshotAssertion) -> None:

@@ -15,6 +15,10 @@ from tests.testbed.plugin import need
 
 A = "services:\n  a:\n    image: x\n"
 REFUSES = {
+    "no provider": A + "    provider: null\n",
+    "an empty provider": "services:\n  a:\n    provider: {}\n",
+    "a provider in words": "services:\n  a:\n    provider: model\n",
+    "a provider without a type": "services:\n  a:\n    provider: {type: null}\n",
     "a service twice": A + "  a:\n    image: y\n",
     "a key twice": A + "    image: y\n",
     "a variable twice": A + "    environment:\n      V: 1\n      V: 2\n",

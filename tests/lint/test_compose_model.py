@@ -41,6 +41,7 @@ REFUSES = {
     "two contents": A + "configs: {s: {file: ./x, content: y}}\n",
     "an external volume with a driver": A + "volumes: {v: {external: true, driver: x}}\n",
     "no image": "services:\n  a:\n    command: [x]\n",
+    "nothing at all": "services:\n  a: {}\n",
     "two networks": A + "    network_mode: host\n    networks: [default]\n",
     "a port above all": A + "    ports: ['70000:80']\n",
     "a port of a container above all": A + "    ports: [70000]\n",
@@ -90,6 +91,38 @@ REFUSES = {
     "a kind of volume": A + "    volumes: [{type: bnd, source: /x, target: /y}]\n",
     "a volume without its place": A + "    volumes: [{type: bind, source: /x}]\n",
     "four parts": A + "    volumes: ['/a:/b:ro:z']\n",
+    "a quote that stays open": A + "    command: --system it's\n",
+    "a quote of an entrypoint": A + "    entrypoint: sh -c \"x\n",
+    "a backslash at the end": A + "    command: 'a \\'\n",
+    "a bracket": A + "    command: echo (x)\n",
+    "a bracket that closes": A + "    command: a)\n",
+    "a backtick": A + "    command: echo `date\n",
+    "one name for two": A + "    container_name: cc\n  b: {image: y, container_name: cc}\n",
+    "half a volume": A + "    volumes: ['/models:']\n",
+    "a volume of nothing": A + "    volumes: [':/models']\n",
+    "a bare address with colons": A + "    ports: ['::1:80:80']\n",
+    "a host without address": A + "    extra_hosts: [host.docker.internal]\n",
+    "a host of a build": A + "    build: {context: ., extra_hosts: [h]}\n",
+    "a directory of variables": A + "    env_file: .\n",
+    "an empty image": A.replace("x", "''"),
+    "no image at all": A.replace("x", ""),
+    "a build of nothing": A + "    build:\n",
+    "a network twice": A + "    networks: [default, default]\n",
+    "a group twice": A + "    group_add: [video, video]\n",
+    "a card twice": A + GPU % "{device_ids: ['0', '0'], capabilities: [gpu]}",
+    "a limit in bytes": A + "    deploy: {resources: {limits: {memory: 1073741824}}}\n",
+    "processor time": A + "    cpu_quota: 50ms\n",
+    "processors in words": A + "    cpu_count: two\n",
+    "a truth in quotes": A + "    tty: '1'\n",
+    "a group of controls": A + "    cgroup: hosts\n",
+    "a secret without source": A + "    secrets: [{target: s}]\nsecrets: {s: {file: x}}\n",
+    "a hook without command": A + "    post_start: [{user: root}]\n",
+    "keys of a build": A + "    build: {context: ., target: 5, ssh: default}\n",
+    "weights": A + "    blkio_config: {weights: 10}\n",
+    "options of a volume": A + "volumes: {v: {driver_opts: {size: [5]}}}\n",
+    "external in words": A + "volumes: {v: {external: maybe}}\n",
+    "a driver": A + "networks: {n: {driver: 5}}\n",
+    "content": A + "configs: {c: {content: 5}}\n",
     "a variable": A + "    command: ${X\n",
     "a variable without a name": A + "    command: echo ${}\n",
 }  # fmt: skip
@@ -116,6 +149,18 @@ TAKES = {
     "a backwards circle": A + "    depends_on: [b, c]\n  b: {image: y, depends_on: [c]}\n"
     "  c: {image: z}\n",
     "a dollar": A + "    command: echo $$X $${Y ${Z:-a} ${Q:+b} $\n",
+    "quotes": A + "    command: sh -c \"a (b) 'c' `d`\" x 'y (z'\n",
+    "the end of a command": A + "    command: \"a > b 'x (\"\n    entrypoint: echo $$(date)\n",
+    "variables with quotes": A + "    command: --system ${X:-'it is'}\n",
+    "names apart": A + "    container_name: cc\n"
+    "  b: {image: y, container_name: cc, profiles: [p]}\n",
+    "hosts": A + "    extra_hosts: ['a:host-gateway', 'b=1.2.3.4', '${H:-c:1.2.3.4}']\n",
+    "sizes": A + "    mem_limit: 1073741824\n    shm_size: .5g\n    memswap_limit: 0x80000000\n"
+    "    deploy: {resources: {reservations: {memory: '1073741824'}}}\n",
+    "odd names": A + "    environment: {A b: 1}\n    labels: {c d: 1}\n",
+    "processor shares": A + "    cpu_shares: '512'\n    cpu_quota: 50000\n    cpu_count: 2\n",
+    "cards of any case": A + GPU % "{count: ALL, capabilities: [gpu]}",
+    "disks": A + "    blkio_config: {weight: 10, device_read_bps: [{path: /dev/x, rate: 1mb}]}\n",
     "external": A + "volumes: {v: {external: true, name: w}}\n"
     "secrets: {s: {external: true}, t: {file: ./x, external: true}}\n",
     "an external network": A + "networks: {n: {external: true, driver: x}}\n",
@@ -142,6 +187,16 @@ def test_it_is_what_compose_says(name: str, tmp_path: Path) -> None:
 
 def said(path: Path, text: str) -> list[tuple[int, str, str]]:
     return [(one.line, one.what, str(one.severity)) for one in findings(path, text)]
+
+
+def test_what_a_profile_starts(tmp_path: Path) -> None:
+    file, more = tmp_path / "compose.yaml", "  b: {image: y, profiles: [p]}\n"
+    words = "services.a needs `b`, which only a profile starts"
+    assert said(file, A + "    depends_on: [b]\n" + more) == [(4, words, "warning")]
+    assert said(file, A + "    network_mode: service:b\n" + more) == [(4, words, "warning")]
+    assert not said(file, A + "    profiles: [p]\n    depends_on: [b]\n" + more)
+    loose = "    depends_on: {b: {condition: service_started, required: false}}\n"
+    assert not said(file, A + loose + more)
 
 
 def test_what_only_the_start_would_tell(tmp_path: Path) -> None:

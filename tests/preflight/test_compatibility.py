@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.checks.preflight import Finding, Level, host, worst
-from console.checks.preflight.compatibility import TABLE, Question, check, table
+from console.checks.preflight.compatibility import TABLE, Question, Table, check, compiled, table
 from console.checks.preflight.gpu import parse_archs, runs_on
 from console.common.errors import InvalidFile
+from console.config.validation import load
 from console.host import machine, process
 from console.host.sample import Card, Machine
 from console.runtime.docker import oneoff
@@ -65,6 +66,23 @@ MET = [
 """What the operator met; the answers are held by the test of words."""
 
 
+@pytest.mark.parametrize(
+    ("engine", "compute", "level"),
+    [
+        ("vllm", (12, 0), Level.FAIL), ("vllm", (12, 1), Level.FAIL), ("vllm", (10, 0), Level.OK),
+        ("vllm", (8, 9), Level.OK), ("sglang", (12, 0), Level.FAIL), ("sglang", (9, 0), Level.OK),
+        ("sglang", (10, 0), Level.FAIL), ("vllm", None, Level.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_kernels_of_int8_end_before_the_later_blackwell(
+    engine: str, compute: tuple[int, int] | None, level: Level
+) -> None:
+    """vllm-project/vllm#54311: any model of int8 w8a8 dies at its start on sm_120."""
+    machine = Machine(cards=(Card("?", compute=compute),), cpu_flags=ZEN5)
+    question = Question(engine, "safetensors", "Qwen2ForCausalLM", "int8", machine=machine)
+    assert of(question, "quantization")[0].level is level
+
+
 def test_equal_cards_are_no_unequal_cards() -> None:
     twins = Machine(cards=(PRO, PRO), cpu_flags=ZEN5)
     assert of(Question("dynamo", machine=twins), "cards") == []
@@ -99,6 +117,23 @@ def test_a_table_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, wo
     path.write_text(TABLE.read_text().replace(old, new, 1))
     with pytest.raises(InvalidFile, match=re.escape(words)):
         table(path)
+
+
+def test_the_compiled_table_is_that_of_the_yaml(tmp_path: Path) -> None:
+    """`make golden` writes it anew."""
+    assert TABLE.with_suffix(".json").read_text("utf-8") == compiled()
+    kept, path = TABLE.with_suffix(".json"), tmp_path / "compatibility.yaml"
+    rows = load(Table, TABLE, "", "")
+    assert table() == rows
+    path.write_bytes(TABLE.read_bytes())
+    for text in ("", "[]", '{"of": 1}', kept.read_text().replace('"level": "ok"', '"level": 1')):
+        path.with_suffix(".json").write_text(text)
+        table.cache_clear()
+        assert table(path) == rows, "whatever lies there, the YAML counts"
+    path.write_text(TABLE.read_text().replace("level: ok", "level: warn", 1))
+    path.with_suffix(".json").write_text(kept.read_text())
+    table.cache_clear()
+    assert table(path) != rows, "a compiled table of another file is not used"
 
 
 BIG = Card("PRO 6000", "GPU-1", compute=(12, 0))

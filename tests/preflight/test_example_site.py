@@ -172,7 +172,7 @@ def test_an_architecture_by_its_first_bytes(
     path.write_bytes(probe("deepseek3_2"))
     code = main(["check", "gguf", str(path), "--json"])
     assert json.loads(capsys.readouterr().out)["architecture"] == "deepseek3_2"
-    assert code == 4
+    assert code == 3, "a file that lies here is read whole, and this one has no other key"
 
 
 def test_the_host_is_the_one_that_the_site_declares(told: Told) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.check import command_of, loader_for
+from console.checks.preflight.architecture.check import Command, command_of, loader_for
 from console.checks.preflight.architecture.names import (
     MARK,
     Call,
@@ -239,3 +239,31 @@ def test_arguments_that_are_read_as_the_baselines_are_its_own(tmp_path: Path) ->
     assert loader_for(site, "", "", alike, None).own
     assert not loader_for(site, "", "", ("-c", "8193", *alike[2:]), None).own
     assert not loader_for(site, "", "", (*alike, "--unheard-of"), None).own
+
+
+@pytest.mark.parametrize(
+    ("argv", "entrypoint", "image", "engine"),
+    [
+        ("vllm serve /m --tensor-parallel-size 2", "", "", "vllm"),
+        ("python3 -m vllm.entrypoints.openai.api_server --model /m", "", "", "vllm"),
+        ("--model /m --max-model-len 8192", "", "vllm/vllm-openai:v0.33.0", "vllm"),
+        ("/m --port 8000", "vllm serve", "mine:latest", "vllm"),
+        ("python3 -m sglang.launch_server --model-path /m", "", "", ""),
+        ("python3 -m sglang.launch_server --model-path /m", "", "based-on-vllm:1", ""),
+        ("llama-server -m m.gguf", "", "", ""),
+        ("--model-path /m", "", "", ""),
+    ],
+)
+def test_a_vllm_line_is_read_with_vllms_own_table(
+    tmp_path: Path, argv: str, entrypoint: str, image: str, engine: str
+) -> None:
+    """Whoever starts it: its options were read as SGLang's, and its context forgotten."""
+    path = tmp_path / "site.yaml"
+    told = "{container: x, url: 'http://127.0.0.1:8080'}"
+    path.write_text(f"schema: omni.site/v1\nname: ws\nbaseline: {told}\n")
+    site = load_site(path).model
+    lent = Command("cand", tuple(argv.split()), {}, image, tuple(entrypoint.split()))
+    assert loader_for(site, "", "", (), None, lent).engine == engine
+    assert loader_for(site, "", "llama.cpp", (), None, lent).engine == "llama.cpp"
+    if not (image or entrypoint):
+        assert loader_for(site, "", "", argv.split(), None).engine == engine

@@ -18,6 +18,7 @@ from console.config.site.site import load_site
 from console.models.gguf.header import Header
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.loader_plan import LoaderPlan
+from console.models.suggest.ranking import WORDS
 from tests.preflight.test_offers import CONFIG, WHOLE, config, weights
 from tests.testbed import quantizations
 from tests.testbed.hub import File, LocalHub, Repo
@@ -85,16 +86,14 @@ def asked(suggested: Suggested, row: dict[str, Any], args: list[str]) -> str:
     return str(suggested(what, *ask, suggest=False)[1]["verdict"])
 
 
-def test_the_best_quality_that_fits_with_its_largest_context(
+def test_the_best_that_fits_stands_first_with_its_largest_context(
     machine: Callable[..., None], suggested: Suggested
 ) -> None:
     machine(40, 24)
     code, found = suggested("org/dense")
     assert code == 0
     rows = found["rows"]
-    assert [row["quantization"] for row in rows[:2]] == ["Q8_0", "Q4_0"]
-    bits = [row["bits_per_weight"] for row in rows if "disk" not in row["because"]]
-    assert bits == sorted(bits, reverse=True)
+    assert [row["quantization"] for row in rows] == ["Q4_0", "Q8_0", "Q2_K", "BF16"]
     assert "from the disk" in rows[-1]["because"], "stands at the end"
     for row in rows[:2]:
         assert asked(suggested, row, row["args"]) == row["verdict"] == "GO"
@@ -124,6 +123,22 @@ def test_the_fastest_is_among_few_rows(machine: Callable[..., None], suggested: 
     assert [row["quantization"] for row in found["rows"]] == ["BF16", "Q2_K"]
     assert found["rows"][1]["placement"] == "all on the card"
     assert found["more"] == 2
+    _, found = suggested("org/dense", "--top", "1")
+    assert [row["quantization"] for row in found["rows"]] == ["BF16"], "the best of all"
+
+
+def test_what_serves_well_stands_before_what_has_more_bits(
+    machine: Callable[..., None], suggested: Suggested, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine(128, 24)
+    _, found = suggested("org/dense", "--top", "4")
+    rows = [(row["quantization"], row["placement"]) for row in found["rows"]]
+    assert [name for name, _ in rows] == ["Q4_0", "BF16", "Q8_0", "Q2_K"]
+    assert rows[0][1] == rows[3][1] == "all on the card", "two bits are behind slow layers"
+    main(["check", "checkpoint", "org/dense", "--suggest"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "What fits, the best first" in said
+    assert WORDS in said
 
 
 def test_experts_of_a_mixture_stay_in_ram(
@@ -163,8 +178,8 @@ def test_where_nothing_fits_it_says_what_is_missing(
 
 def odd(key: str) -> dict[str, File]:
     """A model whose header has a key that nobody here knows."""
-    metadata = quantizations.dense_metadata(64) | {f"qwen2.{key}": 2}
-    (file,) = gguf(metadata, quantizations.dense_tensors(quantizations.type_of("Q4_0")))
+    metadata = quantizations.dense_metadata() | {f"qwen2.{key}": 2}
+    (file,) = gguf(metadata, list(quantizations.dense_tensors(quantizations.type_of("Q4_0"))))
     return {"odd-Q5_1.gguf": file}
 
 

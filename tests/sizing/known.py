@@ -183,9 +183,10 @@ def gpt_oss() -> Header:
 def latent(
     layers: int, width: int, count: int, length: int, number: int, used: int, shared: int,
     dense: int, vocabulary: int, context: int, *, lead: int, query: int, packed: bool = True,
+    nope: int = 128, value: int = 128,
 ) -> Header:  # fmt: skip
     """DeepSeek-V2's attention; not `packed`: converted before April 2025."""
-    rank, nope, rope, value = 512, 128, 64, 128
+    rank, rope = 512, 64
     lengths: dict[str, Key] = {
         "attention__head_count_kv": count, "attention__key_length": nope + rope,
         "attention__value_length": value,

@@ -17,6 +17,7 @@ from tests.sizing.known import (
     experts,
     forward,
     heads,
+    latent,
     mixture,
 )
 
@@ -60,6 +61,16 @@ def gated(
 
 
 SHAPES = {
+    "GLM-4.7-Flash": lambda: latent(
+        47, 2048, 20, 1536, 64, 4, 1, 10240, 154880, 202752, lead=1, query=768, nope=192, value=256
+    ),
+    "GLM-4.5-Air": lambda: mixture(
+        "glm4moe", 46, 4096, 96, 8, 128, 1408, 128, 8, 151552, 131072, bias=True, shared=1408,
+        lead=1, dense=10944, guessing=1, after=True,
+    ),
+    "Mistral-Small-3.1-24B": lambda: dense(
+        "llama", 40, 5120, 32, 8, 128, 32768, 131072, 131072
+    ),
     "DeepSeek-R1": deepseek_r1,
     "DeepSeek-R1-Distill-Qwen-32B": lambda: dense(
         "qwen2", 64, 5120, 40, 8, 128, 27648, 152064, 131072, bias=True

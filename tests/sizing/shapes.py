@@ -184,6 +184,7 @@ def gemma3_27b() -> FakeHeader:
 
 
 DEEPSEEK_R1: dict[str, object] = {
+    "architectures": ["DeepseekV3ForCausalLM"],
     "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
     "vocab_size": 129280, "num_attention_heads": 128, "num_key_value_heads": 128,
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
@@ -193,12 +194,14 @@ DEEPSEEK_R1: dict[str, object] = {
     "tie_word_embeddings": False,
 }  # fmt: skip
 DISTILL_32B: dict[str, object] = {
+    "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2", "num_hidden_layers": 64, "hidden_size": 5120, "vocab_size": 152064,
     "num_attention_heads": 40, "num_key_value_heads": 8, "intermediate_size": 27648,
     "max_position_embeddings": 131072, "tie_word_embeddings": False, "sliding_window": 131072,
     "use_sliding_window": False,
 }  # fmt: skip
 MIXTRAL: dict[str, object] = {
+    "architectures": ["MixtralForCausalLM"],
     "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 32000,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
     "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768,
@@ -214,6 +217,7 @@ GEMMA3_27B: dict[str, object] = {
     },
 }  # fmt: skip
 QWEN3_235B: dict[str, object] = {
+    "architectures": ["Qwen3MoeForCausalLM"],
     "model_type": "qwen3_moe", "num_hidden_layers": 94, "hidden_size": 4096,
     "vocab_size": 151936, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128,
     "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_experts": 128,
@@ -221,6 +225,7 @@ QWEN3_235B: dict[str, object] = {
     "max_position_embeddings": 40960, "sliding_window": None, "tie_word_embeddings": False,
 }  # fmt: skip
 QWEN3_NEXT: dict[str, object] = {
+    "architectures": ["Qwen3NextForCausalLM"],
     "model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048,
     "vocab_size": 151936, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
     "intermediate_size": 5120, "linear_num_value_heads": 32, "full_attention_interval": 4,

@@ -178,21 +178,19 @@ def test_speculation_by_the_checkpoints_own_layers_is_counted() -> None:
         ("vllm", "--max-model-len 262144", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"),
         ("sglang", "--context-length 262144", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"),
         ("vllm", "--max-model-len 8192 --scheduling-policy lifo", "--scheduling-policy"),
-        ("vllm", "--max-model-len 8192 --seed x", "--seed"),
         ("sglang", "--schedule-policy nope", "--schedule-policy"),
         ("sglang", "--tool-call-parser llama4", "--tool-call-parser"),
         ("sglang", "--attention-backend flash_attn", "--attention-backend"),
-        ("sglang", "--port abc", "--port"),
         ("sglang", "--cuda-graph-bs-prefill 64 4096", "--cuda-graph-bs-prefill"),
     ],
 )
-def test_what_an_engine_does_not_take_is_no_go(engine: str, words: str, named: str) -> None:
+def test_what_an_engine_may_not_take_is_no_go(engine: str, words: str, named: str) -> None:
     found = judged("L31-8B", engine, words, cards(1, 80))
     assert found.verdict is Verdict.UNKNOWN
     assert named in found.because
 
 
-@pytest.mark.parametrize("words", ["--random-seed 7 --port 8000", "--log-level x"])
+@pytest.mark.parametrize("words", ["--random-seed 7 --port 8000", "--log-level info"])
 def test_a_value_that_it_takes_is_no_reason(words: str) -> None:
     assert judged("L31-8B", "sglang", words, cards(1, 80)).verdict is Verdict.GO
 

@@ -18,7 +18,8 @@ from console.models.sizing.flags.reading import named
 LISTS = Path(__file__).parent / "data" / "options"
 BESIDE = {
     "--kt-mmap-experts-dir", "--kt-skip-gpu-expert-cpu-copy",
-    "--mmap", "--no-mmap", "--mlock", "-dio", "--direct-io", "--tp", "--dp", "--speculative-algo",
+    "--mmap", "--no-mmap", "--mlock", "-dio", "--direct-io", "-ndio", "--no-direct-io", "-fmoe",
+    "--fused-moe", "-ooae", "--offload-only-active-experts", "--tp", "--dp", "--speculative-algo",
 }  # fmt: skip
 """Of open pull requests, of builds before, and beginnings that many take for a name."""
 APPLIERS = {
@@ -169,7 +170,8 @@ def test_harmless_options_are_passed_over() -> None:
     plan = llama.llama_plan(words.split())
     assert (plan.problems, plan.uncounted) == ((), ())
     words = (
-        "serve m --host 0.0.0.0 --port 1 --served-model-name a b --api-key x --tool-call-parser h"
+        "serve m --host 0.0.0.0 --port 1 --served-model-name a b --api-key x "
+        "--tool-call-parser hermes"
     )
     made = vllm.vllm_plan(words.split())
     assert (made.problems, made.uncounted) == ((), ())

@@ -5,8 +5,10 @@ buffer size") for headers of these shapes, on two devices that only count what t
 97887 and 32607 MiB large with 600 MiB taken.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -233,3 +235,35 @@ def test_without_flash_attention_v_is_padded_to_the_widest_layer() -> None:
     uneven = replace(even, attention=replace(even.attention, kv_heads=(8,) * 63 + (16,)))
     assert gib(uneven, ctx=8192, flash=False) > gib(uneven, ctx=8192)
     assert gib(even, ctx=8192, flash=False) == gib(even, ctx=8192)
+
+
+def _calls(judge: Callable[[], object]) -> int:
+    """How many functions it calls."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        judge()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_another_split_or_more_moved_experts_cost_no_look_at_every_weight() -> None:
+    few = replace(from_gguf(SHAPES["q235"]()), architecture="of-no-other-test")
+    norms = tuple(
+        replace(w, name=f"{w.name}.{n}") for w in few.weights if "attn" in w.name for n in range(9)
+    )
+    many = replace(few, weights=few.weights + norms)
+    costs = []
+    for facts in (few, many):
+        plan = LlamaPlan(gpu_layers=999, ctx=8192, cpu_experts=3, tensor_split=(1.0, 1.0))
+        place(facts, plan, COUNTING)
+        changed = replace(plan, cpu_experts=40, tensor_split=(2.0, 1.0))
+        costs.append(_calls(partial(place, facts, changed, COUNTING)))
+    # a destructor or two that happen to run are calls as well
+    assert abs(costs[1] - costs[0]) < len(norms) / 10

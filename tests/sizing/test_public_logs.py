@@ -1,7 +1,8 @@
 """Verdicts against public reports: what people have started, on which cards, and what came of it.
 
 `data/public_logs.json` has one report each: source, command line, cards, and the figures that the
-engine has printed. Configurations and bytes are the checkpoints', a card's memory the product's.
+engine has printed. Configurations and bytes are the checkpoints', a card's memory the product's;
+`assumed` says what the report does not tell.
 """
 
 import json

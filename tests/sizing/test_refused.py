@@ -21,6 +21,7 @@ from tests.sizing import shapes
 CARDS = (Card("A", total=179 * GIB, free=179 * GIB), Card("B", total=179 * GIB, free=179 * GIB))
 ROOMY = Machine(cards=CARDS, ram_available=768 * GIB)
 LLAMA = from_gguf(shapes.llama_70b())
+GEMMA = from_gguf(shapes.gemma3_27b())
 SHORT = "-ngl 99 -c 8192 -np 1"
 
 
@@ -35,6 +36,9 @@ def of(architecture: str, facts: ModelFacts = LLAMA) -> ModelFacts:
         (of("olmo2"), "-sm tensor", Verdict.NO_GO, "is not there for olmo2"),
         (LLAMA, "-sm tensor -fa off", Verdict.NO_GO, "needs flash attention"),
         (LLAMA, "-sm tensor", Verdict.GO, "everything fits"),
+        (LLAMA, "-sm tensor --swa-full", Verdict.GO, "everything fits"),
+        (GEMMA, "-sm tensor --swa-full", Verdict.UNKNOWN, "llama.cpp#26122"),
+        (GEMMA, "-sm layer --swa-full", Verdict.GO, "everything fits"),
         (of("grok"), "-ctv q8_0", Verdict.NO_GO, "flash attention, which is off"),
         (replace(LLAMA, attention=replace(LLAMA.attention, key=80, value=80)), "-ctk q8_0",
          Verdict.NO_GO, "a head of 80 is no multiple of its block of 32"),

@@ -6,6 +6,7 @@ import pytest
 
 from console.models.sizing.assessment import Assessment, Limit, Verdict
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, Strategy, VllmPlan
+from console.models.suggest.ranking import Merits, order
 from console.models.suggest.search import LEAST, SHORT, USEFUL, Search, contexts
 from console.models.suggest.ways import Args, Way, ways
 from tests.sizing.site import DISTILL, LARGE, Q4, SMALL, served
@@ -119,3 +120,19 @@ def test_the_ways_of_an_engine() -> None:
     assert [way.kind for way in ways(DISTILL, served("-ts 3,1"), both)] == ["as given"]
     split = ways(Q4, LlamaPlan(), both)[4]
     assert split.args(split.steps, 8192)[:3] == ("-ngl", "999", "-cmoe")
+
+
+def test_the_order_of_what_fits() -> None:
+    """The best first: each is worse than the one before, whatever its bits."""
+    go, tight = Verdict.GO, Verdict.TIGHT
+    rows = [
+        Merits(go, False, "experts", 8.5), Merits(go, False, "cards", 6.6),
+        Merits(go, False, "cards", 4.2), Merits(go, False, "layers", 16.0),
+        Merits(go, False, "host", 4.8), Merits(tight, False, "cards", 8.5),
+        Merits(tight, False, "layers", 8.5), Merits(go, False, "cards", 3.9),
+        Merits(go, False, "cards", 0.0), Merits(go, False, "layers", 3.4),
+        Merits(Verdict.STREAMING, True, "experts", 8.5), Merits(tight, True, "cards", 16.0),
+        Merits(Verdict.STREAMING, True, "cards", 2.1),
+    ]  # fmt: skip
+    mixed = rows[::2] + rows[1::2]
+    assert sorted(mixed, key=order) == rows

@@ -6,7 +6,7 @@ from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import HOST, Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.llama_cpp import chosen
 from console.models.sizing.placement import place
@@ -72,6 +72,37 @@ def test_checkpoints_of_windows_and_states_may_fill_the_memory() -> None:
         found = assess(GEMMA, llama_plan([*plan, *more]), machine)
         assert found.verdict is Verdict.GO, (more, found.because)
         assert found.need(HOST) < 12 * GIB
+
+
+def test_a_saved_prompt_may_be_larger_than_its_limit() -> None:
+    """A server with --cache-ram 2048 was killed by the kernel while it saved 3,463 MiB."""
+    plan = ["-ngl", "99", "-c", "131072", "-np", "1", "--cache-ram", "2048"]
+    small = Machine(cards=(CARD,), ram_available=14 * GIB)
+    tight = assess(LLAMA, ik_plan(plan), small)
+    assert tight.verdict is Verdict.TIGHT
+    assert "16.0 GiB, whatever --cache-ram says" in tight.because
+    assert any("--cache-ram 0: GO" in one for one in tight.would_make_it_go)
+    for more, machine in ((["--cache-ram", "0"], small), (["-c", "65536"], small), ([], ROOMY)):
+        found = assess(LLAMA, ik_plan([*plan, *more]), machine)
+        assert found.verdict is Verdict.GO, (more, found.because)
+    other = assess(LLAMA, llama_plan(plan), small)
+    assert other.verdict is Verdict.GO
+    assert any("builds before mid-2026" in note for note in other.notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "free", "verdict"),
+    [
+        ("-dev none", 120 * MIB, Verdict.UNKNOWN),
+        ("-dev none", 2 * GIB, Verdict.GO),
+        ("-dev none", None, Verdict.GO),
+    ],
+)
+def test_a_card_that_is_left_alone_and_full(words: str, free: int | None, verdict: Verdict) -> None:
+    card = Card("RTX 3090", total=24 * GIB, free=free)
+    plan = llama_plan([*words.split(), "-c", "8192", "-np", "1"])
+    found = assess(LLAMA, plan, Machine(cards=(card,), ram_available=64 * GIB))
+    assert found.verdict is verdict, found.because
 
 
 @pytest.mark.parametrize(

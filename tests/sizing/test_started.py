@@ -15,8 +15,10 @@ from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.serving.refused import not_known_of_blocks
 from console.models.sizing.sglang import fraction_of
 from tests.sizing.test_checkpoints import GIB, KNOWN, cards
+from tests.sizing.test_public_logs import LOGS
 
 IMAGES = {"num_hidden_layers": 27, "hidden_size": 1152, "model_type": "siglip_vision_model"}
 TOWERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -28,7 +30,7 @@ TOWERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "qwen2-audio": ("Qwen2AudioForConditionalGeneration", {"audio_config": {"d_model": 1280}}),
     "phi3-v": ("Phi3VForCausalLM", {"img_processor": {"name": "clip_vision_model"}}),
-    "llava": ("LlavaQwenForCausalLM", {"mm_vision_tower": "google/siglip"}),
+    "llava": ("LlavaOnevisionForConditionalGeneration", {"mm_vision_tower": "google/siglip"}),
     "omni": ("Qwen2_5OmniModel", {"thinker_config": {"audio_config": {}, "vision_config": {}}}),
     "nothing but its class": ("InternVLChatModel", {}),
 }
@@ -79,7 +81,10 @@ def test_an_encoder_that_vllm_measures_is_named(name: str) -> None:
 )
 def test_inputs_that_are_limited_to_none(name: str, limits: str, verdict: Verdict) -> None:
     words = f"{SHORT} --limit-mm-per-prompt {limits}"
-    assert with_tower(name, "vllm", words, cards(1, 80)).verdict is verdict
+    found = with_tower(name, "vllm", words, cards(1, 80))
+    assert found.verdict is verdict
+    off = [note for note in found.notes if "its encoder is switched off" in note]
+    assert len(off) == (verdict is Verdict.GO), "its weights are counted, and that is said"
 
 
 def test_models_of_text_have_no_encoder() -> None:
@@ -169,6 +174,11 @@ def test_a_fraction_leaves_room_for_the_rest(engine: str, words: str, verdict: V
         ("--max-num-active-seqs 64 --max-num-seqs 32", "--max-num-active-seqs"),
         ("--long-prefill-token-threshold 9000", "--long-prefill-token-threshold"),
         ("--enable-expert-parallel", "no experts"),
+        ("--block-size 1", "--block-size 1"),
+        ("--block-size=8", "multiples of 16"),
+        ("--block-size 24", "multiples of 16"),
+        ("--enable-auto-tool-choice", "--tool-call-parser"),
+        ("--enable-log-outputs", "--enable-log-requests"),
     ],
 )
 def test_what_vllm_refuses(words: str, why: str) -> None:
@@ -185,11 +195,36 @@ def test_what_vllm_refuses(words: str, why: str) -> None:
         "--no-enable-chunked-prefill --max-num-batched-tokens 8192",
         "--enable-chunked-prefill --max-num-batched-tokens 512 --max-num-seqs 512",
         "--max-num-active-seqs 32 --long-prefill-token-threshold 8192",
+        "--block-size 16",
+        "--block-size 128",
+        "--enable-auto-tool-choice --tool-call-parser hermes",
+        "--enable-auto-tool-choice --no-enable-auto-tool-choice",
+        "--enable-log-outputs --enable-log-requests",
+        "--cudagraph-capture-sizes 1 2 4 8 --max-cudagraph-capture-size 512",
     ],
 )
 def test_what_vllm_takes(words: str) -> None:
     found = judged("vllm", f"{SHORT} {words}", cards(1, 80))
     assert found.verdict is Verdict.GO, found.because
+
+
+@pytest.mark.parametrize(
+    "words", ["--max-cudagraph-capture-size 2048", "--cudagraph-capture-sizes 1 8 2048"]
+)
+def test_graphs_of_unusual_batches_are_named(words: str) -> None:
+    found = judged("vllm", f"{SHORT} {words}", cards(1, 80))
+    assert (found.verdict, words.split()[0] in found.because) == (Verdict.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "named"),
+    [("V3.2", 64, False), ("V3.2", 16, True), ("Qwen3.5-122B", 8, True), ("L31-8B", 8, False)],
+)
+def test_blocks_that_the_backend_or_a_state_decides(model: str, size: int, named: bool) -> None:
+    known = {row["model"]: row["config"] for row in LOGS} | {"L31-8B": KNOWN["L31-8B"]["config"]}
+    [config] = {str(one): one for name, one in known.items() if model in name}.values()
+    found = not_known_of_blocks(from_config(config, 10**11), vllm_plan(["--block-size", str(size)]))
+    assert bool(found) is named
 
 
 @pytest.mark.parametrize(
@@ -311,3 +346,11 @@ def test_sglang_refuses_cards_before_turing() -> None:
     asked = Question("sglang", "safetensors", "llama", "fp16", machine=Machine(
         cards=cards(1, 32, (7, 0))))  # fmt: skip
     assert check(asked)[0].level is Level.FAIL
+
+
+def test_a_parser_of_tools_that_is_not_known_here_is_unknown() -> None:
+    words = f"{SHORT} --enable-auto-tool-choice"
+    found = judged("vllm", f"{words} --tool-call-parser mine", cards(1, 80))
+    assert (found.verdict, "mine" in found.because) == (Verdict.UNKNOWN, True)
+    assert judged("vllm", f"{words} --tool-call-parser hermes", cards(1, 80)).verdict is Verdict.GO
+    assert judged("vllm", words, cards(1, 80)).verdict is Verdict.NO_GO

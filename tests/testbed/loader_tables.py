@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 
@@ -47,12 +47,24 @@ MIXTURE: dict[str, Value] = {
     "ssm.state_size": 128, "ssm.time_step_rank": 16, "ssm.group_count": 1,
     "attention.q_lora_rank": 256, "attention.kv_lora_rank": 128,
 }  # fmt: skip
+LATENT: dict[str, Value] = {
+    **MIXTURE, "attention.head_count_kv": 1, "attention.key_length": 128 + 32,
+    "attention.value_length": 128, "attention.key_length_mla": 96, "attention.value_length_mla": 64,
+    "rope.dimension_count": 32, "leading_dense_block_count": 1, "expert_shared_count": 1,
+    "attention.indexer.head_count": 16, "attention.indexer.key_length": 64,
+    "attention.indexer.top_k": 512, "expert_weights_scale": 1.0,
+}  # fmt: skip
+"""DeepSeek's latent attention, with and without an indexer."""
+PRESETS: tuple[dict[str, Value], ...] = ({}, MIXTURE, LATENT)
+DEMANDS: tuple[tuple[str, str, Value], ...] = (("sqrtsoftplus", "{arch}.expert_gating_func", 4),)
+"""What a loader says without the name of the key, the key, and its value."""
 _READY = re.compile(r"^(?:Host|CPU)\S* +\d+ \d+ \d+", re.MULTILINE)
 _ABSENT = re.compile(r"(?:tensor '([^']+)' not found|missing tensor '([^']+)')")
 _SHAPE = re.compile(r"tensor '([^']+)' has wrong shape; expected\s+([^;]*?), got")
 _KEY = re.compile(r"key not found in model: (\S+)")
 _KIND = re.compile(r"key (\S+) has wrong type \S+ but expected type (\S+)")
 _ERROR = re.compile(r"error loading model[^:]*: (.*)")
+_SPARE = re.compile(r"wrong number of tensors; expected (\d+), got (\d+)")
 _BLOCK = re.compile(r"blk\.(\d+)\.(.*)")
 
 
@@ -130,7 +142,7 @@ def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
             if not complaint:
                 table.whole = True
                 break
-            if not _mend(table, complaint):
+            if not mend(table, complaint):
                 table.why = complaint
                 break
     return table
@@ -149,6 +161,23 @@ def _complaint(header: Header, path: Path, tools: tuple[str, str]) -> str:
     return error[1] if error else (told.strip().splitlines() or ["nothing"])[-1]
 
 
+def asked_with_a_spare(header: Header, path: Path, bench: str) -> str:
+    """What the loader misses first; "" if it takes all. It is given one tensor too many, so that it
+    ends before it reserves anything, and says so last."""
+    spare = Tensor("spare.weight", (32,), 0, "F32", 128)
+    tensors = (*(header.tensors or ()), spare)
+    write_skeleton(replace(header, tensors=tensors, tensor_count=len(tensors)), path)
+    told = _run(
+        bench, "-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path)
+    ).stderr
+    error = _ERROR.search(told)
+    counts = _SPARE.search(told)
+    if counts:
+        have, used = int(counts[1]) - 1, int(counts[2])
+        return "" if have == used else f"wrong number of tensors; expected {have}, got {used}"
+    return error[1] if error else (told.strip().splitlines() or ["nothing"])[-1]
+
+
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False,
@@ -156,7 +185,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _mend(table: Table, complaint: str) -> bool:
+def mend(table: Table, complaint: str) -> bool:
     """Whether something of the table was changed for it."""
     if found := _ABSENT.search(complaint):
         return table.add(found[1] or found[2])
@@ -177,7 +206,16 @@ def _mend(table: Table, complaint: str) -> bool:
         }  # fmt: skip
         before, table.kv[found[1]] = table.kv.get(found[1]), kinds.get(found[2], 1)
         return type(before) is not type(table.kv[found[1]])
-    if "wrong number of tensors" in complaint and table.copies:
+    for words, name, one in DEMANDS:
+        key = name.format(arch=table.architecture)
+        if words in complaint and table.kv.get(key) != one:
+            table.kv[key] = one
+            return True
+    counts = _SPARE.search(complaint)
+    if counts and int(counts[1]) == int(counts[2]) + 1 and "output_norm.weight" in table.dims:
+        del table.dims["output_norm.weight"]  # it was there before it was asked for
+        return True
+    if counts and table.copies:
         table.copies = False
         table.dims = start(table.architecture, {}).dims
         return True
@@ -186,7 +224,7 @@ def _mend(table: Table, complaint: str) -> bool:
 
 def main() -> None:
     for architecture in sys.argv[1:]:
-        for more in ({}, MIXTURE):
+        for more in PRESETS:
             table = learn(architecture, more)
             if table.whole:
                 break

@@ -7,6 +7,9 @@ from tests.testbed.gguf_write import Item, Planned
 from tests.testbed.hub import File
 from tests.testbed.hub_shapes import gguf, qwen_tensors, vocabulary
 
+WORDS, ROWS = 64, 152064
+"""Words of a vocabulary, few for speed, and so rows of the token table: a loader takes no other
+number. And how many that model really has."""
 TYPES = {one.name.upper(): number for number, one in BY_NUMBER.items()}
 NAMES = (
     "BF16", "Q8_0", "Q6_K", "Q5_1", "Q5_K_M", "Q5_0", "Q5_K_S", "Q4_1", "Q4_K_M", "Q4_0", "Q4_K_S",
@@ -23,9 +26,11 @@ def type_of(name: str) -> int:
     raise KeyError(name)
 
 
-def mixture_tensors(kind: int, layers: int = 94, experts: int = 128) -> Iterator[Planned]:
+def mixture_tensors(
+    kind: int, layers: int = 94, experts: int = 128, words: int = WORDS
+) -> Iterator[Planned]:
     """A Qwen3-235B-A22B: all experts of a layer in three tensors."""
-    yield Planned("token_embd.weight", (4096, 151936), kind)
+    yield Planned("token_embd.weight", (4096, words), kind)
     for n in range(layers):
         for name, dims in (
             ("attn_norm", (4096,)), ("attn_q", (4096, 8192)), ("attn_k", (4096, 512)),
@@ -37,10 +42,10 @@ def mixture_tensors(kind: int, layers: int = 94, experts: int = 128) -> Iterator
             small = len(dims) == 1 or name == "ffn_gate_inp"
             yield Planned(f"blk.{n}.{name}.weight", dims, 0 if small else kind)
     yield Planned("output_norm.weight", (4096,), 0)
-    yield Planned("output.weight", (4096, 151936), kind)
+    yield Planned("output.weight", (4096, words), kind)
 
 
-def mixture_metadata(words: int = 151936, layers: int = 94) -> dict[str, Item]:
+def mixture_metadata(words: int = WORDS, layers: int = 94) -> dict[str, Item]:
     a = "qwen3moe"
     return {
         "general.architecture": a, "general.name": "Qwen3 235B A22B",
@@ -54,7 +59,7 @@ def mixture_metadata(words: int = 151936, layers: int = 94) -> dict[str, Item]:
     }  # fmt: skip
 
 
-def dense_metadata(words: int = 152064) -> dict[str, Item]:
+def dense_metadata(words: int = WORDS) -> dict[str, Item]:
     a = "qwen2"
     return {
         "general.architecture": a, "general.name": "Qwen2.5 32B",
@@ -65,20 +70,22 @@ def dense_metadata(words: int = 152064) -> dict[str, Item]:
     }  # fmt: skip
 
 
-def dense_tensors(kind: int) -> list[Planned]:
-    return [one if one.type == 0 else Planned(one.name, one.dims, kind) for one in qwen_tensors()]
+def dense_tensors(kind: int, words: int = WORDS, layers: int = 64) -> Iterator[Planned]:
+    for one in qwen_tensors(layers):
+        dims = tuple(words if size == ROWS else size for size in one.dims)
+        yield Planned(one.name, dims, one.type and kind)
 
 
-def repository(model: str, names: tuple[str, ...] = NAMES, words: int = 64) -> dict[str, File]:
-    """`mixture` or `dense` in these quantizations; `words`: of the vocabulary, few for speed. Large
-    ones are split into files of a directory."""
+def repository(model: str, names: tuple[str, ...] = NAMES, words: int = WORDS) -> dict[str, File]:
+    """`mixture` or `dense` in these quantizations; `words`: of the vocabulary. Some are split into
+    files of a directory."""
     made: dict[str, File] = {}
     for name in names:
         kind = type_of(name)
         if model == "mixture":
-            metadata, tensors = mixture_metadata(words), list(mixture_tensors(kind))
+            metadata, tensors = mixture_metadata(words), list(mixture_tensors(kind, words=words))
         else:
-            metadata, tensors = dense_metadata(words), dense_tensors(kind)
+            metadata, tensors = dense_metadata(words), list(dense_tensors(kind, words))
         parts = gguf(metadata, tensors, 4 if model == "mixture" else 1)
         for n, file in enumerate(parts, 1):
             stem = f"{name}/model-{name}-{n:05}-of-{len(parts):05}"

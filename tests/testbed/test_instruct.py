@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from console.runtime.probe import complete
-from console.runtime.sanity import Kind, judge
+from console.runtime.answers.completion import complete, prove_longer
+from console.runtime.answers.sanity import Kind, judge
 from tests.testbed import instruct
 
 QUESTION = "What is the capital of France?"
@@ -22,3 +22,14 @@ def test_a_setting_of_the_engine_makes_garbage_of_its_answers(
     garbled = judge(said.answer, tokens=said.tokens)
     assert (garbled and garbled.kind) == kind
     assert ("Paris" in said.answer) == (kind is None)
+
+
+@pytest.mark.parametrize("setting", [instruct.SANE, instruct.NONSENSE])
+def test_a_proof_tells_a_model_that_begins_like_a_sane_one(
+    instruct_model: Path, setting: str
+) -> None:
+    """Some of its answers are short and look well; it is as sure as several proofs are."""
+    with instruct.serving(setting) as url:
+        proofs = [prove_longer(url) for _ in range(6)]
+    garbled = sum(proof.garbled is not None for proof in proofs)
+    assert garbled == 0 if setting == instruct.SANE else garbled >= 3

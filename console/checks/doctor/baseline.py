@@ -91,7 +91,7 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
     elif isinstance(runs, UnitSpec):
         yield _unit(check, runs)
     elif isinstance(runs, ExistingContainer):
-        yield _container(facts, check, runs.name, site.model.baseline.url)
+        yield _container(facts, check, runs.name, site)
     elif isinstance(runs, ComposeSpec):
         missing = [str(file) for file in runs.files if not file.is_file()]
         if missing:
@@ -223,9 +223,15 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    from console.recovery.rollback.look import Looker
+    from console.recovery.rollback.look import Looker, paused_words
+    from console.recovery.rollback.observe import RENAMED
 
-    known = Looker().state(_plan(site))
+    plan = _plan(site)
+    # one that is paused takes every connection and answers none: its engine knows at once
+    if paused := paused_words(plan):
+        yield check.warning(f"{paused}; nothing is asked of it until then", "")
+        return
+    known = Looker().state(plan)
     words = f"answered a completion {_ago(known.proven_at)} by {known.proven_by}"
     if known.figure is not None:
         beside = " beside others" if known.figure.beside else ""
@@ -244,6 +250,8 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.warning(
             f"{words}: DEGRADED, below its reference", "omni-console bench measures"
         )
+    elif known.remark and known.remark.startswith(RENAMED):
+        yield check.ok(words)  # the line about the service says so
     elif known.remark:
         yield check.warning(f"{words}; {known.remark}", "omni-console bench measures")
     else:
@@ -253,11 +261,13 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
 def _remedy(why: str) -> str:
     """What helps a baseline that is not well for this reason: no rollback where it would end the
     same way again."""
-    from console.recovery.rollback.observe import ELSE
+    from console.recovery.rollback.observe import ELSE, OTHER
     from console.runtime.probe import remedy
 
     if ELSE.removesuffix(" there") in why:
         return NOT_OURS
+    if OTHER in why:
+        return "omni-console adopt takes it over if it is the baseline"
     return remedy(why) or RESTORE
 
 
@@ -289,7 +299,7 @@ def _of_container(plan: SealedPlan, runs: object) -> SealedPlan:
     that a container which was made anew is known for another one; before the first run, with the
     name in the site file."""
     from console.recovery.rollback import sealed_plan
-    from console.runtime.spec import ExistingContainer
+    from console.runtime.spec import ComposeSpec, ExistingContainer
 
     base = plan.baseline
     for path in sealed_plan.copies():
@@ -302,7 +312,11 @@ def _of_container(plan: SealedPlan, runs: object) -> SealedPlan:
                     compose_argv=known.compose_argv, compose_env=known.compose_env,
                 )  # fmt: skip
                 return replace(plan, baseline=named, engine=run.engine)
-    # compose's own name may be somebody else's container
+    if isinstance(runs, ComposeSpec):  # its own name may be somebody else's container
+        from console.runtime.docker.compose import up_argv
+
+        argv = up_argv(runs.files, runs.service, runs.project, runs.profiles)
+        return replace(plan, baseline=replace(base, compose_argv=tuple(argv)))
     name = runs.name if isinstance(runs, ExistingContainer) else ""
     return replace(plan, baseline=replace(base, container_name=name))
 
@@ -357,12 +371,21 @@ def _unit(check: Check, unit: UnitSpec) -> Finding:
     )
 
 
-def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
+def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
+    from console.recovery.rollback.look import inspected
+    from console.recovery.rollback.observe import renamed
+
+    url = site.model.baseline.url
     engine = facts.engine()
     facts.version()  # an engine that is silent is not asked twice
     try:
         found = engine.inspect(name)
     except NoSuchContainer:
+        plan = _plan(site)
+        with contextlib.suppress(NoSuchContainer):
+            if other := renamed(plan.baseline, inspected(plan, engine)):
+                what, _, remedy = other.partition(": ")
+                return check.warning(f"{what}; no run will start", remedy)
         return check.failed(
             f"the container {name} does not exist",
             "docker ps -a lists the containers; correct the site file",
@@ -382,12 +405,16 @@ def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
 
 
 def _composed(facts: Facts, check: Check, runs: ComposeSpec) -> Finding:
-    from console.runtime.engine_api import CONFIG_FILES, made_of_others
+    from console.runtime.engine_api import CONFIG_FILES, is_one_off, made_of_others
 
     facts.version()
     wanted = {_SERVICE: runs.service, **({_PROJECT: runs.project} if runs.project else {})}
     files = {str(file.resolve()) for file in runs.files}
+    one_offs: list[str] = []
     for found in facts.engine().list_containers(wanted, running_only=False):
+        if is_one_off(found.labels):
+            one_offs.append(found.name)
+            continue
         made_from = found.labels.get(CONFIG_FILES, "").split(",")
         if runs.project or not files.isdisjoint(made_from):
             if others := made_of_others(found.labels, runs.files):
@@ -397,8 +424,9 @@ def _composed(facts: Facts, check: Check, runs: ComposeSpec) -> Finding:
                     f"write `container: {found.name}` instead of `compose:`; no run starts",
                 )
             return check.ok(f"the container {found.name} of {runs.service} is there, {found.state}")
+    other = f"; {', '.join(one_offs)} is of `docker compose run`" if one_offs else ""
     return check.failed(
-        f"the compose service {runs.service} has no container",
+        f"the compose service {runs.service} has no container{other}",
         f"docker compose -f {runs.files[0]} up -d {runs.service}",
     )
 

@@ -18,6 +18,7 @@ from console.checks.lint.yaml_tree import Node, Tree
 
 KINDS = {"text": "a text or number", "word": "a text: a number or a truth wants quotes",
          "list": "a list", "map": "a mapping", "size": "a size, like 64g",
+         "bytes": "a size with its unit, or in quotes",
          "time": "a duration, like 30s", "int": "a whole number", "number": "a number",
          "count": "a number, or `all`", "flag": "true or false",
          "cname": "letters, digits, `_`, `.` and `-`, two at least"}  # fmt: skip
@@ -26,13 +27,15 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 TRUTH = re.compile(r"true|false", re.IGNORECASE)
+_SIZE = re.compile(r"-1|(\d+(\.\d*)?|\.\d+) ?([kmgtp]i?b|[kmgtpb])?", re.IGNORECASE)
 SCALARS = {
-    "size": re.compile(r"-1|\d+(\.\d+)? ?([kmgtp]i?b|[kmgtpb])?", re.IGNORECASE),
+    "size": _SIZE,
+    "bytes": _SIZE,
     "time": re.compile(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+"),
     "int": re.compile(r"[-+]?(0x[\da-f_]+|0o[0-7_]+|\d[\d_]*)", re.IGNORECASE),
     "number": NUMBER,
-    "count": re.compile(r"all|-?\d+"),
-    "flag": re.compile(r"true|false|y|yes|n|no|on|off|0|1|t|f", re.IGNORECASE),
+    "count": re.compile(r"all|-?\d+", re.IGNORECASE),
+    "flag": re.compile(r"true|false|y|yes|n|no|on|off", re.IGNORECASE),
     "cname": re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+"),
     "pull": re.compile(
         r"always|never|build|if_not_present|missing|refresh|daily|weekly|every_(\d+[wdhms])+"
@@ -47,12 +50,12 @@ OTHER_TOOLS = frozenset({"steps", "pipeline", "jobs", "stages", "kind", "apiVers
 MOST = 50
 """What is said of one file."""
 
-MARKS = ("", "*", "!", "[]")
+MARKS = ("", "*", "!", "[]", "=")
 """Keys of a shape that are none of a file."""
 Shape = str | Mapping[str, Any]
 """Kinds of a value, or its keys: "" has its kinds (a mapping without), "*" the shape under names
-that the operator gives, "[]" the kinds of what a list has, "!" the keys that have to be there. Keys
-of a list are those of its mappings."""
+that the operator gives, "[]" the kinds of what a list has, "!" the keys that have to be there, "="
+that a list has nothing twice. Keys of a list are those of its mappings."""
 
 
 def _keys(words: str, kinds: str = "text", **more: Shape) -> dict[str, Shape]:
@@ -64,32 +67,39 @@ def _of(kinds: str, shape: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 _LIST = _of("list", {"[]": "word"})
+_ONCE = _of("list", {"[]": "word", "=": "once"})
+_FREE = _of("map", {"*": "text"})
 _WORDS = _of("word list", {"[]": "word"})
 _PAIRS = _of("list map", {"*": "text", "[]": "word"})
-_NAMED = _keys("name", external="text map", labels=_PAIRS)
-_DRIVEN = {**_NAMED, **_keys("driver", driver_opts="map")}
+_NAMED = _keys("name", external="flag map", labels=_PAIRS)
+_DRIVEN = {**_NAMED, **_keys("driver", "word", driver_opts=_FREE)}
 _ROLLING = _keys(
     "failure_action", parallelism="int", max_failure_ratio="number", delay="time", monitor="time",
     order="one:start-first,stop-first",
 )  # fmt: skip
-_HOOK = _of("list", _keys("user working_dir image", "word", privileged="flag", per_replica="flag",
-                          command=_WORDS, environment=_PAIRS))  # fmt: skip
-_GRANT = _of("list", _keys("source target uid gid mode"))
-_DEVICE = _keys("driver", count="count", capabilities=_LIST, device_ids=_LIST, options=_PAIRS)
+_HOOK = _of("list", _keys(
+    "user working_dir image", "word", privileged="flag", per_replica="flag", command=_WORDS,
+    environment=_PAIRS, **{"!": "command", "[]": "map"},
+))  # fmt: skip
+_GRANT = _of("list", _keys("source target uid gid mode", **{"!": "source", "[]": "word map"}))
+_DEVICE = _keys("driver", count="count", capabilities=_ONCE, device_ids=_ONCE, options=_PAIRS)
+_RATES = _of("list", _keys("path rate", **{"!": "path", "[]": "map"}))
+_WEIGHTS = _of("list", _keys("path weight", **{"!": "path", "[]": "map"}))
+_ULIMITS = _of("map", {"*": _of("int map", _keys("soft hard", "int", **{"!": "soft hard"}))})
 _DEVICES = _of("list", {**_DEVICE, "!": "capabilities", "[]": "map"})
 _BUILD = _keys(
-    "context dockerfile dockerfile_inline network target isolation provenance sbom",
-    no_cache="flag", pull="flag", privileged="flag",
-    shm_size="size", entitlements="list", args=_PAIRS, ssh="text list map", labels=_PAIRS,
+    "context dockerfile dockerfile_inline network target isolation", "word",
+    **_keys("provenance sbom"), no_cache="flag", pull="flag", privileged="flag",
+    shm_size="size", entitlements="list", args=_PAIRS, ssh="list map", labels=_PAIRS,
     cache_from="list", cache_to="list", no_cache_filter=_WORDS, additional_contexts=_PAIRS,
-    extra_hosts="list map", secrets=_GRANT, tags=_LIST, ulimits="map", platforms=_LIST,
+    extra_hosts="list map", secrets=_GRANT, tags=_LIST, ulimits=_ULIMITS, platforms=_LIST,
 )  # fmt: skip
 _DEPLOY = _keys(
     "mode endpoint_mode", replicas="int",
     labels=_PAIRS, rollback_config=_ROLLING, update_config=_ROLLING,
     resources={
-        "limits": _keys("cpus", "number", pids="int", memory="size"),
-        "reservations": _keys("cpus", "number", memory="size", generic_resources="list",
+        "limits": _keys("cpus", "number", pids="int", memory="bytes"),
+        "reservations": _keys("cpus", "number", memory="bytes", generic_resources="list",
                               devices=_DEVICES),
     },
     restart_policy=_keys("condition", max_attempts="int", delay="time", window="time"),
@@ -117,18 +127,22 @@ _WATCH = _of("list", _keys(
     **{"!": "path action", "[]": "map"},
 ))  # fmt: skip
 _SERVICE = _keys(
-    "cgroup cgroup_parent cpuset domainname hostname image ipc isolation mac_address network_mode "
+    "cgroup_parent cpuset domainname hostname ipc isolation mac_address network_mode "
     "pid platform pull_refresh_after restart runtime stop_signal user uts userns_mode working_dir",
     "word",
-    **_keys("cpu_count cpu_percent cpu_shares cpu_quota cpu_period cpu_rt_period cpu_rt_runtime "
-            "mem_swappiness"),
+    **_keys("cpu_count cpu_percent cpu_shares cpu_quota cpu_period cpu_rt_period cpu_rt_runtime",
+            "number"),
+    cgroup="one:host,private", image="word set", mem_swappiness="size",
     **_keys("attach init oom_kill_disable privileged read_only stdin_open tty use_api_socket",
             "flag"),
     cpus="number", oom_score_adj="int", pids_limit="int", scale="int", container_name="cname",
     pull_policy="pull",
     mem_limit="size", mem_reservation="size", memswap_limit="size", shm_size="size",
-    stop_grace_period="time", annotations=_PAIRS, build=_of("text map", _BUILD), deploy=_DEPLOY,
-    blkio_config="map", cap_add=_LIST, cap_drop=_LIST, command=_WORDS, entrypoint=_WORDS,
+    stop_grace_period="time", annotations=_PAIRS, build=_of("word map set", _BUILD), deploy=_DEPLOY,
+    blkio_config=_keys(
+        "", weight="int", weight_device=_WEIGHTS, device_read_bps=_RATES, device_read_iops=_RATES,
+        device_write_bps=_RATES, device_write_iops=_RATES,
+    ), cap_add=_LIST, cap_drop=_LIST, command=_WORDS, entrypoint=_WORDS,
     configs=_GRANT, secrets=_GRANT, credential_spec=_keys("config file registry"),
     depends_on=_of("list map", {"[]": "word", "*": _of("map set", {**_DEPENDS, "!": "condition"})}),
     develop={"watch": _WATCH}, device_cgroup_rules=_LIST,
@@ -138,20 +152,20 @@ _SERVICE = _keys(
                                     **{"!": "path", "[]": "word map"})),
     label_file=_WORDS, environment=_PAIRS, expose=_of("list", {"[]": "text"}),
     extends=_of("word map", _keys("service file", "word", **{"!": "service"})),
-    provider=_keys("type", options="map", **{"!": "type"}), external_links=_LIST,
+    provider=_of("map set", _keys("", type="word set", options="map", **{"!": "type"})),
+    external_links=_LIST,
     extra_hosts="list map",
-    gpus=_of("one:all list", {**_DEVICE, "[]": "map"}), group_add="list",
+    gpus=_of("one:all list", {**_DEVICE, "[]": "map"}), group_add=_of("list", {"=": "once"}),
     healthcheck=_keys("", disable="flag", retries="number", test=_WORDS, interval="time",
                       timeout="time", start_period="time", start_interval="time"),
     labels=_PAIRS, links=_LIST, logging=_keys("driver", options=_of("map", {"*": "text"})),
     models=_of("list map", {"*": _keys("endpoint_var model_var"), "[]": "word"}),
-    networks=_of("list map", {"*": _NETWORK, "[]": "word"}),
+    networks=_of("list map", {"*": _NETWORK, "[]": "word", "=": "once"}),
     ports=_of("list", _keys("name mode host_ip target published protocol app_protocol",
                             **{"[]": "text map"})),
     pre_start=_HOOK, post_start=_HOOK, pre_stop=_HOOK, profiles=_LIST, security_opt=_LIST,
     sysctls=_PAIRS, storage_opt="map", tmpfs=_WORDS,
-    ulimits=_of("map", {"*": _of("int map", _keys("soft hard", "int", **{"!": "soft hard"}))}),
-    volumes=_VOLUME, volumes_from=_LIST,
+    ulimits=_ULIMITS, volumes=_VOLUME, volumes_from=_LIST,
 )  # fmt: skip
 _IPAM = _keys(
     "driver", options="map",
@@ -166,7 +180,9 @@ FILE: Mapping[str, Shape] = _keys(
                                         ipam=_IPAM)}},
     volumes={"*": _DRIVEN},
     secrets={"*": _of("map set", {**_DRIVEN, **_keys("environment file template_driver")})},
-    configs={"*": _of("map set", {**_NAMED, **_keys("content environment file template_driver")})},
+    configs={"*": _of("map set", {
+        **_NAMED, **_keys("environment file template_driver", content="word"),
+    })},
 )  # fmt: skip
 
 
@@ -201,6 +217,8 @@ def _unfit(
             if one.fields is not None:
                 yield from _below(one, shape, f"{path}[]", seen)
             yield from _misfit(one, shape, path)
+        if "=" in shape:
+            yield from _twice(node, path)
         if node.fields is not None:
             yield from _below(node, shape, path, seen, sure)
 
@@ -212,6 +230,14 @@ def _misfit(item: Node, shape: Mapping[str, Shape], path: str) -> Iterator[Hit]:
     if is_nothing or not _is_fit(item, kinds):
         said = "nothing" if is_nothing else _said(item)
         yield Hit(item.place, f"{path} has {said}", fix=_wanted(kinds))
+
+
+def _twice(node: Node, path: str) -> Iterator[Hit]:
+    seen: set[str] = set()
+    for item in node.each():
+        if item.text is not None and "$" not in item.text and item.text in seen:
+            yield Hit(item.place, f"{path} has `{item.text}` twice", fix="once")
+        seen.add(item.text or "")
 
 
 def _below(
@@ -228,7 +254,7 @@ def _below(
             yield from _unfit(value, keys[key], below, seen)
         elif key.startswith("x-") or key == "<<" or "$" in key:
             continue
-        elif "*" in keys and _NAME.fullmatch(key):
+        elif "*" in keys and (keys["*"] == "text" or _NAME.fullmatch(key)):
             yield from _unfit(value, keys["*"], below, seen)
         elif sure:
             yield _unknown(node.keys.get(key, value.place), key, keys, path)
@@ -259,8 +285,10 @@ def _is_of(node: Node, text: str, kind: str) -> bool:
     is_number = node.plain and NUMBER.fullmatch(text) is not None
     if kind == "word":
         return not is_number and not (node.plain and TRUTH.fullmatch(text))
-    if kind in ("flag", "time") and is_number:
+    if kind in ("flag", "time", "bytes") and is_number:
         return False
+    if kind == "size" and is_number and not text.startswith("-"):
+        return True
     return kind in SCALARS and SCALARS[kind].fullmatch(text) is not None
 
 
@@ -281,8 +309,6 @@ def _unknown(place: Place, key: str, keys: Mapping[str, Shape], path: str) -> Hi
     where = f"in {path}" if path else "at its first level"
     if "*" in keys:
         return Hit(place, f"{key} is no name {where}", fix="letters, digits, `.`, `_` and `-`")
-    near = difflib.get_close_matches(
-        key, [one for one in keys if one not in ("", "!", "[]")], 1, 0.7
-    )
+    near = difflib.get_close_matches(key, [one for one in keys if one not in MARKS], 1, 0.7)
     fix = f"`{near[0]}`" if near else "leave it out; keys of your own begin with `x-`"
     return Hit(place, f"compose knows no key `{key}` {where}", fix=fix)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from console.checks.lint import compose_ports
@@ -39,6 +40,8 @@ _TWICE = (
 _CONTENTS = {"secrets": ("file", "environment"), "configs": ("file", "environment", "content")}
 _NO_VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\{(?![A-Za-z_]\w*(?:\}|:?[-+?].*\})).*", re.DOTALL)
 """A `${` without a name and an end; a name may have what counts where it is empty."""
+_FILLED_IN = re.compile(r"\$\{[^}]*\}")
+_QUOTES, _ENDS = "'\"`)", ";&|<>"
 _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
@@ -67,6 +70,8 @@ def _each(
         at = f"services.{name}"
         yield from compose_ports.refused(service, at)
         yield from _conflicts(service, at)
+        yield from _unsplit(service, at)
+        yield from _hosts(service, at)
         yield from _missing_files(service, at, path)
     yield from _top(root)
     yield from _extended(services, judged)
@@ -77,6 +82,59 @@ def _each(
             yield from _undeclared(root, services, name, service)
         yield from _circles(judged)
     yield from _same_ports(judged)
+    yield from _same_names(judged)
+
+
+def _unsplit(service: Node, at: str) -> Iterator[Hit]:
+    """Command lines of one text that compose cannot make into words."""
+    for key in ("command", "entrypoint"):
+        node = service.get(key)
+        if node is not None and node.text and not _splits(_FILLED_IN.sub("", node.text)):
+            what = f"{at}.{key} is no command line: a quote, a bracket or a backslash is left open"
+            yield Hit(node.place, what, fix=f"a list of words: `{key}: [program, --option]`")
+
+
+def _splits(text: str) -> bool:
+    """Whether compose makes words of a command line, by the rules of go-shellwords without a shell:
+    it ends at `;`, `&`, `|`, `<` or `>`, and knows quotes, backslashes, backticks, and brackets
+    after a dollar."""
+    quote, escaped = "", False
+    for before, sign in pairwise(f" {text}"):
+        if escaped or (sign == "\\" and quote != "'"):
+            escaped = not escaped
+        elif quote:
+            quote = "" if sign == quote else quote
+        elif sign in _QUOTES:
+            quote = sign
+        elif sign == "(":
+            if before != "$":
+                return False
+            quote = ")"
+        elif sign in _ENDS:
+            break
+    return not quote and not escaped
+
+
+def _hosts(service: Node, at: str) -> Iterator[Hit]:
+    for path in (("extra_hosts",), ("build", "extra_hosts")):
+        hosts = service.get(*path)
+        for item in hosts.each() if hosts is not None else ():
+            if item.text and not set(":=$") & set(item.text):
+                what = f"{at}.{'.'.join(path)}: `{item.text}` has no address"
+                yield Hit(item.place, what, fix=f"`{item.text}:host-gateway`, or an address")
+
+
+def _same_names(services: Mapping[str, Node]) -> Iterator[Hit]:
+    """Containers of one name that start together."""
+    seen: dict[str, str] = {}
+    for name, service in services.items():
+        said = service.get("container_name")
+        if said is None or not said.text or "$" in said.text or service.get("profiles"):
+            continue
+        if said.text in seen:
+            what = f"services.{name} and {seen[said.text]} have the same `container_name`"
+            yield Hit(said.place, what, fix="another name, or none")
+        seen.setdefault(said.text, name)
 
 
 def _extended(services: Mapping[str, Node], judged: Mapping[str, Node]) -> Iterator[Hit]:
@@ -105,20 +163,14 @@ def _included(root: Node, path: Path) -> Iterator[Hit]:
     for item in include.each() if include is not None else ():
         node = item.get("path") if item.fields is not None else item
         for one in [node, *node.each()] if node is not None else ():
-            if _is_missing(one.text, path):
+            if _is_missing(one.text, path, folders=True):
                 what = f"`{one.text}` is included and not there"
                 yield Hit(one.place, what, fix="the path as seen from this file")
 
 
 def _variables(root: Node) -> Iterator[Hit]:
     """Values with a `${` that is no variable, which compose cannot fill in."""
-    todo, seen = [root], set[int]()
-    while todo:
-        node = todo.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        todo += [*node.each(), *(one for _, one in node.pairs())]
+    for node in root.walk():
         if node.text and (found := _NO_VARIABLE.search(node.text)) is not None:
             what = f"`{found[0][:40]}` is no variable, and compose cannot fill it in"
             yield Hit(node.place, what, fix="`${NAME}`, or `$$` for a dollar that is meant")
@@ -155,7 +207,7 @@ def _undeclared(
     root: Node, services: Mapping[str, Node], name: str, service: Node
 ) -> Iterator[Hit]:
     at = f"services.{name}"
-    if not any(service.get(key) for key in ("image", "build", "extends", "provider")):
+    if not any(_is_given(service.get(key)) for key in ("image", "build", "extends", "provider")):
         yield Hit(service.place, f"{at} has neither an image nor a build", fix="`image:`")
     listed = Counter(other for other, _ in _names(service.get("depends_on")))
     for other in sorted(one for one, count in listed.items() if count > 1):
@@ -165,6 +217,10 @@ def _undeclared(
         if "$" not in other and other not in services:
             what = f"{at} needs the service `{other}`, which the file does not declare"
             yield Hit(place, what, fix=f"declare `{other}` under `services:`, or leave it out")
+        elif "$" not in other and _is_off(service, services[other], other):
+            what = f"{at} needs `{other}`, which only a profile starts"
+            fix = "the same `profiles:`, or `required: false`; else start it with that profile"
+            yield Hit(place, what, Severity.WARNING, fix)
     for kind, word in _DECLARED:
         for other, place in _names(service.get(kind)):
             known = root.get(kind, other) is not None or (kind, other) == ("networks", "default")
@@ -177,6 +233,17 @@ def _undeclared(
         if root.get("volumes", other) is None:
             yield _not_declared(at, "volume", other, place, "volumes")
     yield from _without_check(services, name, service)
+
+
+def _is_given(node: Node | None) -> bool:
+    return node is not None and (node.text is None or bool(node.text))
+
+
+def _is_off(service: Node, other: Node, name: str) -> bool:
+    """Whether a service may start without the other one that it needs, by their profiles."""
+    if service.get("profiles") or not other.get("profiles"):
+        return False
+    return service.said("depends_on", name, "required").lower() != "false"
 
 
 def _not_declared(at: str, word: str, name: str, place: Place, kind: str) -> Hit:
@@ -323,7 +390,7 @@ def _missing_files(service: Node, at: str, path: Path) -> Iterator[Hit]:
         node = item.get("path") if item.fields is not None else item
         is_needed = item.said("required").lower() not in ("false", "no", "n", "off")
         if node is not None and is_needed and _is_missing(node.text, path):
-            what = f"{at} reads `{node.text}`, which is not there"
+            what = f"{at} reads `{node.text}`, which is no file there"
             yield Hit(node.place, what, fix="make it, or `path:` with `required: false`")
     labels = service.get("label_file")
     for node in [labels, *labels.each()] if labels is not None else []:
@@ -335,13 +402,14 @@ def _missing_files(service: Node, at: str, path: Path) -> Iterator[Hit]:
         yield Hit(file.place, what, fix="the path as seen from this file")
 
 
-def _is_missing(name: str | None, path: Path) -> bool:
-    """Whether a named path is surely not there: one with a variable, a home or an address is not
-    judged, nor one that this user may not see."""
+def _is_missing(name: str | None, path: Path, *, folders: bool = False) -> bool:
+    """Whether a named path is surely not there, or a directory where a file is needed (unless
+    `folders` will do). One with a variable, a home or an address is not judged, nor one that this
+    user may not see."""
     if not name or "$" in name or name.startswith("~") or ":" in name:
         return False
     try:
-        os.stat(path.parent / name)
+        return stat.S_ISDIR(os.stat(path.parent / name).st_mode) and not folders
     except (FileNotFoundError, NotADirectoryError):
         return path.parent.is_dir()
     except (OSError, ValueError):

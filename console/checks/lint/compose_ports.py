@@ -85,6 +85,8 @@ def _wrong_port(item: Node) -> str:
     address, outer, target, protocol = _split(item.text)
     if not target:
         return f"`{item.text}` names no port of the container"
+    if ":" in address and not item.text.startswith("["):
+        return f"`{address}` is an address with colons, which stands in brackets: `[{address}]`"
     spans = _span(target, 1), _span(outer, 0) if outer else (0, 0)
     for span, said, whose in zip(spans, (target, outer), ("container", "machine"), strict=True):
         if span is None:
@@ -134,6 +136,8 @@ def _wrong_volume(item: Node) -> str:
         if not item.text.strip():
             return "an empty volume"
         parts = item.text.split(":")
+        if len(parts) > 1 and not all(parts[:2]):
+            return f"`{item.text}` has nothing on one side of its colon"
         windows = len(parts[0]) == 1 and parts[0].isalpha()
         return f"`{item.text}` has too many colons" if len(parts) > 3 and not windows else ""
     if item.fields is None:

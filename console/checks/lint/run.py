@@ -173,7 +173,7 @@ def _yaml(path: Path, text: str, given: Mapping[str, str] | None) -> tuple[Unit 
         return yaml_files.playbook_unit(Source(path, text, Kind.PLAYBOOK), read, given), schema
     if schema.startswith("omni."):
         return None, schema
-    if yaml_files.looks_like_one(read.root):
+    if yaml_files.looks_like_one(read.root, path.name):
         return yaml_files.compose_unit(Source(path, text, Kind.COMPOSE), read), None
     return None, "" if phases is not None and phases.items is not None else None
 

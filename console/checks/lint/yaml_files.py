@@ -31,13 +31,14 @@ _INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
 _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
 
 
-def looks_like_one(root: Node) -> bool:
-    """Whether this is a mapping with `services:`, each a mapping with a compose key."""
+def looks_like_one(root: Node, name: str) -> bool:
+    """Whether this is a mapping with `services:` that is for compose: by the file's usual name, or
+    because one of them has a key of compose's."""
     services = root.get("services")
     if services is None or services.fields is None or root.get("schema") is not None:
         return False
     known = {"image", "build", "command", "extends", "environment", "deploy", "volumes", "ports"}
-    return any(known & set(one.fields or {}) for _, one in services.pairs())
+    return name in _COMPOSE or any(known & set(one.fields or {}) for _, one in services.pairs())
 
 
 def compose_unit(source: Source, tree: Tree) -> Unit:

@@ -51,6 +51,17 @@ class Node:
         found = self.get(*path)
         return found.text or "" if found is not None else ""
 
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, each once: anchors may name one in several places."""
+        todo, seen = [self], set[int]()
+        while todo:
+            node = todo.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+            todo += [*node.each(), *(value for _, value in node.pairs())]
+
     def each(self) -> Iterator[Node]:
         return iter(self.items or ())
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.checks.preflight import Finding, Level, compatibility
+from console.checks.preflight import Finding, Level, compatibility, load_format
+from console.checks.preflight import header as header_checks
 from console.checks.preflight import host as host_checks
 from console.checks.preflight.compatibility import (
     ENGINES,
     Loader,
+    contested_by,
     engine_of,
     fitting,
     method_of,
     plan_of,
     speaks_gguf,
 )
+from console.checks.preflight.on_start import LISTENS, OPENED, not_there
 from console.checks.preflight.readings import (
     READ_S,
     Described,
@@ -50,6 +53,7 @@ from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.facts_from_gguf import experts_at
+from console.models.sizing.flags.builds import Takes
 from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from console.config.site.site import SiteModel
 
 ByBuild = Callable[[Header, LoaderPlan, Assessment], list[Finding]]
+AsksOptions = Callable[[Mapping[str, Sequence[str]]], Takes]
+"""Asks the build that would load a GGUF which of some options it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +155,12 @@ def finding_lines(finding: Finding, width: int = fit_text.WIDTH) -> list[str]:
 
 
 def preflight(
-    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None
-) -> Preflight:
+    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None,
+    asks: AsksOptions | None = None,
+) -> Preflight:  # fmt: skip
     """Look the checkpoint up and judge it; `by_build` asks the build that would load a GGUF how
-    much memory it reserves. Raises ConsoleError if nothing can be said.
+    much memory it reserves, `asks` which options it takes. Raises ConsoleError if nothing can
+    be said.
 
     Figures measured on the site's baseline are used if it is asked about with exactly the flags it
     serves with today.
@@ -163,7 +171,7 @@ def preflight(
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     chosen = contents.choose()
     elsewhere = another_model(ask.loader, listing, chosen)
-    judge = Judge(ask, machine, site, (*unseen, *elsewhere), by_build)
+    judge = Judge(ask, machine, site, listing, (*unseen, *elsewhere), by_build, asks)
     known = known_of(listing, chosen, about)
     loader = fitting(ask.loader, chosen.format)
     found = here.look(listing, contents.files, ask.to)
@@ -248,20 +256,26 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One question's flags, machine and site, under which any set of weights is judged alike."""
+    """One question's flags, machine and site, under which any set of weights of a listing is judged
+    alike."""
 
     ask: Ask
     machine: Machine
     site: SiteModel
+    listing: Listing
     unseen: tuple[Finding, ...] = ()
     by_build: ByBuild | None = None
+    asks: AsksOptions | None = None
     _kept: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
 
     def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
         """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
         ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
-        plan = _plan(loader, chosen.format)
-        findings = [*self.unseen, *known.findings, *self._standing(known, loader, plan, found)]
+        plan = _plan(self._settled(loader, chosen.format), chosen.format)
+        findings = [
+            *self.unseen, *known.findings, *self._standing(known, loader, plan, found),
+            *not_there(loader, chosen.format),
+        ]  # fmt: skip
         if facts is None:
             return Judged(tuple(findings), None, known.why)
         assessment = assess(
@@ -269,9 +283,18 @@ class Judge:
             reference=_measured(ask, self.site, Path(chosen.files[0].path).name),
             ram_read_bps=self.site.machine.memory_read,
         )  # fmt: skip
-        if self.by_build is not None and known.header is not None:
+        if known.header is not None and self.by_build is not None:
             findings += self.by_build(known.header, plan, assessment)
         return Judged(tuple(findings), assessment)
+
+    def _settled(self, loader: Loader, format_: Format) -> Loader:
+        """The loader with what is known of its build: a baseline that served takes its options."""
+        words = contested_by(loader) if speaks_gguf(loader, format_) else {}
+        if not words:
+            return loader
+        if loader.served:
+            return replace(loader, takes=dict.fromkeys(words, True))
+        return replace(loader, takes=self.asks(words)) if self.asks else loader
 
     def _standing(
         self, known: Known, loader: Loader, plan: LoaderPlan, found: Here
@@ -279,12 +302,16 @@ class Judge:
         """Findings that depend on few of the flags, and are kept for the next question."""
         chosen, facts, ask = known.chosen, known.facts, self.ask
         key = (chosen.format, chosen.stem, loader.engine, loader.kind, method_of(plan),
-               getattr(plan, "split_mode", ""), getattr(plan, "kt_weights", ""))  # fmt: skip
+               getattr(plan, "split_mode", ""), getattr(plan, "kt_weights", ""),
+               getattr(plan, "load_format", ""), str(self.by_build is None))  # fmt: skip
         if key not in self._kept:
+            header = known.header if self.by_build is None else None
             self._kept[key] = (
-                *format_(loader, chosen), *disk(ask.to, found, self.machine),
+                *format_(loader, chosen), *load_format.findings(plan, chosen, self.listing),
+                *disk(ask.to, found, self.machine),
                 *(beside(self.machine) if ask.beside else ()),
                 *(table(loader, chosen, facts, self.machine) if facts else ()),
+                *(header_checks.unasked(header) if facts and header is not None else ()),
             )  # fmt: skip
         return self._kept[key]
 
@@ -379,16 +406,22 @@ SHOWN = 5
 BESIDE = "GPU memory beside the baseline"
 BY_BUILD = "memory, by the build"
 TYPES = "tensor types"
+OPTIONS = "options of the build"
 ANOTHER = "another model"
 NEEDED = (
     BESIDE,
     BY_BUILD,
     TYPES,
+    OPTIONS,
+    OPENED,
+    LISTENS,
     VISIBLE_CARDS,
+    header_checks.TITLE,
     ", architecture ",
     ", quantization ",
     ", method ",
     ANOTHER,
+    load_format.TITLE,
 )
 """Facts that the table must cover: without them nothing is a GO."""
 

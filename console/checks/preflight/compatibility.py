@@ -1,12 +1,15 @@
 """How a checkpoint is to be loaded, and the compatibility table: what an engine accepts, checked
 before anything is downloaded.
 
-The table is data (compatibility.yaml), read strictly and applied here. If a rule would refuse but
-one of its facts is unknown here, or if no rule applies, the answer is `unknown`.
+The table is data (compatibility.yaml), read strictly and applied here. compatibility.json has the
+same values: reading the YAML would take a sixth of a check. If a rule would refuse but one of its
+facts is unknown here, or if no rule applies, the answer is `unknown`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,6 +24,7 @@ from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
+from console.models.sizing.flags.builds import Takes, contested
 from console.models.sizing.flags.converter import conversion_plan
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
@@ -45,7 +49,8 @@ Column = Literal[
 
 class When(Strict):
     """A rule's conditions; a list means one of these, `lacks` one of these flags missing. `below`:
-    some card has a smaller compute capability; `from_sm`: every card has at least this one.
+    some card has a smaller compute capability; `from_sm`: every card has at least this one;
+    `except_sm`: no card has one of these.
     `converts`: whether kt-kernel's weights are still to be made. `dtype`: what the engine is told
     to compute in, "auto" where it is told nothing."""
 
@@ -56,6 +61,7 @@ class When(Strict):
     split: list[Text] = []
     dtype: list[Text] = []
     sm: list[Capability] = []
+    except_sm: list[Capability] = []
     below: Capability | None = None
     from_sm: Capability | None = None
     lacks: list[Text] = []
@@ -116,7 +122,26 @@ class Table(Strict):
 @cache
 def table(path: Path = TABLE) -> Table:
     """Load the table; raises InvalidFile with every problem in it."""
-    return load(Table, path, TITLE, "reinstall omni-console")
+    return _compiled(path) or load(Table, path, TITLE, "reinstall omni-console")
+
+
+def compiled(path: Path = TABLE) -> str:
+    """The text of the JSON file for a table, with the digest of what it was made of."""
+    rows = load(Table, path, TITLE, "").model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return f"{json.dumps({'of': _digest(path), 'table': rows}, ensure_ascii=False, indent=1)}\n"
+
+
+def _compiled(path: Path) -> Table | None:
+    """What was compiled of exactly this file; None if that is not to be had."""
+    try:
+        kept = json.loads(path.with_suffix(".json").read_bytes())
+        return Table.model_validate(kept["table"]) if kept["of"] == _digest(path) else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +209,7 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
             facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
     if when.dtype:
         facts["dtype"] = question.dtype in when.dtype
-    if when.sm or when.below or when.from_sm:
+    if when.sm or when.except_sm or when.below or when.from_sm:
         facts["compute capability"] = _is_of(question.machine, when)
     if when.lacks:
         facts["processor flags"] = _lacks(question.machine, when.lacks)
@@ -201,6 +226,9 @@ def _is_of(machine: Machine | None, when: When) -> bool | None:
     found: list[bool | None] = []
     if when.sm:
         found.append(_has_sm(machine, when.sm))
+    if when.except_sm:
+        has = _has_sm(machine, when.except_sm)
+        found.append(None if has is None else not has)
     if when.below:
         found.append(_is_below(machine, when.below))
     if when.from_sm:
@@ -279,7 +307,8 @@ class Loader:
 
     `kind` is one of LOADERS or "" (chosen by format); `engine` a name of ENGINES or ""; `args` and
     `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
-    are; `own`: the baseline's.
+    are; `own`: the baseline's; `served`: the baseline was seen to serve. `takes`: what is known of
+    the build's options; `inside`: it runs in an image, which has files of its own.
     """
 
     kind: str = ""
@@ -289,6 +318,9 @@ class Loader:
     ctx: int | None = None
     of: str = ""
     own: bool = False
+    served: bool = False
+    takes: Takes = field(default_factory=dict)
+    inside: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -303,16 +335,34 @@ class Loader:
 
 
 def _llama(loader: Loader) -> LlamaPlan:
-    """llama.cpp's plan; ik_llama.cpp's where no engine is named and only that has the options."""
-    plan = llama_plan(loader.args, loader.env)
+    """llama.cpp's plan; ik_llama.cpp's where no engine is named and only that has the options,
+    which is then named, unless the command line is known to serve."""
+    plan = llama_plan(loader.args, loader.env, takes=loader.takes)
     if plan.problems and not loader.engine:
-        other = ik_plan(loader.args, loader.env)
-        plan = min((plan, other), key=lambda one: len(one.problems))
+        other = ik_plan(loader.args, loader.env, takes=loader.takes)
+        if len(other.problems) < len(plan.problems):
+            plan = other if loader.served else _by_ik(other, plan)
     return _mapped(loader, plan)
 
 
+def _by_ik(plan: LlamaPlan, by_llama: LlamaPlan) -> LlamaPlan:
+    """ik_llama.cpp's reading of a command line that may as well be for llama.cpp."""
+    told = "; ".join(one for one in by_llama.problems if one not in plan.problems)
+    words = f"{told}, and ik_llama.cpp's llama-server has it (--engine ik_llama.cpp if it is that)"
+    return replace(plan, problems=(*plan.problems, words))
+
+
+def contested_by(loader: Loader) -> dict[str, tuple[str, ...]]:
+    """The options of a llama.cpp's command line that some builds refuse; see `contested`."""
+    engines = {"llama.cpp": ("llama_cpp",), "ik_llama.cpp": ("ik_llama",)}
+    found: dict[str, tuple[str, ...]] = {}
+    for engine in engines.get(loader.engine, ("llama_cpp", "ik_llama")):
+        found |= contested(engine, loader.args, loader.env)
+    return found
+
+
 def _ik(loader: Loader) -> LlamaPlan:
-    return _mapped(loader, ik_plan(loader.args, loader.env))
+    return _mapped(loader, ik_plan(loader.args, loader.env, takes=loader.takes))
 
 
 def _mapped(loader: Loader, plan: LlamaPlan) -> LlamaPlan:
@@ -332,21 +382,22 @@ def _kt(loader: Loader) -> SglangPlan:
 
 
 class Engine(NamedTuple):
-    """`format`: what `plan` sizes memory for; `like`: the engine whose arithmetic is borrowed,
-    which is shown."""
+    """`format`: what `plan` sizes memory for; `options`: the table of its options; `like`: the
+    engine whose arithmetic is borrowed, which is shown."""
 
     format: Format | None
     plan: Callable[[Loader], LlamaPlan | SglangPlan | VllmPlan]
+    options: str
     like: str = ""
 
 
 ENGINES = {
-    "llama.cpp": Engine(Format.GGUF, _llama),
-    "ik_llama.cpp": Engine(Format.GGUF, _ik, like="llama.cpp"),
-    "sglang": Engine(Format.SAFETENSORS, _sglang),
-    "kt-kernel": Engine(Format.SAFETENSORS, _kt),
-    "vllm": Engine(Format.SAFETENSORS, _vllm),
-    "exllamav3": Engine(None, _sglang, like="SGLang"),
+    "llama.cpp": Engine(Format.GGUF, _llama, "llama_cpp"),
+    "ik_llama.cpp": Engine(Format.GGUF, _ik, "ik_llama", like="llama.cpp"),
+    "sglang": Engine(Format.SAFETENSORS, _sglang, "sglang"),
+    "kt-kernel": Engine(Format.SAFETENSORS, _kt, "sglang"),
+    "vllm": Engine(Format.SAFETENSORS, _vllm, "vllm"),
+    "exllamav3": Engine(None, _sglang, "sglang", like="SGLang"),
 }
 """Engines that can be named."""
 

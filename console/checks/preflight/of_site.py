@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from console.checks.lint.rule import facts_of
 from console.checks.preflight import Finding, Level, worst
+from console.checks.preflight import header as header_checks
 from console.checks.preflight import host as on_host
-from console.checks.preflight.architecture import memory, tensor_types
+from console.checks.preflight.architecture import memory, options, tensor_types, whole_header
 from console.checks.preflight.architecture.check import (
     Command,
     Connect,
@@ -23,11 +24,12 @@ from console.checks.preflight.architecture.check import (
 )
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
-from console.checks.preflight.checkpoint import Ask, ByBuild, Preflight, preflight
+from console.checks.preflight.checkpoint import Ask, AsksOptions, ByBuild, Preflight, preflight
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.suggest import TOP, Suggestion, suggest
 from console.common.errors import ConsoleError
+from console.common.text import one_line
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
 from console.host.children import within
@@ -35,6 +37,7 @@ from console.host.process import ProcessSpec
 from console.models.gguf.header import Header
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
+from console.models.sizing.flags.builds import Takes
 from console.models.sizing.loader_plan import LoaderPlan
 from console.runtime.spec import ServiceSpec
 
@@ -93,7 +96,8 @@ def checkpoint(
     loader = loader_for(site, kind, engine, args, ctx, lent)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = lent is not None or loader.own
-    return preflight(asked, machine, site, _by(build, loader, sure=sure))
+    known = cache(build)
+    return preflight(asked, machine, site, _by(known, loader, sure=sure), _asking(known, sure=sure))
 
 
 def suggestion(
@@ -105,19 +109,53 @@ def suggestion(
     loader = loader_for(site, kind, engine, args, ctx)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     machine = machine_for(site, to, beside=beside)
-    return suggest(asked, machine, site, _by(build, loader, sure=loader.own), top)
+    known, sure = cache(build), loader.own
+    return suggest(
+        asked, machine, site, _by(known, loader, sure=sure), top, _asking(known, sure=sure)
+    )
 
 
 def _by(build: Callable[[], Engine | None], loader: Loader, *, sure: bool) -> ByBuild:
     """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
     known = cache(build)
+    asked: dict[int, tuple[Header, list[Finding]]] = {}
 
     def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
         own = known()
-        types = [] if own is None else tensor_types.findings(own, loader, header, sure=sure)
-        return [*types, *memory.findings(own, header, plan, found)]
+        # what serves with its options was asked by whoever started it
+        refused = [] if own is None or loader.served else options.findings(own, loader, sure=sure)
+        if id(header) not in asked:  # it is kept with its answer, so that no other has its id
+            asked[id(header)] = header, _of_header(own, loader, header, sure=sure)
+        return [*refused, *asked[id(header)][1], *memory.findings(own, header, plan, found)]
 
     return by_build
+
+
+def _of_header(own: Engine | None, loader: Loader, header: Header, *, sure: bool) -> list[Finding]:
+    """What a build says of a header, whatever the plan; without one, what every build would say."""
+    if own is None:
+        return header_checks.unasked(header)
+    types = tensor_types.findings(own, loader, header, sure=sure)
+    return [*types, *whole_header.findings(own, header, sure=sure)]
+
+
+def _asking(build: Callable[[], Engine | None], *, sure: bool) -> AsksOptions:
+    """Asks the build about options, each once. Only the one that would serve may refuse; where it
+    is the baseline's, and another one may be meant, it is named."""
+    answers: dict[str, bool | str] = {}
+    asked: set[str] = set()
+
+    def asks(words: Mapping[str, Sequence[str]]) -> Takes:
+        new = {name: own for name, own in words.items() if name not in asked}
+        asked.update(new)
+        if new and (own := build()) is not None:
+            whose = f"the baseline's {one_line(own.identity().text, 100)}"
+            refusal = False if sure else whose
+            taken = options.takes(own, new).items()
+            answers.update({name: good or refusal for name, good in taken})
+        return answers
+
+    return asks
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from console.checks.preflight import Level
 from console.checks.preflight.checkpoint import (
     Ask,
+    AsksOptions,
     ByBuild,
     Judge,
     Judged,
@@ -41,7 +42,8 @@ from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import labels
-from console.models.suggest.search import LEAST, Fit, Found, Said, Search, contexts
+from console.models.suggest.ranking import Merits, order
+from console.models.suggest.search import LEAST, Fit, Found, Said, Search, Trial, contexts
 from console.models.suggest.ways import Args, ways
 
 TOP = 5
@@ -51,8 +53,6 @@ MAX_SETS = 64
 """Sets of a repository that are looked at, the largest first."""
 CTX_FLAGS = {LlamaPlan: "-c", SglangPlan: "--context-length", VllmPlan: "--max-model-len"}
 KNOWN = ", ".join(name for name, engine in ENGINES.items() if engine.format is not None)
-STREAMS = 2
-"""The rank of what is partly read from the disk for each token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,12 @@ class Row:
         return self.case.arguments(self.fit)
 
     @property
+    def merits(self) -> Merits:
+        trial = Trial(self.judged)
+        kind, ctx = self.fit.way.kind, self.fit.ctx
+        return Merits(trial.verdict, trial.streams, kind, self.case.bits, ctx)
+
+    @property
     def engine(self) -> str:
         case = self.case
         return engine_of(case.loader, case.plan, case.known.chosen.format)
@@ -116,7 +122,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """`rows`: the best of what fits, the best quality first; `more`: how many rows are not shown.
+    """`rows`: the best of what fits, in the order of `ranking`; `more`: how many are not shown.
     `unknown` and `left_out`: (set, why it is not said to fit, or was not looked at). `nearest`:
     what does not fit, the smallest need first."""
 
@@ -138,10 +144,11 @@ class Suggestion:
 
 
 def suggest(
-    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None, top: int = TOP
-) -> Suggestion:
-    """Search every set of the repository; `by_build` is asked about the rows that are shown. Raises
-    ConsoleError if nothing can be said.
+    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None, top: int = TOP,
+    asks: AsksOptions | None = None,
+) -> Suggestion:  # fmt: skip
+    """Search every set of the repository; `by_build` is asked about the rows that are shown, `asks`
+    about options that not every build has. Raises ConsoleError if nothing can be said.
 
     Flags that were given stay in every row. The baseline's own say how that model is placed, and
     are left out.
@@ -159,7 +166,7 @@ def suggest(
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, about)
     if not contents.sets:
         contents.choose()
-    judge = Judge(ask, machine, site, tuple(unseen))
+    judge = Judge(ask, machine, site, listing, tuple(unseen), asks=asks)
     sets, left_out = _candidates(ask.loader, listing, contents.sets)
     cases, unknown = list[Case](), list[tuple[str, str]]()
     for chosen, read in zip(sets, _read(listing, about, sets), strict=True):
@@ -176,14 +183,14 @@ def suggest(
         (Row(one, fit, fit.trial.said) for one in cases if (fit := one.result.fit)), key=_order
     )
     asked = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
-    shown, refused = _best(rows, top, asked)
+    table = _best(rows, top, asked)
     nearest = [
         Nearest(one.name, one.result.nearest) for one in cases
         if one.result.nearest and not one.result.unknown
     ]  # fmt: skip
     return Suggestion(
-        listing, machine, tuple(shown), len(rows) - len(shown) - len(refused),
-        (*unknown, *refused), tuple(left_out),
+        listing, machine, tuple(table.shown), len(rows) - len(table.tried),
+        (*unknown, *table.refused), tuple(left_out),
         tuple(sorted(nearest, key=lambda one: one.fit.trial.short_by)),
     )  # fmt: skip
 
@@ -268,15 +275,6 @@ def _said(loader: Loader) -> Loader:
     return replace(loader, kind="", args=(*loader.args, *flags))
 
 
-def _kept(row: Row, confirm: Confirm | None, refused: list[tuple[str, str]]) -> Row | None:
-    """The row as the build confirms it; None, and why, if it does not."""
-    judged = confirm(row) if confirm else row.judged
-    if judged.verdict not in (Verdict.NO_GO, Verdict.UNKNOWN):
-        return replace(row, judged=judged)
-    refused.append((f"{row.case.name}, {row.fit.words}", judged.because))
-    return None
-
-
 def _asked(judge: Judge, listing: Listing, row: Row) -> Judged:
     """The row judged again by a judge that asks the build."""
     case = row.case
@@ -285,33 +283,53 @@ def _asked(judge: Judge, listing: Listing, row: Row) -> Judged:
     return judge.of(case.known, loader, found, advised=False)
 
 
-def _order(row: Row) -> tuple[bool, float]:
-    """What stays in memory before what is read from the disk for each token, then by quality."""
-    return row.fit.trial.rank == STREAMS, -row.case.bits
+def _order(row: Row) -> tuple[object, ...]:
+    return *order(row.merits), row.case.name
 
 
 Confirm = Callable[[Row], Said]
 
 
-def _best(
-    rows: Sequence[Row], top: int, confirm: Confirm | None
-) -> tuple[list[Row], list[tuple[str, str]]]:
-    """The first rows that the build confirms, and why others were refused. The best one whose
-    weights are all on the cards, which is by far the fastest, is always among them."""
-    shown, refused, tried = list[Row](), list[tuple[str, str]](), list[Case]()
+@dataclass(slots=True)
+class _Table:
+    """The first rows that the build confirms, and why others were refused."""
 
-    def take(candidates: Sequence[Row], most: int) -> None:
-        for row in candidates:
-            if len(shown) >= most:
+    confirm: Confirm | None
+    shown: list[Row] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    tried: list[Case] = field(default_factory=list)
+
+    def take(self, rows: Sequence[Row], most: int) -> None:
+        """Of rows that were not tried yet, as many as make `most` with those that stand here."""
+        for row in rows:
+            if len(self.shown) >= most:
                 return
-            tried.append(row.case)
-            fast = row.case.search.longest(row.fit)
-            slow = row.case.search.longer(fast)
-            kept = _kept(replace(row, fit=fast, judged=fast.trial.said), confirm, refused)
-            longer = _kept(Row(row.case, slow, slow.trial.said), confirm, refused) if slow else None
-            if kept or longer:
-                shown.append(replace(kept, longer=longer) if kept else longer or row)
+            if all(row.case is not case for case in self.tried):
+                self.tried.append(row.case)
+                self._try(row)
 
-    take([row for row in rows if row.fit.way.kind == "cards" and row.fit.trial.rank < STREAMS], 1)
-    take([row for row in rows if all(row.case is not case for case in tried)], top)
-    return sorted(shown, key=_order), refused
+    def _try(self, row: Row) -> None:
+        fast = row.case.search.longest(row.fit)
+        slow = row.case.search.longer(fast)
+        kept = self._confirmed(replace(row, fit=fast, judged=fast.trial.said))
+        longer = self._confirmed(Row(row.case, slow, slow.trial.said)) if slow else None
+        if kept or longer:
+            self.shown.append(replace(kept, longer=longer) if kept else longer or row)
+
+    def _confirmed(self, row: Row) -> Row | None:
+        judged = self.confirm(row) if self.confirm else row.judged
+        if judged.verdict not in (Verdict.NO_GO, Verdict.UNKNOWN):
+            return replace(row, judged=judged)
+        self.refused.append((f"{row.case.name}, {row.fit.words}", judged.because))
+        return None
+
+
+def _best(rows: Sequence[Row], top: int, confirm: Confirm | None) -> _Table:
+    """The best `top` rows. The best one whose weights are all on the cards, which is by far the
+    fastest, is always among several."""
+    table = _Table(confirm)
+    fast = [row for row in rows if row.fit.way.kind == "cards" and not row.merits.streams]
+    table.take(fast if top > 1 else (), 1)
+    table.take(rows, top)
+    table.shown.sort(key=_order)
+    return table

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.checks.preflight.suggest import STREAMS, Nearest, Row, Suggestion
+from console.checks.preflight.suggest import Nearest, Row, Suggestion
 from console.common import redact
 from console.common.text import one_line
 from console.common.units import format_bytes, plural
 from console.models.hub import local_files as here
 from console.models.sizing.assessment import HOST, HOST_MARGIN, PAGES, WIDTH, wrapped
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
+from console.models.suggest.ranking import WORDS
 
 MAX_PASTED = 3
 """Rows whose lines to paste are printed; all are in the JSON."""
@@ -160,7 +161,9 @@ def lines(found: Suggestion, place: Place, width: int = WIDTH) -> list[str]:
 
 
 def _table(found: Suggestion, width: int) -> Iterator[str]:
-    yield "What fits, the best quality first, with the largest context of each:"
+    yield "What fits, the best first, with the largest context of each:"
+    if len(found.rows) + max(0, found.more) > 1:
+        yield from wrapped(WORDS, "", width)
     yield ""
     names = [row.case.name.removeprefix("GGUF ") for row in found.rows]
     size = max([12, *(len(name) for name in names)])
@@ -218,12 +221,6 @@ def _others(found: Suggestion, width: int) -> Iterator[str]:
             yield from wrapped(f"  {name}: {one_line(why, 300)}", "    ", width)
         if len(rows) > MAX_TOLD:
             yield f"  and {len(rows) - MAX_TOLD} more"
-    if found.rows and any(row.fit.trial.rank == STREAMS for row in found.rows):
-        yield ""
-        yield from wrapped(
-            "What is partly read from the disk for each token stands at the end: it is slow.",
-            "", width,
-        )  # fmt: skip
 
 
 def to_json(found: Suggestion, place: Place) -> dict[str, Any]:

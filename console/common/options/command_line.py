@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from console.common.options.table import Option, Table
+from console.common.options.table import Effect, Option, Table
 
 _NUMBER = re.compile(r"-\d|-\.\d")
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
@@ -17,16 +17,35 @@ _SERVE = ("serve",)
 _BLANK = re.compile(r"\s")
 _MORE = re.compile(r"[;&|$`<>(){}\n]")
 """What makes a script more than one plain command."""
+_EXPANDED = re.compile(r"[;&|$`<>(){}*?~#%\\\n]")
+"""What a shell, or a template, makes something else of."""
+_DASHES = tuple("\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
+                "\N{HORIZONTAL BAR}\N{MINUS SIGN}")  # fmt: skip
+"""What web pages and word processors make of the dashes before an option."""
+_ONCE_VALUED = ("--enable-chunked-prefill",)
+"""Switches that took true or false as a word in older releases."""
+_SWITCHED = ("on", "off", "true", "false", "yes", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A word that belongs to no option. `behind`: the option before it, or "". `sure`: whether the
+    engine refuses it; else it may be its model, a wrapper's, or what a shell makes of it."""
+
+    behind: str
+    sure: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """An option that is given. `option` None: the engine's table does not have it. `spelling` as it
-    stands on the command line, or the name of a variable; `value` None where it has none."""
+    stands on the command line, or the name of a variable; `value` None where it has none. `stray`:
+    no option at all, but a word (`spelling`) beside them."""
 
     spelling: str
     value: str | None
     option: Option | None
+    stray: Stray | None = None
 
     @property
     def name(self) -> str:
@@ -34,38 +53,98 @@ class Given:
 
 
 def given(argv: Sequence[str], table: Table) -> Iterator[Given]:
-    """Every option of a command line in its order; words that belong to none are passed over.
+    """Every option of a command line in its order, and the words that belong to none.
 
-    `argv` begins with the program, with a wrapper's, or with the first option.
+    `argv` begins with the program, with a wrapper's, or with the first option. Words behind an
+    option that the table does not have may be its values, and are passed over.
     """
     words = own_words(argv)
     if words is None:
         yield Given("a shell's script", None, None)
         return
+    strays = _Strays(table, sure=_is_plain(argv, words))
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        if not word.startswith("-") or word == "-" or _NUMBER.match(word):
+        if not _is_option(word):
+            yield from strays.of(word)
             continue
-        spelling, equals, value = word.partition("=")
-        option = table.option(spelling)
-        if option is None and table.grammar.dotted and "." in spelling:
-            option = table.option(spelling.partition(".")[0])
-        if option is None and re.fullmatch(r"-O\d", spelling):  # attached, as a compiler takes it
-            option, equals, value = table.option("-O"), "=", spelling[2:]
-        if equals and not table.grammar.equals:
-            yield Given(word, None, None)
-            continue
-        if option is None:
-            yield Given(spelling, value if equals else None, None)
-            continue
-        if equals or option.kind == "flag":
-            yield Given(spelling, value if equals else None, option)
-            continue
-        taken = _values(words[place:], option, table)
-        place += len(taken)
-        yield Given(spelling, " ".join(taken) if taken else None, option)
+        one, place = _option(word, words, place, table)
+        strays.behind = one
+        yield one
+
+
+def _option(word: str, words: Sequence[str], place: int, table: Table) -> tuple[Given, int]:
+    """The option that a word begins, and the place behind its values."""
+    spelling, equals, value = word.partition("=")
+    option = table.option(spelling)
+    if option is None and table.grammar.dotted and "." in spelling:
+        option = table.option(spelling.partition(".")[0])
+    if option is None and re.fullmatch(r"-O\d", spelling):  # attached, as a compiler takes it
+        option, equals, value = table.option("-O"), "=", spelling[2:]
+    if equals and not table.grammar.equals:
+        return Given(word, None, None), place
+    if option is None or equals or option.kind == "flag":
+        return Given(spelling, value if equals else None, option), place
+    taken = _values(words[place:], option, table)
+    return Given(spelling, " ".join(taken) if taken else None, option), place + len(taken)
+
+
+@dataclass
+class _Strays:
+    """Tells what the words beside the options are. `sure`: the engine gets just these words.
+    `behind`: the option before the next word."""
+
+    table: Table
+    sure: bool
+    behind: Given | None = None
+    has_model: bool = False
+
+    def of(self, word: str) -> Iterator[Given]:
+        if word.startswith(_DASHES):
+            yield Given(word, None, None, Stray("", self.sure))
+            self.behind = Given(word, None, None)
+        elif self.behind is None and (self._is_model(word) or not self.sure):
+            return
+        elif self.behind is None or self.behind.option is not None:
+            sure = self.sure and not _EXPANDED.search(word) and self._is_refused(word)
+            behind = self.behind.spelling if self.behind is not None else ""
+            if not (self.behind and self._is_model(word)):
+                yield Given(word, None, None, Stray(behind, sure))
+
+    def _is_model(self, word: str) -> bool:
+        """Whether this is the one word that vLLM takes beside its options: a model's path or name.
+        Behind the options only what cannot be anything else counts as one."""
+        if not self.table.grammar.model or self.has_model:
+            return False
+        self.has_model = self.behind is None or "/" in word
+        return self.has_model
+
+    def _is_refused(self, word: str) -> bool:
+        if self.behind is None:
+            return not self.table.grammar.python  # newer ones may take a model so
+        option = self.behind.option
+        if option is None or option.effect is Effect.UNCOUNTED or option.name in _ONCE_VALUED:
+            return False  # other builds take more values, and nothing is a GO here anyway
+        told = word.lower() in _SWITCHED or word[:1].isdigit()
+        return told or self.has_model or not self.table.grammar.model
+
+
+def _is_plain(argv: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether the engine gets these words as they stand: what runs it is known, and no word was
+    parted here."""
+    before = (PurePath(word).name for word in argv[: len(argv) - len(words)])
+    known = any(
+        name in _SERVE or "llama-server" in name or _PYTHON.fullmatch(name) for name in before
+    ) or not argv or _is_no_program(argv[0])  # fmt: skip
+    whole = len(words) <= len(argv) and tuple(argv[len(argv) - len(words) :]) == tuple(words)
+    return known and whole
+
+
+def _is_no_program(word: str) -> bool:
+    """Whether a command line without its program begins with this word."""
+    return word.startswith(("-", *_DASHES)) or word.endswith(".gguf")
 
 
 def _values(words: Sequence[str], option: Option, table: Table) -> Sequence[str]:
@@ -110,7 +189,7 @@ def own_words(argv: Sequence[str]) -> list[str] | None:
 
     A word of a compose file that holds an option with its value (`--ctx-size 8192`) counts as two.
     """
-    words = _behind_program([word for word in argv if word])
+    words = _behind_program(list(argv))
     if words is None:
         return None
     parted = (
@@ -121,7 +200,7 @@ def own_words(argv: Sequence[str]) -> list[str] | None:
 
 
 def _behind_program(words: list[str]) -> list[str] | None:
-    if not words or words[0].startswith("-"):
+    if not words or _is_no_program(words[0]):
         return words
     for at, word in enumerate(words):
         name, behind = PurePath(word).name, words[at + 1 :]

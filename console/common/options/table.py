@@ -2,10 +2,12 @@
 
 A table is a text file beside this module, one option a line:
 
-    EFFECT  KIND  SPELLINGS  [env=NAME,NAME]
+    EFFECT  KIND  SPELLINGS  [env=NAME,NAME]  [gone=WHEN[: INSTEAD]]  [bare=WHEN[: INSTEAD]]
 
 Columns are parted by two blanks or more, spellings by one, and `#` begins a comment, the first
-of which names engine and version. The last spelling is the one for messages.
+of which names engine and version. The last spelling is the one for messages. `gone`: builds from
+then on refuse the option; `bare`: builds from then on refuse it without a value. Builds before take
+it so, and INSTEAD is what newer ones have.
 """
 
 from __future__ import annotations
@@ -36,13 +38,17 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `kind`: flag, int, float, str, json, human, opt (a value or none), list (one
-    value or more), two, or a set like {a,b}. `env`: variables that give its value as well."""
+    """One option. `kind`: flag, str, human, opt (a value or none), list (one value or more), two,
+    or what its value has to be (`console.common.options.values`), like {a,b} or int(0..2). `env`:
+    variables that give its value as well. `gone` and `bare`: since when newer builds refuse it, or
+    refuse it without a value, and what they have instead; "" where all known builds take it."""
 
     effect: Effect
     kind: str
     spellings: tuple[str, ...]
     env: tuple[str, ...] = ()
+    gone: str = ""
+    bare: str = ""
 
     @property
     def name(self) -> str:
@@ -58,19 +64,26 @@ class Option:
 class Grammar:
     """How an engine reads its words. `underscores`: they stand for dashes in long options.
     `equals`: it takes `--name=value`. `beginnings`: a long option may be cut short as long as it is
-    the only one that begins so. `dotted`: `--name.key` is a part of the option's JSON."""
+    the only one that begins so. `dotted`: `--name.key` is a part of the option's JSON. `python`:
+    Python's argparse reads the words, with numbers as Python writes them. `model`: it takes one
+    word beside the options, the model. `refusal`: what it says of other words."""
 
     underscores: bool = False
     equals: bool = False
     beginnings: bool = False
     dotted: bool = False
+    python: bool = False
+    model: bool = False
+    refusal: str = "unrecognized arguments"
 
 
 GRAMMARS: Mapping[str, Grammar] = {
-    "llama_cpp": Grammar(underscores=True),
-    "ik_llama": Grammar(underscores=True),
-    "vllm": Grammar(underscores=True, equals=True, beginnings=True, dotted=True),
-    "sglang": Grammar(equals=True, beginnings=True),
+    "llama_cpp": Grammar(underscores=True, refusal="invalid argument"),
+    "ik_llama": Grammar(underscores=True, refusal="unknown argument"),
+    "vllm": Grammar(
+        underscores=True, equals=True, beginnings=True, dotted=True, python=True, model=True
+    ),
+    "sglang": Grammar(equals=True, beginnings=True, python=True),
 }
 """By the table's name. Sources: common/arg.cpp of llama.cpp and common/common.cpp of ik_llama.cpp
 (a value is the next word), FlexibleArgumentParser of vLLM, argparse in SGLang's server_args.py."""
@@ -147,5 +160,6 @@ def is_same(one: str, other: str, engines: tuple[str, ...] = tuple(GRAMMARS)) ->
 
 def _option(row: str) -> Option:
     effect, kind, spellings, *rest = re.split(r"\s{2,}", row.strip())
-    env = rest[0].removeprefix("env=").split(",") if rest else ()
-    return Option(Effect(effect), kind, tuple(spellings.split()), tuple(env))
+    more = dict(column.split("=", 1) for column in rest)
+    env = tuple(filter(None, more.pop("env", "").split(",")))
+    return Option(Effect(effect), kind, tuple(spellings.split()), env, **more)

@@ -139,6 +139,7 @@ class Header:
     """One file's header. `tensors` is None if only the architecture was read.
 
     `header_bytes` is the length of what was read, without the padding before the tensor data.
+    `template_fault` says why its chat template cannot be read; empty if nothing speaks against it.
     """
 
     version: int
@@ -148,6 +149,7 @@ class Header:
     kv: Mapping[str, Value]
     tensors: tuple[Tensor, ...] | None
     header_bytes: int
+    template_fault: str = ""
 
     @property
     def architecture(self) -> str | None:

@@ -17,12 +17,49 @@ LOADER_TYPES = {
     **dict.fromkeys((
         "block_count", "context_length", "embedding_length", "expert_count", "expert_used_count",
         "attention.key_length", "attention.value_length", "rope.dimension_count", *PER_LAYER,
+        "attention.key_length_swa", "embedding_length_out", "expert_group_count",
+        "expert_group_used_count", "nextn_predict_layers", "pooling_type",
+        "rope.dimension_count_swa", "rope.scaling.original_context_length", "vocab_size",
     ), ValueType.UINT32),
-    "rope.freq_base": ValueType.FLOAT32, "rope.scaling.factor": ValueType.FLOAT32,
+    **dict.fromkeys((
+        "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "rope.freq_base",
+        "rope.scale_linear", "rope.scaling.attn_factor", "rope.scaling.factor",
+    ), ValueType.FLOAT32),
+    **dict.fromkeys(("attention.causal", "rope.scaling.finetuned"), ValueType.BOOL),
     "rope.scaling.type": ValueType.STRING,
 }  # fmt: skip
 """Types of the keys that llama.cpp reads of every architecture (`load_hparams`): of another type it
 ends with "key … has wrong type". PER_LAYER may be arrays of WHOLE_NUMBERS instead."""
+_TOKENS = (
+    "bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask", "prefix", "suffix",
+    "middle", "fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep",
+)  # fmt: skip
+NAMES = {
+    "general.name": ValueType.STRING, "general.file_type": ValueType.UINT32,
+    "tokenizer.ggml.model": ValueType.STRING, "tokenizer.ggml.pre": ValueType.STRING,
+    "tokenizer.ggml.token_type_count": ValueType.UINT32,
+}  # fmt: skip
+"""Types of the keys that llama.cpp reads of every file, whatever its architecture."""
+OF_TOKENS = {
+    **{f"tokenizer.ggml.{name}_token_id": ValueType.UINT32 for name in _TOKENS},
+    **{
+        f"tokenizer.ggml.{name}": ValueType.BOOL for name in (
+            "add_bos_token", "add_eos_token", "add_sep_token", "add_space_prefix",
+            "remove_extra_whitespaces", "normalizer.lowercase",
+        )
+    },
+}  # fmt: skip
+"""Types of the keys that it reads of a vocabulary; a model without one is asked for none. Learned
+from build 11669, which was given each of them with another type."""
+WITHOUT_TOKENS = ("none", "no_vocab")
+"""Tokenizers of a model without a vocabulary: nothing else of it is read."""
+LOADER_NAMES = {
+    ValueType.UINT8: "u8", ValueType.INT8: "i8", ValueType.UINT16: "u16", ValueType.INT16: "i16",
+    ValueType.UINT32: "u32", ValueType.INT32: "i32", ValueType.FLOAT32: "f32",
+    ValueType.BOOL: "bool", ValueType.STRING: "str", ValueType.ARRAY: "arr",
+    ValueType.UINT64: "u64", ValueType.INT64: "i64", ValueType.FLOAT64: "f64",
+}  # fmt: skip
+"""The types as llama.cpp calls them (ggml/src/gguf.cpp)."""
 MAX_NAMED = 3
 HARMLESS = frozenset({
     "activation_sparsity_scale", "altup.active_idx", "altup.num_inputs", "attention.causal",

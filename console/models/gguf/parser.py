@@ -13,7 +13,7 @@ from enum import Enum
 from math import prod
 
 from console.common.text import clean, decode, one_line
-from console.models.gguf import byte_source
+from console.models.gguf import byte_source, chat_template
 from console.models.gguf.byte_source import (
     FIRST_READ,
     MAX_STRING,
@@ -24,6 +24,7 @@ from console.models.gguf.byte_source import (
     Source,
     Window,
 )
+from console.models.gguf.chat_template import TEMPLATE
 from console.models.gguf.header import (
     ARCHITECTURE,
     CODES,
@@ -37,7 +38,15 @@ from console.models.gguf.header import (
     type_name,
     type_of,
 )
-from console.models.gguf.header_keys import LOADER_TYPES, PER_LAYER, WHOLE_NUMBERS
+from console.models.gguf.header_keys import (
+    LOADER_NAMES,
+    LOADER_TYPES,
+    NAMES,
+    OF_TOKENS,
+    PER_LAYER,
+    WHOLE_NUMBERS,
+    WITHOUT_TOKENS,
+)
 
 MAX_NAME = 63
 """Bytes; GGML_MAX_NAME less its NUL."""
@@ -58,12 +67,17 @@ MAX_ALIGNMENT = 2**20
 MAX_ARCHITECTURE = 64
 KEPT_NUMBERS = 4096
 """The longest array of numbers that is kept: a value per layer is a few hundred."""
+LINE = 120
 KEPT_TEXT = 1024
 """Bytes kept of a string."""
+MAX_TEMPLATE = 2**17
+"""Bytes of the longest chat template that is looked at; real ones have up to about 17,000."""
 KEPT_IN_ALL = 2**18
 """Bytes of text and numbers of arrays, together; it bounds the memory of a hostile header. The same
 again is for keys that change nothing; those that do not go in are passed over."""
-_READ = ("split.", "general.architecture", "general.alignment", "general.type")
+_READ = (
+    "split.", "general.architecture", "general.alignment", "general.type", "tokenizer.ggml.",
+)  # fmt: skip
 """Keys beside those of the architecture that the console reads, by how they begin."""
 _ENGINE_LIMIT = 2**30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -152,6 +166,7 @@ class _Parser:
         self._room, self._spare = KEPT_IN_ALL, KEPT_IN_ALL
         self._changes_nothing = False
         self._alignment = DEFAULT_ALIGNMENT
+        self._template_fault = ""
 
     def run(self) -> Header:
         version = self._version()
@@ -173,6 +188,7 @@ class _Parser:
             self._kv,
             tensors,
             self._window.offset,
+            self._template_fault,
         )
 
     def _error(self, kind: Kind, words: str, hint: str = "") -> GgufError:
@@ -233,23 +249,33 @@ class _Parser:
                 window.stop = FIRST_READ
         else:
             value = self._value(key, kind)
-            if prefix and key.startswith(prefix):
-                self._as_the_loader_wants(key, key.removeprefix(prefix), kind, value)
+            self._as_the_loader_wants(key, prefix, kind, value)
             if not self._changes_nothing or self._spare >= 0:
                 self._kv[key] = value
             if key == ALIGNMENT:
                 self._alignment = self._aligned(kind, value)
 
-    def _as_the_loader_wants(self, key: str, name: str, kind: int, value: Value) -> None:
-        """Refuse a number of another type than the loader's: it converts none."""
-        wanted = LOADER_TYPES.get(name)
+    def _as_the_loader_wants(self, key: str, prefix: str, kind: int, value: Value) -> None:
+        """Refuse a value of another type than the loader's: it converts none."""
+        name = key.removeprefix(prefix)
+        own = LOADER_TYPES.get(name) if prefix and name != key else None
+        wanted = own if own is not None else self._of_every_file(key)
         if wanted is None or kind == wanted:
             return
-        if isinstance(value, Array) and (value.element in WHOLE_NUMBERS or name not in PER_LAYER):
-            return  # a newer build may read it for each layer
-        said = f"an array of {value.element}" if isinstance(value, Array) else ValueType(kind).name
-        words = f"{key} is {said}, and the loader wants {wanted.name}"
+        said = LOADER_NAMES[ValueType(kind)]
+        if isinstance(value, Array):
+            if own is not None and (value.element in WHOLE_NUMBERS or name not in PER_LAYER):
+                return  # a newer build may read it for each layer
+            said += f"[{LOADER_NAMES[ValueType[value.element]]}]"
+        words = f"key {key} has wrong type {said} but expected type {LOADER_NAMES[wanted]}"
         raise self._error(Kind.MALFORMED, words, "convert the model again")
+
+    def _of_every_file(self, key: str) -> ValueType | None:
+        """The type of a key that the loader reads whatever the architecture is; None: it reads
+        none, or takes any."""
+        if self._kv.get("tokenizer.ggml.model") in WITHOUT_TOKENS:
+            return NAMES.get(key)
+        return NAMES.get(key, OF_TOKENS.get(key))
 
     def _architecture(self, kind: int) -> str:
         """A name that prints as it is spelled, so that the text shown is the one compared."""
@@ -284,8 +310,11 @@ class _Parser:
             raise self._error(Kind.MALFORMED, f"{key} declares {size} bytes of text")
         kept = min(size, KEPT_TEXT)
         self._keep(kept)
-        text = clean(decode(self._window.take(kept)))
-        self._window.skip(size - kept)
+        data = self._window.take(size if key == TEMPLATE and size <= MAX_TEMPLATE else kept)
+        if key == TEMPLATE and len(data) == size:
+            self._template_fault = one_line(chat_template.fault(decode(data)), LINE)
+        text = clean(decode(data[:kept]))
+        self._window.skip(size - len(data))
         return text if kept == size else f"{text}…"
 
     def _array(self, key: str) -> Array:

@@ -111,6 +111,7 @@ def _plain(reading: Reading) -> dict[str, Any]:
         "byte_order": header.byte_order,
         "alignment": header.alignment,
         "header_bytes": header.header_bytes,
+        "template_fault": header.template_fault,
         "kv": {
             key: [one.element, one.count, one.values] if isinstance(one, Array) else one
             for key, one in header.kv.items()
@@ -131,6 +132,7 @@ def _cached(value: dict[str, Any]) -> Reading:
         {_text(key): _value(one) for key, one in value["kv"].items()},
         tensors,
         _integer(value["header_bytes"]),
+        _text(value["template_fault"]),
     )
     if not header.alignment:
         raise ValueError("an alignment of 0")

@@ -36,7 +36,8 @@ def skeleton(header: Header) -> tuple[bytes, int]:
         (key, value) for key, value in header.kv.items()
         if not key.startswith(LEFT_OUT) and not (isinstance(value, Array) and value.values is None)
     ]  # fmt: skip
-    kept += [VOCABULARY, *_vocabulary_size(header)]
+    size = _vocabulary_size(header)
+    kept = [pair for pair in kept if pair[0] not in dict(size)] + [VOCABULARY, *size]
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(header.tensors), len(kept)))
     for key, value in kept:
         head += _string(key) + _value(value)
@@ -51,8 +52,12 @@ def skeleton(header: Header) -> tuple[bytes, int]:
 
 
 def _vocabulary_size(header: Header) -> list[tuple[str, Value]]:
-    """The number of tokens, which a loader takes from their list where the file does not say it."""
+    """The number of tokens, which a loader takes from their list where the file has one, whatever
+    the key says; without a key it is told by the token table."""
     key = f"{header.architecture or ''}.vocab_size"
+    tokens = header.kv.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, Array):
+        return [(key, tokens.count)]
     rows = [one.dims[-1] for one in header.tensors or () if one.name == "token_embd.weight"]
     return [(key, rows[0])] if rows and key not in header.kv else []
 

@@ -6,6 +6,7 @@ weights are stored.
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import time
@@ -13,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from console.common.errors import EngineTimeout
 from console.common.text import decode, one_line
@@ -42,9 +43,10 @@ _QUANTIZATION_KINDS = (
 CONFIG = "config.json"
 QUANTIZATION = "hf_quant_config.json"
 """Where ModelOpt writes how weights are stored, beside a config.json that does not say it."""
-_INNER = ("text_config", "llm_config", "language_config", "thinker_config", "llm")
+INNER = ("text_config", "llm_config", "language_config", "thinker_config", "llm")
 """Keys under which a model of several parts has the configuration of its language model."""
-_HOW = ("quantization_config", "compression_config")
+QUANTIZED = ("quantization_config", "compression_config")
+"""Keys under which a configuration says how its weights are quantized."""
 INDEX = "model.safetensors.index.json"
 CONFIG_LIMIT = 4 << 20
 INDEX_LIMIT = 64 << 20
@@ -65,10 +67,10 @@ _KINDS = {
 def parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """A configuration, and in it those of the language model, the outermost first."""
     found: list[Mapping[str, Any]] = [config]
-    for key in _INNER:
+    for key in INNER:
         inner = config.get(key)
-        if isinstance(inner, Mapping) and len(found) <= len(_INNER):
-            found += parts({name: inner[name] for name in inner if name not in _INNER[3:]})
+        if isinstance(inner, Mapping) and len(found) <= len(INNER):
+            found += parts({name: inner[name] for name in inner if name not in INNER[3:]})
     return found
 
 
@@ -80,7 +82,7 @@ def whole(config: Mapping[str, Any]) -> dict[str, Any]:
 def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """How the weights are quantized, wherever it stands; {} if nothing says it."""
     for part in parts(config):
-        for key in _HOW:
+        for key in QUANTIZED:
             how = part.get(key)
             if isinstance(how, Mapping) and how:
                 return how
@@ -160,7 +162,7 @@ def fetch_config(listing: Listing) -> dict[str, Any] | None:
 def with_quantization(config: dict[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json with the quantization that hf_quant_config.json holds; pure."""
     how = beside.get("quantization")
-    return {**config, _HOW[0]: how} if isinstance(how, Mapping) and how else config
+    return {**config, QUANTIZED[0]: how} if isinstance(how, Mapping) and how else config
 
 
 def fetch_index(listing: Listing) -> Index | None:
@@ -243,20 +245,61 @@ def fetch_json(
 
 
 def parse(path: str, body: bytes) -> dict[str, Any]:
-    """The JSON object in `body`. Raises HubAnswer."""
-    if body.startswith(b"version https://git-lfs"):
+    """The JSON object in `body`. Raises HubAnswer.
+
+    `Infinity` and `NaN` are no JSON, but Python writes and reads them, and so do models (the
+    `time_step_limit` of Nemotron-H): they become their own names, which are no number to anybody.
+    """
+    if not body.strip():
+        raise HubAnswer(f"{path} is empty", "", _AGAIN)
+    if body.lstrip().startswith(b"version https://git-lfs"):
         hint = "the repository was uploaded without its large files"
         raise HubAnswer(f"{path} is a pointer, not the file", "", hint)
+    if body.lstrip().startswith(b"<"):
+        raise HubAnswer(f"{path} is a web page, not JSON", decode(body[:80]), _PAGE)
     if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", errors.ENDPOINT)
+        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", _NONE)
+    text = _utf8(path, body)
     try:
-        found = json.loads(decode(body), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
-        raise HubAnswer(f"{path} is not JSON", why, errors.ENDPOINT) from None
+        found = json.loads(text, parse_constant=str)
+    except json.JSONDecodeError as error:
+        raise _no_json(path, text, error) from None
+    except RecursionError:
+        raise HubAnswer(f"{path} is not JSON", "nested too deeply", _NONE) from None
+    except ValueError as error:
+        raise HubAnswer(f"{path} is not JSON", one_line(str(error)), _NONE) from None
     if not isinstance(found, dict):
-        raise HubAnswer(f"{path} is no JSON object", "", errors.ENDPOINT)
+        raise HubAnswer(f"{path} is no JSON object", "", _NONE)
     return found
+
+
+_AGAIN = "an upload or a download ended early: fetch it again, or ask its publisher"
+_PAGE = "a proxy or a login answered in its place: fetch it again past that"
+_NONE = "this is no configuration of a model"
+_MARKS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (codecs.BOM_UTF8, "UTF-8 with a mark"))
+
+
+def _utf8(path: str, body: bytes) -> str:
+    """The text of a file, as the engines read it: UTF-8 without a mark. Raises HubAnswer."""
+    form = next((form for mark, form in _MARKS if body.startswith(mark)), "")
+    if not form and b"\0" in body[:64]:
+        form = "UTF-16"
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        text, form = "", form or f"no UTF-8 at byte {error.start}"
+    if form:
+        hint = "the engines read UTF-8 without a byte order mark: save it so"
+        raise HubAnswer(f"{path} is not in UTF-8", f"it is {form}", hint)
+    return text
+
+
+def _no_json(path: str, text: str, error: json.JSONDecodeError) -> HubAnswer:
+    """Whether a text only ends too early, or where it is broken."""
+    place = f"line {error.lineno}, column {error.colno}: {one_line(error.msg)}"
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        return HubAnswer(f"{path} ends too early", place, _AGAIN)
+    return HubAnswer(f"{path} is not JSON", place, "mend it there, or fetch it again")
 
 
 @cache
@@ -324,7 +367,3 @@ def _refused(response: httpx.Response, asked: errors.Asked) -> Exception:
 def _too_large(path: str, limit: int, how: str) -> HubAnswer:
     title = f"{one_line(path, 80)} is larger than {both_units(limit)}"
     return HubAnswer(title, how, "this is no configuration of a model")
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

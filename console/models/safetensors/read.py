@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +46,8 @@ class File:
 @dataclass(frozen=True, slots=True)
 class StoredBytes:
     """Bytes by group of tensors. `read` of `files` headers were read, `unknown` are dtypes that
-    this reader does not know. `exchanges` and `body_bytes` are what it cost."""
+    this reader does not know. `exchanges` and `body_bytes` are what it cost. `elements` are those
+    of a tensor by pattern, with the bits of one, where all that were read have as many."""
 
     groups: Mapping[Group, int]
     read: int
@@ -54,6 +55,7 @@ class StoredBytes:
     unknown: tuple[str, ...] = ()
     exchanges: int = 0
     body_bytes: int = 0
+    elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -77,6 +79,7 @@ class _Reading:
     unknown: tuple[str, ...]
     exchanges: int
     body_bytes: int
+    elements: Mapping[str, set[tuple[int, int]]]
 
 
 def read(
@@ -166,8 +169,16 @@ def _merged(readings: Sequence[_Reading], rest: Mapping[str, Shard], files: int)
         groups, len(readings), files,
         tuple(dict.fromkeys(kind for reading in readings for kind in reading.unknown)),
         sum(reading.exchanges for reading in readings),
-        sum(reading.body_bytes for reading in readings),
+        sum(reading.body_bytes for reading in readings), _elements(readings),
     )  # fmt: skip
+
+
+def _elements(readings: Sequence[_Reading]) -> Mapping[str, tuple[int, int]]:
+    kinds: dict[str, set[tuple[int, int]]] = {}
+    for reading in readings:
+        for pattern, sizes in reading.elements.items():
+            kinds.setdefault(pattern, set()).update(sizes)
+    return {pattern: next(iter(sizes)) for pattern, sizes in kinds.items() if len(sizes) == 1}
 
 
 class _Ask:
@@ -203,6 +214,10 @@ def _read(file: File, index: Mapping[str, Shard], ask: _Ask) -> _Reading:
 
 def _reading(header: ShardHeader, exchanges: int, body_bytes: int) -> _Reading:
     sizes: dict[Group, Counter[int]] = {}
+    elements: dict[str, set[tuple[int, int]]] = {}
     for name, tensor in header.tensors.items():
-        sizes.setdefault(group(name), Counter())[tensor.bytes] += 1
-    return _Reading(sizes, len(header.tensors), header.unknown, exchanges, body_bytes)
+        place = group(name)
+        sizes.setdefault(place, Counter())[tensor.bytes] += 1
+        bits = tensor.bytes * 8 // (tensor.elements or 1)
+        elements.setdefault(place[0], set()).add((tensor.elements, bits))
+    return _Reading(sizes, len(header.tensors), header.unknown, exchanges, body_bytes, elements)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import assert_never
 
 from console.common.text import one_line
@@ -74,6 +74,9 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
     if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
         return ()
     found: list[str] = []
+    if isinstance(case.plan, LlamaPlan) and case.plan.unsettled:
+        settled = advise(replace(case, plan=replace(case.plan, unsettled=())), ledger)
+        return tuple(f"{words}, if the build takes the options" for words in settled)
     if isinstance(case.plan, LlamaPlan):
         # what gives a GO; only where there is none, what is TIGHT
         for goal in dict.fromkeys((min(Verdict.TIGHT, verdict, key=ORDER.index), verdict)):
@@ -111,7 +114,7 @@ def _llama(case: Case, plan: LlamaPlan, ledger: Assessment, goal: Verdict) -> It
     if plan.checkpoints:
         without = replace(plan, checkpoints=0)
         yield from _told("no checkpoints: --ctx-checkpoints 0", case.better(goal, without))
-    if HOST in short and plan.cache_ram_mib:
+    if plan.cache_ram_mib and (HOST in short or ledger.tight):
         without = replace(plan, cache_ram_mib=0)
         yield from _told("no prompt cache: --cache-ram 0", case.better(goal, without))
 
@@ -242,6 +245,8 @@ def assess(
     """
     if isinstance(plan, LlamaPlan):
         plan = _in_time(facts, plan)
+        if reference is not None and reference.serves:
+            plan = replace(plan, unsettled=())  # its build takes what it serves with
     case = Case(facts, plan, machine)
     placement: Placement | None = None
     if isinstance(plan, LlamaPlan):
@@ -276,10 +281,16 @@ def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None
     """Sources of the figures that were not simply read or measured here."""
     if facts.weights_from and facts.source != GGUF:
         ledger.notes.append(f"weights by class: {facts.weights_from}")
+    ledger.notes += _sources(tuple(machine.given.items()))
+
+
+@lru_cache(maxsize=16)
+def _sources(given: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """`declared by the site: cards, ram_total`; a search asks for them with every placement."""
     by_source: dict[str, list[str]] = {}
-    for name, source in machine.given.items():
+    for name, source in given:
         by_source.setdefault(one_line(source, 60), []).append(one_line(name, 40))
-    ledger.notes += [f"{source}: {', '.join(names)}" for source, names in by_source.items()]
+    return tuple(f"{source}: {', '.join(names)}" for source, names in by_source.items())
 
 
 def _compare(ledger: Assessment, placement: Placement | None, reference: Reference) -> None:

@@ -15,10 +15,11 @@ from console.models.sizing.kv_cache import (
     CACHE_TYPES,
     FLOAT,
     Cache,
+    cached_lengths,
     layers_with_cache,
-    lengths,
     window_cells,
 )
+from console.models.sizing.latent import heads_at_once, spread_bytes
 from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import EVERY_FOURTH_FULL, ModelFacts
 
@@ -97,6 +98,11 @@ def settled(
                 "CUDA has no flash attention for these heads, and it was asked for or is needed "
                 "for the type of V: it is computed on the CPU, with copies of the cache"
             )
+    if plan.split_mode == "tensor" and plan.swa_full and facts.attention.has_window:
+        doubts.append(
+            "with --split-mode tensor and --swa-full llama.cpp aborts where it lays out the window "
+            "cache (llama.cpp#26122, b10126)"
+        )
     if on_card and facts.recurrent is not None and not plan.kv_offload:
         doubts.append("with --no-kv-offload states are worked on here and there")
     if not plan.flash and plan.type_v not in PLAIN:
@@ -105,8 +111,8 @@ def settled(
     if facts.attention.latent and plan.type_k != plan.type_v:
         doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
     several = not plan.unified and plan.slots > 1
-    few = sum(weight.layer == 0 for weight in facts.weights) <= FEW_TENSORS
-    if few and several and {plan.type_k, plan.type_v}.isdisjoint(PLAIN):
+    quantized = {plan.type_k, plan.type_v}.isdisjoint(PLAIN)
+    if several and quantized and sum(w.layer == 0 for w in facts.weights) <= FEW_TENSORS:
         doubts.append(
             f"llama.cpp b11434 aborts with so few tensors in a layer as {facts.architecture} has, "
             f"a quantized cache and {plan.slots} slots"
@@ -143,7 +149,8 @@ class Work:
     """The shape of the batches: their tokens, the cells a token may attend to, pipelined or not.
 
     `halves` are bytes of the F16 copies that flash attention makes of a layer's other cache, or of
-    a layer's V, turned, where it was decided against after the cache was laid out for it.
+    a layer's V, turned, where it was decided against after the cache was laid out for it. `heads`:
+    how many are worked on at once, `own`: with keys and values of their own, not the latent ones.
     """
 
     ubatch: int
@@ -152,6 +159,8 @@ class Work:
     flash: bool
     pipelined: bool
     halves: int = 0
+    heads: int = 0
+    own: bool = False
 
     @property
     def copies(self) -> int:
@@ -164,14 +173,17 @@ def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -
     cells = cache.tokens // streams
     spec = facts.attention
     near = window_cells(spec.window, plan, cells) if spec.has_window else 0
-    which = [layer for layer, has in enumerate(layers_with_cache(facts)) if has]
-    halves = 0
-    for layer in which if plan.flash or plan.flash_auto else ():
-        key, value = lengths(facts, layer)
+    which, halves = cached_lengths(facts), 0
+    for key, value in which if plan.flash or plan.flash_auto else ():
         rows = key * (plan.type_k != "f16") + value * (plan.type_v != "f16")
         halves = max(halves, (rows if plan.flash else value) * cache.tokens * HALF)
     masks = cells + near if which else 0
-    return Work(min(plan.ubatch, cache.tokens), cells, masks, plan.flash, pipelined, halves)
+    ubatch = min(plan.ubatch, cache.tokens)
+    heads = heads_at_once(facts, plan, cells, ubatch)
+    spread = spread_bytes(facts, plan, cells, heads)
+    halves = halves if spread is None else spread
+    own = spread is not None
+    return Work(ubatch, cells, masks, plan.flash, pipelined, halves, heads, own)
 
 
 def floats(facts: ModelFacts) -> int:
@@ -217,15 +229,26 @@ def compute_bytes(
     masks = work.ubatch * work.masks * (HALF if work.flash else FLOAT) * work.copies
     inputs = COPIES * (2 if output else COPIES) * row * width if work.pipelined else 0
     small = SMALL if lent else 0
-    most = max(row * floats(facts) + max(attention + helped, sum(lent)), logits)
-    beside = SPARE * row * width + _bounced(facts, work, states) + borrowed
+    most = max(_worked(facts, work, attention, helped, sum(lent)), logits)
+    spare = SPARE + (spec.own_layers == 0)  # without a cache, keys and values stay alive as well
+    beside = spare * row * width + _bounced(facts, work, states) + borrowed
     return most + masks + inputs + chosen + small + beside
+
+
+def _worked(facts: ModelFacts, work: Work, attention: int, helped: int, lent: int) -> int:
+    """The most that is alive at once of a layer. With keys and values of their own, which are
+    larger than all else, the heads are done before the rest begins."""
+    row, spec = work.ubatch * FLOAT, facts.attention
+    if not work.own:
+        return row * floats(facts) + max(attention + helped, lent)
+    each = 4 * (facts.embedding or 0) + (spec.heads or 0) * (2 * spec.head + spec.head_value)
+    return max(row * each + attention, row * floats(facts)) + max(helped, lent)
 
 
 def _scores(facts: ModelFacts, work: Work) -> int:
     """What every head makes of every cell, which flash attention never writes down."""
     spec = facts.attention
-    each = (spec.heads or 0) * work.ubatch + (spec.latent_rank if spec.latent else 0)
+    each = work.heads * work.ubatch + (spec.latent_rank if spec.latent else 0)
     return 0 if work.flash else each * work.cells * FLOAT
 
 

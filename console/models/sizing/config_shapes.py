@@ -4,7 +4,7 @@ takes where a key is not there. The names and defaults are those of transformers
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from console.common.text import one_line
@@ -26,6 +26,11 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
 }
 """By the commonest name: others for the same."""
+EACH = (
+    "intermediate_size", "moe_intermediate_size", "num_experts_per_tok", "n_routed_experts",
+    "n_shared_experts", "num_attention_heads",
+)  # fmt: skip
+"""Sizes that some families (Gemma 3n, Hunyuan, ERNIE 4.5) list for each layer."""
 PARTS = ("attn_config", "ffn_config")
 """Keys under which some families keep sizes of attention and of the feed-forward part."""
 DEFAULTS: Mapping[str, Mapping[str, int]] = {
@@ -79,9 +84,26 @@ def normal(config: Mapping[str, object]) -> dict[str, object]:
         known = next((table[one] for one in (name, *others) if one in table), None)
         if known is not None:
             table[name] = known
+    for name in EACH:
+        if sizes := _sizes(table.get(name)):
+            table[name] = max(sizes)
     family = table.get("model_type")
     defaults = DEFAULTS.get(family, {}) if isinstance(family, str) else {}
     return {**defaults, **table, **_shared_keys(table)}
+
+
+def _sizes(value: object) -> list[int]:
+    """The whole numbers of a list of nothing else; none where it is no such list."""
+    found = [one for one in value if type(one) is int] if isinstance(value, list) else []
+    return found if isinstance(value, list) and len(found) == len(value) else []
+
+
+def uneven(config: Mapping[str, object], layers: int) -> Iterator[tuple[str, object]]:
+    """Sizes of which a configuration lists others for other layers, or for something else."""
+    for name in (other for one in EACH for other in (one, *SYNONYMS.get(one, ()))):
+        sizes = _sizes(config.get(name))
+        if sizes and (len(set(sizes)) > 1 or len(sizes) < layers):
+            yield name, config[name]
 
 
 def _shared_keys(table: Mapping[str, object]) -> dict[str, object]:

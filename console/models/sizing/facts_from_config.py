@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from console.common.text import one_line
-from console.models.hub.model_config import describe, kind, quantization, whole
+from console.models.hub.model_config import describe, kind, parts, quantization, whole
 from console.models.safetensors.names import OUTSIDE, Role, role
 from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
@@ -37,6 +37,7 @@ from console.models.sizing.model_facts import (
     ModelFacts,
     Weight,
 )
+from console.models.sizing.serving.consistency import against, check
 
 SOURCE = "config.json"
 STATES = "the states of its recurrent layers (not known from a config.json)"
@@ -71,14 +72,17 @@ def from_config(
     layers = keys.count("num_hidden_layers", MOST_LAYERS, 1)
     if layers is None:
         keys.lacks("num_hidden_layers", "how many layers")
-        return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
+        return ModelFacts(arch, SOURCE, classes=classes(config), missing=tuple(keys.missing))
     spare = keys.count("num_nextn_predict_layers", MOST_LAYERS) or 0
     attention = _attention(keys, arch, layers)
     experts = _experts(keys)
+    check(config, keys, attention, layers)
     sizes = _Sizes(keys, arch, attention, experts, layers, spare)
     if stored is None:
         weights, origin = sizes.shared_out(weight_bytes, config, unread)
     else:
+        plain = len(parts(config)) == 1 and not encoders(config)
+        against(stored, keys, attention, layers, plain=plain)
         weights, origin = sizes.as_stored(stored), stored.words
     if any(word in name for word in RECURRENT for name in _words(keys.table)):
         keys.missing.append(STATES)
@@ -146,10 +150,11 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
         indexer = keys.count("index_head_dim") or 0
         return Attention(
             heads=heads, kv_heads=(1,) * layers, key=rank + rope, value=rank, latent=True,
-            head=(keys.count("qk_nope_head_dim") or 0) + rope, latent_rank=rank, rope=rope,
+            head=(keys.count("qk_nope_head_dim") or 0) + rope,
+            head_value=keys.count("v_head_dim") or 0, latent_rank=rank, rope=rope,
             indexer=indexer, indexed=(True,) * layers if indexer else (),
         )  # fmt: skip
-    head = keys.count("head_dim")
+    head = keys.count("head_dim") or None  # 0 is "not given" to the engines
     if head is None and heads and width:
         head = width // heads
     kv_heads = heads_of_blocks(keys.table, layers) or keys.counts("num_key_value_heads", layers)

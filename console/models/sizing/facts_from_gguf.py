@@ -181,7 +181,8 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
     default = embedding // heads[0] if heads and heads[0] and embedding else None
     key, value = keys.count("attention.key_length"), keys.count("attention.value_length")
     head = keys.count("attention.key_length_mla") or 0
-    latent = head > 0 and bool(keys.count("attention.value_length_mla"))
+    head_value = keys.count("attention.value_length_mla") or 0
+    latent = head > 0 and head_value > 0
     rank = keys.count("attention.kv_lora_rank") or 0
     window, windowed = _window(keys, arch, layers)
     indexer, indexed = _indexer(keys, arch, layers)
@@ -195,6 +196,7 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
         window_value=keys.count("attention.value_length_swa"),
         latent=latent,
         head=head if latent else 0,
+        head_value=head_value if latent else 0,
         unpacked=rank > 0 and not latent,
         latent_rank=rank,
         rope=keys.count("rope.dimension_count") or 0,

@@ -7,12 +7,13 @@ tests repeat it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from console.models.gguf.header import BY_NUMBER, pad
 from console.models.sizing.loader_plan import LlamaPlan
-from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.model_facts import Attention, ModelFacts, Recurrent
 
 CELLS = 256
 """The number of cells of a cache is a multiple of this."""
@@ -51,11 +52,14 @@ class Cache:
 
     def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
         """Add `bytes_of(layer)` for every layer; a kind of zero bytes is left out."""
-        each = [bytes_of(layer) for layer in range(len(self.layers))]
-        if sum(each):
+        self.add_each(name, how, [bytes_of(layer) for layer in range(len(self.layers))])
+
+    def add_each(self, name: str, how: str, each: Sequence[int]) -> None:
+        """The same with the bytes of every layer."""
+        if whole := sum(each):
             self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
-            count = sum(1 for size in each if size)
-            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
+            count = len(each) - each.count(0)
+            self.parts.append(Part(name, whole, f"{count} layers x {how}"))
 
     @property
     def bytes(self) -> int:
@@ -100,7 +104,10 @@ def _guessing(facts: ModelFacts, cells: int, cache: Cache) -> None:
 
 def lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
     """Elements of K and V of a token in one layer."""
-    spec = facts.attention
+    return _lengths(facts.attention, layer)
+
+
+def _lengths(spec: Attention, layer: int) -> tuple[int, int]:
     heads = spec.kv_heads[layer] if spec.kv_heads else 0
     key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
     if spec.has_window and spec.windowed[layer]:
@@ -109,42 +116,73 @@ def lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
     return heads * key, heads * value
 
 
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """What the layers of a model keep of a token, which no plan changes. `cached`: the lengths of K
+    and V of those with a cache, each once; `kinds`: for each layer the number of its lengths there,
+    and whether it has a window; None where it keeps nothing. `widest`: the longest V."""
+
+    cached: tuple[tuple[int, int], ...]
+    kinds: tuple[tuple[int, bool] | None, ...]
+    widest: int
+
+
+@lru_cache(maxsize=64)
+def _layers(layers: int, spec: Attention, states: Recurrent | None) -> _Layers:
+    has = _layers_with_cache(layers, spec, states)
+    every = [_lengths(spec, layer) for layer in range(layers)]
+    cached = tuple(dict.fromkeys(one for one, keeps in zip(every, has, strict=True) if keeps))
+    kinds = tuple(
+        (cached.index(every[layer]), spec.has_window and spec.windowed[layer])
+        if has[layer] else None
+        for layer in range(layers)
+    )  # fmt: skip
+    return _Layers(cached, kinds, max((value for _, value in every), default=0))
+
+
+def cached_lengths(facts: ModelFacts) -> tuple[tuple[int, int], ...]:
+    """Elements of K and V of a token in the layers that keep a cache, each once."""
+    return _layers(facts.layers or 0, facts.attention, facts.recurrent).cached
+
+
 def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
     """K and V of the layers that have them; False if their size is unknown."""
-    has = layers_with_cache(facts)
-    if not any(has):
+    if not any(layers_with_cache(facts)):
         return True
     spec = facts.attention
     if spec.kv_heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
-    windowed = spec.windowed if spec.has_window else (False,) * len(has)
     near = pad(window_cells(spec.window, plan, cells), CELLS)
+    about = _layers(facts.layers or 0, spec, facts.recurrent)
 
-    widest = max(lengths(facts, layer)[1] for layer in range(len(has)))
-
-    def rows(layer: int) -> int:
-        key, value = lengths(facts, layer)
+    def rows(key: int, value: int) -> int:
+        if plan.ik and spec.latent and not plan.flash:  # V turned beside it, or in its place
+            turned = row_bytes(plan.type_v, spec.latent_rank) if plan.mla == 1 else 0
+            return row_bytes(plan.type_k if plan.mla == 1 else plan.type_v, key) + turned
         if not plan.flash and value:
-            value = widest
+            value = about.widest
         return row_bytes(plan.type_k, key) + (row_bytes(plan.type_v, value) if value else 0)
 
-    def size(layer: int, window: bool) -> int:
-        if not has[layer] or windowed[layer] is not window:
-            return 0
-        return rows(layer) * (near if window else cells) * streams
-
-    words = _words(facts, plan)
-    cache.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
-    cache.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
+    words, each = _words(facts, plan), [rows(*lengths) for lengths in about.cached]
+    for name, length, windowed in (("cache", cells, False), ("window cache", near, True)):
+        sizes: dict[tuple[int, bool] | None, int] = {
+            (number, windowed): row * length * streams for number, row in enumerate(each)
+        }
+        layers = [sizes.get(kind, 0) for kind in about.kinds]
+        cache.add_each(name, f"{length * streams} cells x {words}", layers)
     return True
 
 
 def layers_with_cache(facts: ModelFacts) -> tuple[bool, ...]:
     """Which layers keep a cache of their own."""
-    layers = facts.layers or 0
-    own = facts.attention.own_layers
-    states = facts.recurrent
-    heads = facts.attention.kv_heads
+    return _layers_with_cache(facts.layers or 0, facts.attention, facts.recurrent)
+
+
+@lru_cache(maxsize=64)
+def _layers_with_cache(
+    layers: int, attention: Attention, states: Recurrent | None
+) -> tuple[bool, ...]:
+    own, heads = attention.own_layers, attention.kv_heads
 
     def keeps(layer: int) -> bool:
         if own is not None and layer >= own:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from console.common.text import clean
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import (
@@ -25,7 +26,9 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.compute import CONTEXT
 from console.models.sizing.kv_cache import CELLS
+from console.models.sizing.latent import LIMIT_MIB
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
@@ -189,6 +192,7 @@ def weigh(
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += plan.unsettled
     ledger.stops += [f"llama-server refuses {what}" for what in plan.refused]
     absent(plan, machine.cards, ledger)
     if plan.mtp and not facts.spare_layers and not plan.uncounted:
@@ -208,6 +212,8 @@ def weigh(
         for part in placement.cache.parts:
             ledger.notes.append(f"{part.name}: {part.how} = {format_bytes(part.bytes)}")
     _cards(placement, machine.cards, ledger)
+    _older(facts, placement, machine.cards, ledger)
+    _unused(placement, machine.cards, ledger)
     _host(plan, placement, machine, ledger)
     _ceiling(placement.host, machine, ledger, ram_read_bps)
     ledger.envelope = _envelope(facts, placement, machine, ledger)
@@ -289,6 +295,43 @@ def _cards(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> N
             )
 
 
+def _unused(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> None:
+    """A build for CUDA makes a context on a card that it is told to leave alone."""
+    full = [card for card in cards if card.free is not None and card.free < CONTEXT]
+    if full and not placement.cards:
+        ledger.unknown.append(
+            f"whether the build is one for the CPU: one for CUDA takes a part of a card, too, and "
+            f"{format_bytes(full[0].free or 0)} of {clean(full[0].name, 40)} are free "
+            "(llama.cpp#25145); CUDA_VISIBLE_DEVICES= hides it"
+        )
+
+
+def _older(
+    facts: ModelFacts, placement: Placement, cards: Sequence[Card], ledger: Assessment
+) -> None:
+    """What builds of ik_llama.cpp from before take more, where it decides."""
+    plan, used = placement.plan, [share for share in placement.cards if share.layers]
+    if not plan.ik:
+        return
+    if plan.overrides and len(used) > 1 and plan.split_mode == "layer":
+        (ledger.unknown if plan.older else ledger.notes).append(
+            "builds of ik_llama.cpp before November 2025 with GGML_SCHED_MAX_COPIES above 1, the "
+            "default until September 2025, reserve hundreds of GiB for such a plan: --split-mode "
+            "none, or another build"
+        )
+    if plan.amb is not None or ledger.short:
+        return
+    whole = place(facts, replace(plan, amb=0), cards)
+    short = [one for one in whole.cards if one.bytes > (capacity(cards[one.card]) or one.bytes)]
+    if short:
+        most = max(short, key=lambda one: one.compute)
+        ledger.unknown.append(
+            f"whether the build limits attention by itself: before 13 August 2026 it takes "
+            f"{format_bytes(most.compute)} to compute on {most.name}; --attention-max-batch "
+            f"{LIMIT_MIB} settles it"
+        )
+
+
 def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessment) -> None:
     layers = _span(share.layers)
     ledger.add("weights", share.dense, where, layers)
@@ -342,16 +385,33 @@ def kept_states(placement: Placement) -> int:
 
 def _checkpoints(placement: Placement, ledger: Assessment) -> None:
     """They grow with the prompts and are rarely all there: more than is left is tight, no NO-GO."""
-    most = kept_states(placement)
-    left = next((limit.left for limit in ledger.limits if limit.where == HOST), 0)
+    most, plan = kept_states(placement), placement.plan
+    left = max(0, next((limit.left for limit in ledger.limits if limit.where == HOST), 0))
     words = (
-        f"up to {format_bytes(most)} of RAM for {placement.plan.checkpoints} checkpoints of each "
-        "slot (--ctx-checkpoints), filled in time"
+        f"up to {format_bytes(most)} of RAM for {plan.checkpoints} checkpoints of each slot "
+        "(--ctx-checkpoints), filled in time"
     )
-    if most > max(0, left):
-        ledger.tight.append(f"{words}; {format_bytes(max(0, left))} would be left")
+    if most > left:
+        ledger.tight.append(f"{words}; {format_bytes(left)} would be left")
     elif most:
         ledger.notes.append(words)
+    whole = saved_prompt(placement)
+    if (more := whole - plan.cache_ram_mib * MIB) > left:
+        who = "" if plan.ik else "builds before mid-2026: "
+        (ledger.tight if plan.ik else ledger.notes).append(
+            f"{who}a prompt as long as the context is saved in RAM with {format_bytes(whole)}, "
+            f"whatever --cache-ram says: {format_bytes(more)} more, and {format_bytes(left)} would "
+            "be left; --cache-ram 0 saves none"
+        )
+
+
+def saved_prompt(placement: Placement) -> int:
+    """What a server copies to RAM of a slot whose context is full; 0 if it saves no prompts.
+    ik_llama.cpp keeps the last one, however large it is (#2320); llama.cpp did (#20509)."""
+    plan, cache = placement.plan, placement.cache
+    if cache is None or plan.cache_ram_mib <= 0:
+        return 0
+    return cache.bytes // (1 if plan.unified else plan.slots)
 
 
 def _mapped(ledger: Assessment, available: int) -> None:

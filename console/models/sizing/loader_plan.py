@@ -40,7 +40,8 @@ class LlamaPlan:
     overrides (None: behind all). `overrides` are (pattern, buffer type). `mtp`: the file's spare
     layers guess ahead, `drafts` tokens at once (None: 3). Sizes in MiB, as in the options.
     `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
-    leaves out devices that are not there. `refused`: what the server's start refuses.
+    leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
+    what some builds refuse, `older`: the build takes what those of the table's day do not.
     """
 
     gpu_layers: int | None = None
@@ -79,8 +80,12 @@ class LlamaPlan:
     moved_after: int | None = None
     least_devices: int = 0
     ik: bool = False
+    mla: int = 3
+    amb: int | None = None
     file: str = ""
     refused: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    older: bool = False
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -128,7 +133,9 @@ class SglangPlan:
     backend's own), `attention` its backend. `text_only` and `multimodal`: an encoder for images is
     left out, or asked for. `kt_weights` is where kt-kernel's weights are; LLAMAFILE reads a GGUF
     there, whose experts have `kt_experts` bytes (None: not known). `kt_skips`: experts of the cards
-    are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which few builds have).
+    are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which few builds have). `refused`:
+    what its start refuses. `load_format` as given, with `loader_extra` where its loader is told
+    more.
     """
 
     ranks: int = 1
@@ -157,6 +164,8 @@ class SglangPlan:
     multimodal: bool = False
     dtype: str = "auto"
     quantization: str = ""
+    load_format: str = ""
+    loader_extra: bool = False
     kt: bool = False
     kt_method: str = ""
     kt_gpu_experts: int = 0
@@ -164,6 +173,7 @@ class SglangPlan:
     kt_mmap: bool = False
     kt_weights: str = ""
     kt_experts: int | None = None
+    refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -184,7 +194,10 @@ class VllmPlan:
     step. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card. `chunked`: a prompt
     may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
-    input that are limited to none.
+    input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
+    `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
+    `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
+    is told more.
     """
 
     ranks: int = 1
@@ -198,6 +211,8 @@ class VllmPlan:
     type_kv: str = "auto"
     dtype: str = "auto"
     quantization: str = ""
+    load_format: str = ""
+    loader_extra: bool = False
     graphs: bool = True
     cpu_offload: int = 0
     cache_bytes: int | None = None
@@ -206,7 +221,13 @@ class VllmPlan:
     long_prefill: int = 0
     text_only: bool = False
     limited: frozenset[str] = frozenset()
+    page: int = 0
+    calls_tools: bool = False
+    tool_parser: str = ""
+    logs_answers: bool = False
+    logs_requests: bool = False
     model: str = ""
+    refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

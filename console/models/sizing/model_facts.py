@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import NoReturn
 
 from console.common.errors import ConsoleError, Exit
@@ -58,7 +59,8 @@ class Attention:
     """What is cached of a token. Lengths in elements of one head; per-layer tuples name all layers.
 
     `latent` is MLA: only K is kept, `key` long (the latent and its rope part), and a head works
-    with `head` elements. `unpacked` is the same attention in an older file, with every head kept.
+    with keys of `head` elements and values of `head_value`. `unpacked` is the same attention in an
+    older file, with every head kept.
     `window_key` and `window_value` hold in layers with a window, if they differ. `own_layers`:
     later ones reuse their caches.
     """
@@ -71,6 +73,7 @@ class Attention:
     window_value: int | None = None
     latent: bool = False
     head: int = 0
+    head_value: int = 0
     unpacked: bool = False
     latent_rank: int = 0
     rope: int = 0
@@ -124,7 +127,7 @@ class Encoder:
     width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelFacts:
     """A model. Bytes and elements; None is "unknown", and `missing` then says which key.
 
@@ -159,10 +162,14 @@ class ModelFacts:
 
     def __hash__(self) -> int:
         """Of few fields: a model has thousands of weights, and is asked about again and again."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         few = self.weights[:: max(1, len(self.weights) // 8)]
         return hash((self.architecture, self.layers, self.context_length, len(self.weights), few))
 
-    @property
+    @cached_property
     def weight_bytes(self) -> int:
         """Everything in the file, loaded or not."""
         return sum(weight.bytes for weight in self.weights)
@@ -170,7 +177,7 @@ class ModelFacts:
     def bytes_of(self, *kinds: Kind) -> int:
         return sum(weight.bytes for weight in self.weights if weight.kind in kinds)
 
-    @property
+    @cached_property
     def tied(self) -> bool:
         """Whether the token table is also the output: a card that scores tokens holds a copy."""
         return not any(

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from console.common.text import clean
 from console.host.sample import Card
@@ -27,11 +28,19 @@ from console.models.sizing.compute import (
     work_of,
 )
 from console.models.sizing.kv_cache import Cache, cache_of
+from console.models.sizing.latent import as_kept
 from console.models.sizing.loader_plan import DENSE_OF_LAYER, EXPERTS_OF_LAYER, LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts, Weight
 
 MIB = 1 << 20
 HOST = -1
+LENT = 2
+"""Tensors that are copied from the host to a card at once, at most."""
+NO_ROWS = (
+    "builds from b9890 on refuse -sm row on CUDA cards, which have no split buffers any more: "
+    "-sm layer or -sm tensor"
+)
+"""ggml-org/llama.cpp#24216; the list of options still names it."""
 TABLE_TWICE = frozenset({"gemma3n"})
 """Architectures whose loader holds a token table that is the output, too, twice in host RAM as well
 (llama-fit-params b11669); elsewhere only a card that scores tokens has a copy."""
@@ -41,8 +50,8 @@ TABLE_TWICE = frozenset({"gemma3n"})
 class Share:
     """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
 
-    `layers` are those that run there, `active` the bytes read for one token, `sizes` the tensors of
-    its layers and `moved` those that an override took from another place's layer.
+    `layers` are those that run there, `active` the bytes read for one token, `sizes` the largest
+    tensors of its layers and `moved` those that an override took from another place's layer.
     """
 
     card: int
@@ -75,6 +84,78 @@ class Share:
         if weight.layer is not None:
             (self.moved if moved else self.sizes).append(size)
 
+    def take(self, bundle: Bundle, moved: bool = False) -> None:
+        """The same for several weights at once."""
+        self.dense += bundle.dense
+        self.experts += bundle.experts
+        self.active += bundle.active
+        if bundle.layer is not None:
+            (self.moved if moved else self.sizes).extend(bundle.largest)
+
+
+class Mark(NamedTuple):
+    """What a plan can tell weights apart by. `before` and `after`: the buffer to which the first
+    override that matches sends it, of those that come before and after --n-cpu-moe."""
+
+    table: bool
+    layer: int | None
+    routed: bool
+    feeds: bool
+    before: str | None
+    after: str | None
+
+
+@dataclass(slots=True)
+class Bundle:
+    """Weights that go together: the token table, or some of one layer (None: of none).
+    `weights`: each with its bytes that are read for one token; `largest`: bytes of the largest
+    ones, at least as many as are ever copied at once."""
+
+    table: bool
+    layer: int | None
+    dense: int = 0
+    experts: int = 0
+    active: int = 0
+    weights: list[tuple[Weight, int]] = field(default_factory=list)
+    largest: list[int] = field(default_factory=list)
+
+    def add(self, weight: Weight, active: int) -> None:
+        if weight.kind is Kind.EXPERTS:
+            self.experts += weight.bytes
+        else:
+            self.dense += weight.bytes
+        self.active += active
+        self.weights.append((weight, active))
+        self.largest = sorted((*self.largest, weight.bytes), reverse=True)[:LENT]
+
+    def join(self, other: Bundle) -> None:
+        """Add the weights of another one."""
+        self.dense += other.dense
+        self.experts += other.experts
+        self.active += other.active
+        self.weights += other.weights
+        self.largest += other.largest
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What of a plan moves weights, beside the places of its layers."""
+
+    split_mode: str
+    mtp: bool
+    overrides: tuple[tuple[str, str], ...]
+    cpu_experts: int
+    cpu_dense: int
+    moved_after: int | None
+
+    def holds_back(self, mark: Mark) -> bool:
+        """Whether --n-cpu-moe or --n-cpu-ffn keeps it on the host."""
+        if mark.layer is None:
+            return False
+        if mark.layer < self.cpu_experts and mark.routed:
+            return True
+        return mark.layer < self.cpu_dense and mark.feeds
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -98,10 +179,15 @@ class Placement:
 
 def labels(cards: Sequence[Card]) -> list[str]:
     """A unique name for each card, also used in an envelope."""
-    names = [clean(card.name, 40) or "card" for card in cards]
-    return [
+    return list(_labels(tuple(card.name for card in cards)))
+
+
+@lru_cache(maxsize=16)
+def _labels(given: tuple[str, ...]) -> tuple[str, ...]:
+    names = [clean(name, 40) or "card" for name in given]
+    return tuple(
         name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names)
-    ]
+    )
 
 
 def capacity(card: Card) -> int | None:
@@ -139,15 +225,14 @@ def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[in
         return [HOST] * units
     # llama.cpp divides and compares in single precision, and a tie goes to the next card
     bounds = [_single(one) for one in accumulate(proportions(plan, cards, used))]
-    first = units - wanted
+    found = (bisect_right(bounds, at) for at in _positions(wanted))
+    return [HOST] * (units - wanted) + [used[min(number, len(used) - 1)] for number in found]
 
-    def card(unit: int) -> int:
-        if unit < first:
-            return HOST
-        found = bisect_right(bounds, _single((unit - first) / wanted))
-        return used[min(found, len(used) - 1)]
 
-    return [card(unit) for unit in range(units)]
+@lru_cache(maxsize=256)
+def _positions(wanted: int) -> tuple[float, ...]:
+    """Where each of so many layers stands among them, from 0 up to 1."""
+    return tuple(_single(unit / wanted) for unit in range(wanted))
 
 
 def _single(value: float) -> float:
@@ -156,11 +241,14 @@ def _single(value: float) -> float:
 
 def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placement:
     """The bytes of every card and of the host. Needs `facts.layers` and `plan.gpu_layers`."""
+    facts = as_kept(facts, plan)
     where = places(facts, plan, cards)
     used = cards_of(plan, cards)
     on_card = any(number != HOST for number in where[: facts.layers])
     on_host = HOST in where[: facts.layers]
     plan, refused, doubts = settled(facts, plan, on_card=on_card, on_host=on_host)
+    if plan.split_mode == "row" and not plan.ik and any(number != HOST for number in where):
+        doubts += (NO_ROWS,)
     names = labels(cards)
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")
@@ -186,11 +274,13 @@ def _weights(
     parts: dict[int, float],
 ) -> tuple[str, ...]:
     """Fill in the weights of every place, and return notes."""
-    moves = LlamaPlan(
-        split_mode=plan.split_mode, mtp=plan.mtp, overrides=plan.overrides,
-        cpu_experts=plan.cpu_experts, cpu_dense=plan.cpu_dense, moved_after=plan.moved_after,
+    moves = Moves(
+        plan.split_mode, plan.mtp, plan.overrides, plan.cpu_experts, plan.cpu_dense,
+        plan.moved_after,
     )  # fmt: skip
-    shares, notes = _shared_out(facts, moves, tuple(where), tuple(parts.items()))
+    spreads = plan.split_mode in ("row", "tensor")
+    shares_of = tuple(parts.items()) if spreads else tuple((number, 0.0) for number in parts)
+    shares, notes = _shared_out(facts, moves, tuple(where), shares_of)
     for share in shares:
         kept = by_place[share.card]
         kept.dense, kept.experts, kept.active = share.dense, share.experts, share.active
@@ -198,42 +288,73 @@ def _weights(
     return notes
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _shared_out(
     facts: ModelFacts,
-    plan: LlamaPlan,
+    moves: Moves,
     where: tuple[int, ...],
     shares_of: tuple[tuple[int, float], ...],
 ) -> tuple[tuple[Share, ...], tuple[str, ...]]:
     """The weights of every place, which no context changes: kept for the next one. Whoever takes
-    them changes no list in them. `plan` has only what moves weights."""
-    parts, notes = dict(shares_of), list[str]()
+    them changes no list in them. How much of a tensor is whose counts only where tensors are
+    spread."""
+    parts = dict(shares_of)
     by_place = {number: Share(number, "") for number in (*parts, HOST)}
-    moves = bool(plan.overrides or plan.cpu_experts or plan.cpu_dense)
+    spreads = moves.split_mode in ("row", "tensor")
+    twice = (where[-1] != HOST or facts.architecture in TABLE_TWICE) and facts.tied
+    bundles, notes = _bundles(facts, moves)
+    for other, bundle in bundles:
+        target = HOST if bundle.table else where[-1 if bundle.layer is None else bundle.layer]
+        if other is not None and other in by_place:
+            by_place[other].take(bundle, moved=target != HOST)
+        elif target != HOST and spreads:
+            for weight, active in bundle.weights:
+                _spread(weight, active, by_place, parts)
+        else:
+            by_place[target].take(bundle)
+        for weight, _ in bundle.weights if bundle.table and twice else ():
+            if weight.name == "token_embd.weight":
+                by_place[where[-1]].add(weight, weight.bytes, weight.bytes)
+    for unit, number in enumerate(where[: facts.layers]):
+        for one in parts if number != HOST and spreads else (number,):
+            by_place[one].layers.append(unit)
+    return tuple(by_place.values()), notes
+
+
+@lru_cache(maxsize=128)
+def _bundles(
+    facts: ModelFacts, moves: Moves
+) -> tuple[tuple[tuple[int | None, Bundle], ...], tuple[str, ...]]:
+    """The weights, by what goes together wherever its layer goes, each with the place to which an
+    override sends it (None: none does), and notes."""
+    joined, notes = dict[tuple[bool, int | None, int | None], Bundle](), list[str]()
+    for mark, bundle in _marked(facts, moves.overrides, moves.moved_after, moves.mtp):
+        key = mark.table, mark.layer, _override(mark, moves, notes)
+        joined.setdefault(key, Bundle(mark.table, mark.layer)).join(bundle)
+    return tuple((key[-1], bundle) for key, bundle in joined.items()), tuple(notes)
+
+
+@lru_cache(maxsize=64)
+def _marked(
+    facts: ModelFacts, overrides: tuple[tuple[str, str], ...], moved_after: int | None, mtp: bool
+) -> tuple[tuple[Mark, Bundle], ...]:
+    """The weights that no number of layers whose experts stay on the host tells apart: a few
+    hundred bundles, where the weights are thousands."""
+    bundles = dict[Mark, Bundle]()
     experts = facts.experts
     for weight in facts.weights:
-        if weight.kind is Kind.SKIPPED and not plan.mtp:
+        if weight.kind is Kind.SKIPPED and not mtp:
             continue
-        unit = len(where) - 1 if weight.layer is None else weight.layer
-        target = HOST if weight.kind is Kind.TOKENS else where[unit]
         active = weight.bytes if weight.kind not in (Kind.TOKENS, Kind.SKIPPED) else 0
         if weight.kind is Kind.EXPERTS and experts.count:
             active = weight.bytes * experts.used // experts.count
-        other = _override(weight, plan, notes) if moves else None
-        if other is not None and other in by_place:
-            by_place[other].add(weight, weight.bytes, active, moved=target != HOST)
-        elif target != HOST and plan.split_mode in ("row", "tensor"):
-            _spread(weight, active, by_place, parts)
-        else:
-            by_place[target].add(weight, weight.bytes, active)
-        twice = where[-1] != HOST or facts.architecture in TABLE_TWICE
-        if weight.name == "token_embd.weight" and facts.tied and twice:
-            by_place[where[-1]].add(weight, weight.bytes, weight.bytes)
-    for unit, number in enumerate(where[: facts.layers]):
-        every = number != HOST and plan.split_mode in ("row", "tensor")
-        for one in parts if every else (number,):
-            by_place[one].layers.append(unit)
-    return tuple(by_place.values()), tuple(notes)
+        mark = Mark(
+            weight.kind is Kind.TOKENS, weight.layer, _names(EXPERTS_OF_LAYER, weight.name),
+            _names(DENSE_OF_LAYER, weight.name), _sent(weight, overrides[:moved_after]),
+            None if moved_after is None else _sent(weight, overrides[moved_after:]),
+        )  # fmt: skip
+        bundles.setdefault(mark, Bundle(mark.table, mark.layer)).add(weight, active)
+    return tuple(bundles.items())
 
 
 def _spread(
@@ -249,38 +370,28 @@ def _spread(
     by_place[numbers[-1]].add(weight, left, busy)
 
 
-def _override(weight: Weight, plan: LlamaPlan, notes: list[str]) -> int | None:
-    """The place an override sends a tensor to, or None. The first that matches counts, in the order
-    of the command line."""
-    place = len(plan.overrides) if plan.moved_after is None else plan.moved_after
-    found = _by_pattern(weight, plan.overrides[:place], notes)
-    if found is None and _is_moved(weight, plan):
+def _override(mark: Mark, moves: Moves, notes: list[str]) -> int | None:
+    """The place an override sends such tensors to, or None. The first that matches counts, in the
+    order of the command line."""
+    if mark.before is not None:
+        return _place_of(mark.before, notes)
+    if moves.holds_back(mark):
         return HOST
-    return _by_pattern(weight, plan.overrides[place:], notes) if found is None else found
+    return None if mark.after is None else _place_of(mark.after, notes)
 
 
-def _by_pattern(
-    weight: Weight, overrides: Sequence[tuple[str, str]], notes: list[str]
-) -> int | None:
-    for pattern, buffer in overrides:
-        if _names(pattern, weight.name):
-            if buffer.upper().startswith("CPU"):
-                return HOST
-            if digits := re.search(r"(\d+)$", buffer):
-                return int(digits[1])
-            notes.append(f"--override-tensor: {buffer} is counted as host memory")
-            return HOST
-    return None
+def _place_of(buffer: str, notes: list[str]) -> int:
+    if buffer.upper().startswith("CPU"):
+        return HOST
+    if digits := re.search(r"(\d+)$", buffer):
+        return int(digits[1])
+    notes.append(f"--override-tensor: {buffer} is counted as host memory")
+    return HOST
 
 
-def _is_moved(weight: Weight, plan: LlamaPlan) -> bool:
-    """Whether --n-cpu-moe or --n-cpu-ffn keeps it on the host."""
-    layer = weight.layer
-    if layer is None:
-        return False
-    if layer < plan.cpu_experts and _names(EXPERTS_OF_LAYER, weight.name):
-        return True
-    return layer < plan.cpu_dense and _names(DENSE_OF_LAYER, weight.name)
+def _sent(weight: Weight, overrides: Sequence[tuple[str, str]]) -> str | None:
+    """The buffer of the first override that matches its name."""
+    return next((buffer for pattern, buffer in overrides if _names(pattern, weight.name)), None)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -328,7 +439,7 @@ def _compute(
     overridden = bool(plan.overrides or plan.cpu_experts or plan.cpu_dense)
     pipelined = (
         len(used) > 1 and plan.split_mode == "layer" and HOST not in where
-        and plan.kv_offload and not overridden
+        and plan.kv_offload and not overridden and not plan.ik  # it keeps one copy
     )  # fmt: skip
     work = work_of(plan, cache, facts, pipelined)
     lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
@@ -369,5 +480,5 @@ def _output_bytes(facts: ModelFacts) -> int:
 def _lent(host: Share) -> tuple[int, ...]:
     """The largest tensors that are copied to a card at once: one of a host layer, two of those that
     an override took from a card's layer, whose expert parts run in one go."""
-    most = sorted(host.moved, reverse=True)[:2]
+    most = sorted(host.moved, reverse=True)[:LENT]
     return tuple(max([most, sorted(host.sizes, reverse=True)[:1]], key=sum))

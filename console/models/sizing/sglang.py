@@ -36,6 +36,7 @@ from console.models.sizing.loader_plan import (
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
 from console.models.sizing.serving.loaded import as_loaded
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
@@ -162,10 +163,11 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Assessment) -
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
-    ledger.unknown += facts.missing
+    ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.stops += [f"SGLang refuses {what}" for what in plan.refused]
     if _has_encoder(facts, plan) and not _reads_images(facts):
         ledger.unknown.append(
             "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "

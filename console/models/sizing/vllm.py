@@ -20,10 +20,15 @@ from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import left_on
 from console.models.sizing.serving.loaded import FLOAT32, as_loaded
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
-from console.models.sizing.serving.refused import NO_FLOAT16, by_vllm
+from console.models.sizing.serving.refused import (
+    NO_FLOAT16,
+    by_vllm,
+    not_known_of_blocks,
+)
 
 FRACTION, OLD_FRACTION = 0.92, 0.90
 """--gpu-memory-utilization where it is not given, now and before 0.19: the smaller one has to be
@@ -43,6 +48,10 @@ MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
 60.8), and room to work in (vllm#33155, vllm#27508). It differs by release."""
 SAMPLER = 2 + 4 + 4 + 8
 """Bytes of a token's score while it is sampled: as computed, in F32 twice, and its place."""
+OFF = (
+    "its encoder is switched off, and its weights are counted all the same: vLLM leaves them out "
+    "only for classes that mark them"
+)
 LEAST_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
 BF16_SINCE = (8, 0)
@@ -54,10 +63,14 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.stops += [f"vLLM refuses {what}" for what in plan.refused]
     ledger.unknown += facts.missing
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
-    ledger.unknown += _encoders(facts, plan)
+    ledger.unknown += (needs := _encoders(facts, plan))
+    ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
     ledger.notes += plan.notes
+    if facts.encoders and not needs:
+        ledger.notes.append(OFF)
     if facts.source == GGUF:
         ledger.unknown.append("what vLLM makes of a GGUF in memory")
     if facts.layers is None:

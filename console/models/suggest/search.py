@@ -50,14 +50,17 @@ class Trial:
         return self.said.assessment
 
     @property
+    def streams(self) -> bool:
+        """Whether a part of the weights is read from the disk for each token."""
+        return self.sum is not None and bool(self.sum.streaming)
+
+    @property
     def rank(self) -> int:
         """0 fits, 1 fits tightly, 2 is partly read from the disk for each token, NEVER: not (known
         to be) fitting."""
         if self.verdict not in (Verdict.GO, Verdict.TIGHT, Verdict.STREAMING):
             return NEVER
-        if self.sum is not None and self.sum.streaming:
-            return 2
-        return int(self.verdict is Verdict.TIGHT)
+        return 2 if self.streams else int(self.verdict is Verdict.TIGHT)
 
     @property
     def short_by(self) -> int:

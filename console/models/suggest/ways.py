@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from console.host.sample import Card
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
@@ -79,7 +79,7 @@ def _llama(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Iterato
         yield _fixed("cards", f"all on {names[number]}", (*ALL_LAYERS, *_only(number)))
     yield _fixed("cards", "all on the cards" if several else "all on the card", ALL_LAYERS)
     if len(cards) == 2:
-        even = partial(_even, facts, plan, cards, 0)
+        even = cache(partial(_even, facts, plan, cards, 0))
         yield Way("cards", lambda step, ctx: (*ALL_LAYERS, *even(ctx)), lambda step: "all, split")
     if facts.experts.count and facts.layers:
         if len(cards) == 2:
@@ -125,6 +125,7 @@ def _experts(facts: ModelFacts, only: Sequence[int], names: Sequence[str]) -> Wa
 
 
 def _experts_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Way:
+    @cache
     def args(step: int, ctx: int) -> Args:
         split = _even(facts, plan, cards, step + 1, ctx)
         return (*ALL_LAYERS, *_moved(facts, step), *split)

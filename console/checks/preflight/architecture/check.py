@@ -10,10 +10,13 @@ import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from console.checks.preflight import Finding, Level, worst
+from console.checks.preflight import header as header_checks
+from console.checks.preflight.architecture import whole_header
 from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
@@ -22,6 +25,7 @@ from console.checks.preflight.checkpoint import TYPES, finding_lines
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.readings import READ_S, listing_of
 from console.common.errors import Exit, ServiceError, UsageError
+from console.common.options import engines
 from console.common.options.command_line import given
 from console.common.options.table import table
 from console.common.text import one_line
@@ -32,7 +36,13 @@ from console.host.process import ProcessSpec
 from console.host.sample import Machine
 from console.host.units import UnitSpec
 from console.models.gguf.byte_source import GgufError, Kind, is_address
-from console.models.gguf.read import Reading, read_architecture, read_shards
+from console.models.gguf.read import (
+    Reading,
+    check_shards,
+    merged,
+    read_architecture,
+    read_shards,
+)
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
@@ -152,6 +162,8 @@ class Answer:
     """What the build says of its tensors' types; None where that was not asked."""
     unread: Finding | None = None
     """Why the tensors' types are not known, although the build was asked."""
+    header: tuple[Finding, ...] = ()
+    """What a loader says of its keys, tensors and vocabulary."""
 
     @property
     def architecture(self) -> str:
@@ -163,7 +175,8 @@ class Answer:
         if self.problems:
             hint = "no loader takes a part of a set"
             return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
-        found = [one for one in (self._architecture(), self._types()) if one is not None]
+        own = (self._architecture(), self._types())
+        found = [*(one for one in own if one is not None), *self.header]
         return next((one for one in found if one.level is worst(found)), None)
 
     def _architecture(self) -> Finding | None:
@@ -187,7 +200,7 @@ class Answer:
         for problem in self.problems:
             out += wrapped(f"  incomplete: {problem}", "    ", width)
         if self.verdict is None:
-            return out
+            return [*out, *(line for one in self.header for line in finding_lines(one, width))]
         out += wrapped(f"  asked: {self.verdict.engine.text}", "    ", width)
         if self.verdict.said:
             # what is accepted ends at the values that the probe leaves out, with an error's words
@@ -196,7 +209,7 @@ class Answer:
             )
             words = taken if self.verdict.accepted else f"it said: {self.verdict.said}"
             out += wrapped(f"  {words}", "    ", width)
-        found = (self.verdict.finding(), self._types())
+        found = (self.verdict.finding(), self._types(), *self.header)
         return [*out, *(line for one in found if one for line in finding_lines(one, width))]
 
     def to_json(self) -> dict[str, Any]:
@@ -208,6 +221,7 @@ class Answer:
             "problems": list(self.problems),
             "types": None if self.types is None else self.types.to_json(),
             "unread": self.unread.text if self.unread else "",
+            "header": [{**asdict(one), "level": str(one.level)} for one in self.header],
             "verdict": None if verdict is None else {
                 **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
                 "engine": verdict.engine.text,
@@ -231,7 +245,7 @@ def check(
     token = settings.token() if _on_hub(places[0]) else ""
     reading = read_architecture(places[0], token=token)
     if engine is None:
-        return Answer(reading, None, problems)
+        return _unasked(reading, places, problems)
     architecture = reading.header.architecture or ""
     verdict = accepts(architecture, engine, cancelled=cancelled)
     if problems or verdict.accepted is False:
@@ -243,9 +257,34 @@ def check(
         hint = error.hint or "the headers of all its files have to be read to be judged"
         unread = Finding(level, TYPES, one_line(str(error)), hint)
         return Answer(reading, verdict, problems, unread=unread)
+    problems = _cut(places, readings)
+    if problems:
+        return Answer(_summed([reading, *readings]), verdict, problems)
     tensors = [one for shard in readings for one in shard.header.tensors or ()]
     types = verdict_on(tensors, architecture, engine, cancelled) if tensors else None
-    return Answer(_summed([reading, *readings]), verdict, problems, types)
+    whole = merged([one.header for one in readings])
+    header = whole_header.findings(engine, whole, always=True, cancelled=cancelled)
+    return Answer(_summed([reading, *readings]), verdict, problems, types, header=tuple(header))
+
+
+def _unasked(reading: Reading, places: Sequence[str], problems: tuple[str, ...]) -> Answer:
+    """What is known of a header without a build: of a whole one that lies here, or of the start of
+    one elsewhere, of which no more is fetched for it. Raises GgufError."""
+    if problems or any(is_address(one) for one in places):
+        start = header_checks.told(header_checks.named(reading.header))
+        return Answer(reading, None, problems, header=tuple(start))
+    readings = read_shards(places, token="", deadline_s=READ_S)
+    whole = header_checks.unasked(merged([one.header for one in readings]))
+    return Answer(reading, None, _cut(places, readings), header=tuple(whole))
+
+
+def _cut(places: Sequence[str], readings: Sequence[Reading]) -> tuple[str, ...]:
+    """What the files lack of what their headers promise, and of the set that a loader expects."""
+    listed = [
+        (PurePosixPath(urlsplit(place).path if is_address(place) else place).name, one.file_bytes)
+        for place, one in zip(places, readings, strict=True)
+    ]
+    return check_shards(listed, [one.header for one in readings])
 
 
 def _summed(readings: Sequence[Reading]) -> Reading:
@@ -314,9 +353,12 @@ def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> 
 
     All memory of a card counts, since the baseline stops first; with `beside` only what is free.
     """
+    from console.host.gpu.inventory import Cards
     from console.host.machine import look
 
-    seen = look(disk)
+    # asking NVML takes a process of its own, for an answer that nobody would see
+    declared = any(gpu.memory is not None for gpu in site.gpus)
+    seen = look(disk, cards=Cards() if declared else None)
     if not beside:
         seen = replace(seen, cards=tuple(replace(card, free=None) for card in seen.cards))
     return site.machine.over(seen, site.gpus)
@@ -328,17 +370,41 @@ def loader_for(
 ) -> Loader:  # fmt: skip
     """The loader that is meant: given arguments, those of a service, or the baseline's own.
 
-    Arguments that are read as the baseline's count as the baseline's: they are known to serve.
+    Arguments that are read as the baseline's count as the baseline's: they are known to serve once
+    the baseline was seen to.
     """
     if lent is not None:
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
-        return Loader(kind, engine, lent.argv, dict(lent.env), ctx, whose, mine)
+        inside = bool(lent.image)
+        engine = engine or _engine_of(kind, [*lent.entrypoint, *lent.argv], lent.image)
+        served = mine and has_served(site)
+        return Loader(
+            kind, engine, lent.argv, dict(lent.env), ctx, whose, mine, served, inside=inside
+        )
     known = site.baseline.args
     if known and (not args or _alike(args, known)) and kind in MAPS and engine in LLAMA:
         whose = f"the arguments of {site.name}'s baseline"
-        return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True)
-    return Loader(kind, engine, tuple(args), {}, ctx)
+        served = has_served(site)
+        return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True, served=served)
+    return Loader(kind, engine or _engine_of(kind, args), tuple(args), {}, ctx)
+
+
+def _engine_of(kind: str, argv: Sequence[str], image: str = "") -> str:
+    """vLLM, where a command line starts it or is for its image; "" for any other, which the format
+    of the files tells. SGLang and KTransformers share their command lines."""
+    started = engines.engine_of(argv)
+    if started in (None, engines.OTHER):
+        started = engines.engine_of_image(image)
+    return "vllm" if started is engines.VLLM and kind != "mmap" else ""
+
+
+def has_served(site: SiteModel) -> bool:
+    """Whether the site's baseline was seen to answer, or was measured for the site file."""
+    from console.recovery.rollback.evidence import last_proof  # few command lines ask for it
+
+    base = site.baseline
+    return base.reference is not None or last_proof(site.name, base.url) is not None
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> bool:

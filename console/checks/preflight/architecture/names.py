@@ -199,6 +199,8 @@ def digest(paths: Iterable[str]) -> str:
 
 
 LINE = 300
+PLAIN = "llama"
+"""An architecture that every build has."""
 FAILED = "error loading model"
 """How llama.cpp's loader begins the line that says why it gave up."""
 _REFUSED = re.compile(r"(?:unknown|unsupported) model architecture: '")

@@ -82,13 +82,17 @@ class HostProgram:
         }
 
     def load(
-        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
-    ) -> list[str]:
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None,
+        size: int = 0,
+    ) -> list[str]:  # fmt: skip
+        """See `Engine`. The file is `size` bytes long, with a hole behind the model's."""
         if cancelled is not None and cancelled.is_set():
             raise Cancelled("the architecture check")
         with tempfile.TemporaryDirectory(prefix="omni-probe-") as folder:
             path = Path(folder) / "probe.gguf"
             path.write_bytes(model)
+            if size > len(model):
+                os.truncate(path, size)
             found = names.call(self.argv, str(path), _free_port())
             if found is None:
                 raise ServiceError(

@@ -71,8 +71,8 @@ def _step(args: Namespace, service: str) -> dict[str, Any]:
 
 
 def flags_of(words: list[str]) -> dict[str, Any]:
-    """`-t 8,16 --mlock true,false` as a playbook has it; without any, the flags that matter most on
-    llama.cpp and leave its answers as they are. Raises UsageError."""
+    """`-t 8,16 --no-repack true,false` as a playbook has it; without any, the flags that matter
+    most on llama.cpp and leave its answers as they are. Raises UsageError."""
     flags: dict[str, Any] = {}
     if len(words) % 2:
         raise UsageError(

@@ -14,6 +14,7 @@ from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
 from console.models.hub.reference import CUT
+from console.models.sizing.flags.builds import Takes, of_build
 from console.models.sizing.flags.llama_devices import devices, ik_devices, override, split
 from console.models.sizing.flags.reading import (
     MAX_NUMBER,
@@ -35,6 +36,7 @@ from console.models.sizing.loader_plan import ALL, LlamaPlan
 LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 BATCH = 2048
 """--batch-size where it is not given; --ubatch-size is never more."""
+LEAST_AMB = 128
 MAX_SLOTS = 256
 """LLAMA_MAX_SEQ of b11669."""
 WAYS = (
@@ -42,37 +44,40 @@ WAYS = (
     "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache",
 )  # fmt: skip
 """--spec-type of b11669."""
-_REMOVED = (
-    "--no-mmap, --mmap, --mlock and --direct-io: newer builds refuse them; there it is --load-mode"
-)
-_BARE = "--flash-attn without on, off or auto: newer builds refuse it"
 
 
-def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
+def llama_plan(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, *, takes: Takes | None = None
+) -> LlamaPlan:
     """llama-server's arguments (and LLAMA_ARG_* of its environment) as a plan.
 
     What the server refuses is in `refused`, what this reader does not take in `problems`, and the
-    default is used.
+    default is used. `takes`: what is known of the build; what it decides is else in `unsettled`.
     """
-    return _plan(argv, env or {}, table("llama_cpp"), _LLAMA)
+    return _plan(argv, env or {}, table("llama_cpp"), _LLAMA, takes or {})
 
 
-def ik_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
+def ik_plan(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, *, takes: Takes | None = None
+) -> LlamaPlan:
     """The same of ik_llama.cpp's llama-server."""
-    plan = _plan(argv, env or {}, table("ik_llama"), {**_LLAMA, **_IK})
-    return replace(plan, swa_full=True, ik=True)  # its windows keep the whole context
+    plan = _plan(argv, env or {}, table("ik_llama"), {**_LLAMA, **_IK}, takes or {})
+    # its windows keep the whole context, and its slots share one cache
+    return replace(plan, swa_full=True, kv_unified=True, ik=True)
 
 
 def _plan(
-    argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply]
-) -> LlamaPlan:
+    argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply],
+    takes: Takes,
+) -> LlamaPlan:  # fmt: skip
     reading = Reading(refused=[])
     known = named(options, appliers)
-    read(reading, _of_environment(env, options), known, options)
-    read(reading, map(_with_value, given(argv, options)), known, options)
+    for source in (_of_environment(env, options), given(argv, options)):
+        read(reading, map(_with_value, of_build(source, reading, takes)), known, options)
     ubatch = _batches(reading)
     plan = LlamaPlan(
-        **reading.got, **reading.told(), overrides=tuple(reading.overrides), ubatch=ubatch,
+        **reading.got, **reading.told(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
+        overrides=tuple(reading.overrides), ubatch=ubatch,
         refused=tuple(dict.fromkeys(reading.refused or ())),
     )  # fmt: skip
     return replace(
@@ -160,9 +165,7 @@ def _batches(reading: Reading) -> int:
 
 def _flash(reading: Reading, flag: str, value: str) -> None:
     """Builds before the values took the option alone."""
-    if not value:
-        reading.notes.append(_BARE)
-        value = "on"
+    value = value or "on"
     if value.lower() in (*ON, *OFF, "auto", "-1"):
         reading.got["flash"] = value.lower() not in OFF
         reading.got["flash_auto"] = value.lower() in ("auto", "-1")
@@ -200,9 +203,11 @@ def _repacked(reading: Reading, flag: str, value: str) -> None:
     reading.got.update(mmap=False)
 
 
-def _noted(reading: Reading, flag: str, value: str) -> None:
-    """An option that changes the buffers for computing, which are counted as llama.cpp has them."""
-    reading.notes.append(f"{flag} {value}: buffers are counted as llama.cpp has them")
+def _limited(reading: Reading, flag: str, value: str) -> None:
+    """MiB of attention at once; 0: no limit, and ik_llama.cpp makes less than 128 of it 128."""
+    _whole("amb")(reading, flag, value)
+    if 0 < reading.got.get("amb", 0) < LEAST_AMB:
+        reading.got["amb"] = LEAST_AMB
 
 
 def _ik_speculation(reading: Reading, flag: str, value: str) -> None:
@@ -254,8 +259,8 @@ _LLAMA: Mapping[str, Apply] = {
     "--ubatch-size": _whole("ubatch"), "--swa-full": switch("swa_full"),
     "--kv-offload": switch("kv_offload"), "--no-kv-offload": fixed("kv_offload", False),
     "--flash-attn": _flash, "--load-mode": choice("load_mode", LOAD_MODES),
-    "--no-mmap": fixed("mmap", False, _REMOVED), "--mmap": fixed("mmap", True, _REMOVED),
-    "--mlock": fixed("mlock", True, _REMOVED), "--direct-io": fixed("load_mode", "dio", _REMOVED),
+    "--no-mmap": fixed("mmap", False), "--mmap": fixed("mmap", True),
+    "--mlock": fixed("mlock", True), "--direct-io": fixed("load_mode", "dio"),
     "--no-host": switch("no_host"), "--repack": switch("repack"),
     "--no-repack": fixed("repack", False), "--op-offload": switch("op_offload"),
     "--no-op-offload": fixed("op_offload", False), "--fit": switch("fit"),
@@ -273,6 +278,6 @@ _IK: Mapping[str, Apply] = {
     "--split-mode": _ik_split_mode, "--cache-type-k": _ik_cache_type("type_k"),
     "--cache-type-v": _ik_cache_type("type_v"), "--no-flash-attn": _no_flash,
     "--run-time-repack": _repacked, "--fit": fixed("fit", True), "--spec-type": _ik_speculation,
-    "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _noted,
-    "--attention-max-batch": _noted,
+    "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _whole("mla", 0, 3),
+    "--attention-max-batch": _limited,
 }  # fmt: skip

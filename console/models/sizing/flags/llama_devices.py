@@ -90,13 +90,22 @@ def _pattern(reading: Reading, flag: str, pattern: str, buffer: str) -> None:
         reading.overrides.append((pattern, buffer))
 
 
+_BEGUN = re.compile(r"\s*[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)
+"""What begins like a number."""
+
+
 def split(reading: Reading, flag: str, value: str) -> None:
-    """--tensor-split: proportions; nothing but zeros is as if it were not there."""
-    words = re.split(r"[,/]+", value)
+    """--tensor-split: proportions; nothing but zeros is as if it were not there.
+
+    The server takes the number at the beginning of each part, and an end without one.
+    """
+    words = re.split(r"[,/]+", re.sub(r"(?<=.)[,/]+$", "", value))
     try:
         parts = tuple(float(part) for part in words)
     except ValueError:
-        reading.refuse_value(flag, value, "proportions like 75,25")
+        begun = all(_BEGUN.match(part) for part in words)
+        told = reading.problem if begun else reading.refuse_value
+        told(flag, value, "proportions like 75,25")
         return
     if len(parts) > MAX_SPLIT:
         reading.refuse_value(flag, value, f"at most {MAX_SPLIT} proportions")

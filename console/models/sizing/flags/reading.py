@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from console.common import redact
-from console.common.options.command_line import Given, from_environment, given
-from console.common.options.table import Effect, Table, table
+from console.common.options.command_line import Given, Stray, from_environment, given
+from console.common.options.table import Effect, Option, Table, table
+from console.common.options.values import (
+    WHOLE,
+    doubtful,
+    is_python_float,
+    is_variable,
+    wanted,
+    wanted_in_python,
+)
 from console.common.text import one_line
 
 ON = ("on", "enabled", "true", "1", "yes")
 OFF = ("off", "disabled", "false", "0", "no")
 MAX_NUMBER = 1 << 31
 GIB = 1 << 30
-_HUMAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([A-Za-z]{0,2})")
+_HUMAN = re.compile(r"(\d{1,12}(\.\d{1,9})?)([A-Za-z]{1,2})")
 
 
 @dataclass
@@ -29,6 +36,8 @@ class Reading:
     uncounted: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unsettled: list[str] = field(default_factory=list)
+    """What some builds of the engine take and others refuse."""
     refused: list[str] | None = None
     """What the engine refuses at its start; None: its parser was not asked, so that a value that
     does not look right is a problem."""
@@ -48,12 +57,6 @@ class Reading:
         return {name: tuple(dict.fromkeys(getattr(self, name))) for name in names}
 
 
-_FORMS = {
-    "int": (re.compile(r"[+-]?\d"), "a whole number"),
-    "float": (re.compile(r"[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE), "a number"),
-}
-"""How values of a kind begin: llama.cpp takes the number at the beginning of a word."""
-
 Apply = Callable[[Reading, str, str], None]
 """How a value is applied: (reading, the option's own spelling for messages, value). The value of an
 option that has none is ""."""
@@ -66,14 +69,22 @@ def read(
     is named."""
     for one in options:
         option = one.option
-        if option is None:
+        if one.stray is not None:
+            _beside(reading, one.spelling, one.stray, of)
+        elif option is None:
             reading.problems.append(f"{one_line(one.spelling, 60)} is no option of {of.of}")
+        elif of.grammar.python and option.kind == "flag" and one.value is not None:
+            reading.refuse_value(option.name, one.value, "no value")
         elif option.effect is Effect.ENDS:
             reading.refuse(f"{one.spelling}: the program prints and ends, and serves nothing")
-        elif option.effect is Effect.UNCOUNTED and not _refused(one):
+        elif is_variable(one):
+            reading.problem(option.name, one.value or "", "a value, and not a shell's variable")
+        elif wrong := (wanted_in_python if of.grammar.python else wanted)(one):
+            _refuse(reading, option, one.value or "", wrong, of)
+        elif option.effect is Effect.UNCOUNTED:
             reading.uncounted.append(_shown(one))
-        elif option.effect is not Effect.READ and (wanted := _refused(one)):
-            reading.refuse_value(option.name, one.value or "", wanted)
+        elif doubt := doubtful(one):
+            reading.problems.append(f"{option.name}: {doubt}")
         elif option.effect is Effect.NOTED:
             reading.notes.append(f"{_shown(one)} is not judged")
         elif option.effect is Effect.READ:
@@ -88,23 +99,29 @@ def plan_of(
 ) -> dict[str, Any]:
     """The fields of a plan by an engine's own table: its variables first, then its command line,
     and what is to be named."""
-    reading, options = Reading(), table(engine)
+    reading, options = Reading(refused=[]), table(engine)
     known = named(options, appliers)
     for source in (from_environment(env or {}, options), given(argv, options)):
         read(reading, source, known, options)
-    return {**reading.got, **reading.told()}
+    refused = tuple(dict.fromkeys(reading.refused or ()))
+    return {**reading.got, **reading.told(), "refused": refused}
 
 
-def _refused(one: Given) -> str:
-    """What the engine wants in place of the value of an option that no sum reads; "" if it takes
-    the value, as far as its help tells."""
-    option, value = one.option, (one.value or "").strip()
-    if option is None or option.kind in ("flag", "opt") or one.value is None:
-        return ""
-    if option.choices:
-        return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
-    form = _FORMS.get(option.kind)
-    return "" if form is None or form[0].match(value) else form[1]
+def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table) -> None:
+    """Engines in Python get new words for their closed sets with most releases, so that another
+    word may be a newer one's; what is no number is refused by all of them."""
+    told = reading.problem if of.grammar.python and option.choices else reading.refuse_value
+    told(option.name, value, wanted)
+
+
+def _beside(reading: Reading, word: str, stray: Stray, of: Table) -> None:
+    """A word that belongs to no option, which an engine does not pass over."""
+    shown = one_line(redact.argv([stray.behind, word])[1], 40) or "(an empty word)"
+    place = f" behind {one_line(stray.behind, 60)}" if stray.behind else ""
+    if stray.sure:
+        reading.refuse(f"{shown}{place}, a word of no option ({of.grammar.refusal})")
+    else:
+        reading.problems.append(f"{shown}{place} is a word of no option of {of.of}")
 
 
 def _shown(one: Given) -> str:
@@ -116,12 +133,7 @@ def _shown(one: Given) -> str:
 def _apply(reading: Reading, one: Given, appliers: Mapping[str, Apply]) -> None:
     assert one.option is not None
     name, value = one.option.name, one.value
-    choices = one.option.choices
-    if choices and value and value.strip() not in choices:
-        reading.refuse_value(name, value, "one of " + ", ".join(choices))
-    elif value is None and one.option.kind not in ("flag", "opt"):
-        reading.refuse_value(name, "", "a value")
-    elif name in appliers:
+    if name in appliers:
         appliers[name](reading, name, (value or "").strip())
     else:
         reading.uncounted.append(name)
@@ -129,7 +141,9 @@ def _apply(reading: Reading, one: Given, appliers: Mapping[str, Apply]) -> None:
 
 def number(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
     def apply(reading: Reading, flag: str, value: str) -> None:
-        if re.fullmatch(r"[+-]?\d{1,12}", value) and least <= int(value) <= most:
+        if not WHOLE.fullmatch(value):
+            reading.refuse_value(flag, value, "a whole number")
+        elif least <= int(value) <= most:
             reading.got[name] = int(value)
         else:
             reading.problem(flag, value, "a whole number")
@@ -138,12 +152,14 @@ def number(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
 
 
 def human(name: str, units: Mapping[str, int], example: str) -> Apply:
-    """A whole number that may end with one of the engine's own units; "" is the unit of none."""
+    """A whole number that may end with one of the engine's own units. Of those that are powers of
+    ten there may be a fraction; both engines refuse one of the others."""
 
     def apply(reading: Reading, flag: str, value: str) -> None:
-        match = _HUMAN.fullmatch(value)
-        size = int(float(match[1]) * units.get(match[2], 0)) if match else 0
-        if size < 1:
+        size = sized(value, units)
+        if size is None:
+            reading.refuse_value(flag, value, f"a whole number, like 32768 or {example}")
+        elif size < 1:
             reading.problem(flag, value, f"a whole number, like 32768 or {example}")
         else:
             reading.got[name] = size
@@ -151,13 +167,22 @@ def human(name: str, units: Mapping[str, int], example: str) -> Apply:
     return apply
 
 
+def sized(value: str, units: Mapping[str, int]) -> int | None:
+    """The number that is written so; None for one that the engine does not take."""
+    if WHOLE.fullmatch(value):
+        return int(value)
+    match = _HUMAN.fullmatch(value)
+    unit = units.get(match[3]) if match else None
+    if match is None or unit is None or (match[2] and unit % 10):
+        return None
+    return int(float(match[1]) * unit)
+
+
 def fraction(name: str, most: float, scale: float = 1.0) -> Apply:
     def apply(reading: Reading, flag: str, value: str) -> None:
-        try:
-            read_value = float(value)
-        except ValueError:
-            read_value = math.nan
-        if 0 <= read_value <= most:
+        if not is_python_float(value):
+            reading.refuse_value(flag, value, f"a number up to {most:.15g}")
+        elif 0 <= (read_value := float(value)) <= most:
             reading.got[name] = read_value * scale
         else:
             reading.problem(flag, value, f"a number up to {most:.15g}")
@@ -213,6 +238,12 @@ def text(name: str) -> Apply:
         reading.got[name] = one_line(value, 200)
 
     return apply
+
+
+def told_more(reading: Reading, flag: str, value: str) -> None:
+    """What a loader of weights is told besides: no sum has it."""
+    reading.got["loader_extra"] = True
+    reading.uncounted.append(f"{flag} {one_line(redact.argv([flag, value])[1], 60)}".rstrip())
 
 
 def named(options: Table, appliers: Mapping[str, Apply]) -> dict[str, Apply]:

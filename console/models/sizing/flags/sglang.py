@@ -17,13 +17,16 @@ from console.models.sizing.flags.reading import (
     number,
     plan_of,
     text,
+    told_more,
 )
 from console.models.sizing.loader_plan import SglangPlan
 from console.models.sizing.serving.refused import SPANNING
 
 UNITS = {
-    "": 1, "k": 1000, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+    "k": 1000, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40,
 }  # fmt: skip
+"""What SGLang's numbers may end with (`human_readable_int` in srt/utils/common.py)."""
 OWN_LAYERS = ("NEXTN", "EAGLE")
 """Ways to guess ahead that take the checkpoint's own layers where no draft model is given."""
 KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
@@ -52,7 +55,7 @@ def _copies(got: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _human(name: str) -> Apply:
-    return human(name, UNITS, "32Ki")
+    return human(name, UNITS, "32Ki, or 25.6k with a fraction")
 
 
 def _attention_ranks(reading: Reading, flag: str, value: str) -> None:
@@ -113,6 +116,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--disable-decode-cuda-graph": fixed("graphs", False),
     "--attention-data-parallel-size": _attention_ranks,
     "--dtype": text("dtype"), "--quantization": text("quantization"),
+    "--load-format": text("load_format"), "--model-loader-extra-config": told_more,
     "--speculative-algorithm": _speculation, "--speculative-num-steps": fixed("", None),
     "--speculative-eagle-topk": fixed("", None), "--revision": text("model"),
     "--speculative-num-draft-tokens": fixed("", None),

@@ -17,11 +17,20 @@ from console.models.sizing.flags.reading import (
     plan_of,
     switch,
     text,
+    told_more,
 )
 from console.models.sizing.loader_plan import VllmPlan
 
-UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-"""What vLLM's numbers may end with: small letters are powers of ten, large ones of two."""
+UNITS = {
+    "k": 1000, "m": 10**6, "g": 10**9, "t": 10**12,
+    "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
+}  # fmt: skip
+"""What vLLM's numbers may end with: small letters are powers of ten, large ones of two
+(`human_readable_int` in utils/argparse_utils.py)."""
+LOAD_NOTHING = ("ngram", "ngram_gpu", "suffix")
+"""Ways to guess ahead without a model; only suffix decoding has a number of tokens of its own."""
+USUAL_GRAPH = 512
+"""The largest batch of which vLLM makes a CUDA graph where nothing else is asked for."""
 
 
 def vllm_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> VllmPlan:
@@ -30,11 +39,11 @@ def vllm_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Vllm
 
 
 def _human(name: str) -> Apply:
-    return human(name, UNITS, "32K")
+    return human(name, UNITS, "32K, or 25.6k with a fraction")
 
 
 def _length(reading: Reading, flag: str, value: str) -> None:
-    if value in ("auto", "-1"):
+    if value.lower() in ("auto", "-1"):
         reading.got["ctx"] = -1
     else:
         _human("ctx")(reading, flag, value)
@@ -47,6 +56,10 @@ def _kv_type(reading: Reading, flag: str, value: str) -> None:
         reading.uncounted.append(f"{flag} {value[:40]}")
 
 
+def _load_format(reading: Reading, flag: str, value: str) -> None:
+    reading.got["load_format"] = value.lower()  # as LoadConfig does it
+
+
 def _optimized(reading: Reading, flag: str, value: str) -> None:
     if value == "0":
         reading.got["graphs"] = False
@@ -55,11 +68,23 @@ def _optimized(reading: Reading, flag: str, value: str) -> None:
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What looks into the text before loads nothing; every other way loads something."""
     try:
-        method = json.loads(value).get("method")
-    except (ValueError, AttributeError):
-        method = None
-    if method not in ("ngram", "ngram_gpu", "suffix"):
+        asked = json.loads(value)
+    except ValueError:
+        asked = None
+    method = asked.get("method") if isinstance(asked, dict) else None
+    if method not in LOAD_NOTHING:
         reading.uncounted.append(f"{flag} {one_line(value, 60)}")
+        return
+    tokens = asked.get("num_speculative_tokens")
+    if method != "suffix" and (type(tokens) is not int or tokens < 1):
+        reading.problem(flag, value, "num_speculative_tokens of 1 or more")
+
+
+def _graph_sizes(reading: Reading, flag: str, value: str) -> None:
+    """Batches of which CUDA graphs are made: what graphs take is known of the usual ones."""
+    sizes = [int(word) for word in value.split() if word.isdecimal()]
+    if len(sizes) < len(value.split()) or max(sizes, default=0) > USUAL_GRAPH:
+        reading.uncounted.append(f"{flag} {one_line(value, 40)}")
 
 
 def _experts(reading: Reading, flag: str, value: str) -> None:
@@ -89,6 +114,7 @@ _VLLM: Mapping[str, Apply] = {
     "--gpu-memory-utilization": fraction("fraction", 1.0), "--max-model-len": _length,
     "--max-num-seqs": number("seqs", 1), "--max-num-batched-tokens": _human("batch"),
     "--kv-cache-dtype": _kv_type, "--dtype": text("dtype"), "--quantization": text("quantization"),
+    "--load-format": _load_format, "--model-loader-extra-config": told_more,
     "--enforce-eager": fixed("graphs", False), "--no-enforce-eager": fixed("graphs", True),
     "--cpu-offload-gb": gibibytes("cpu_offload"), "--speculative-config": _speculation,
     "--optimization-level": _optimized,
@@ -99,4 +125,13 @@ _VLLM: Mapping[str, Apply] = {
     "--no-enable-chunked-prefill": fixed("chunked", False),
     "--max-num-active-seqs": number("active", 1),
     "--long-prefill-token-threshold": number("long_prefill"),
+    "--block-size": number("page", 1),
+    "--cudagraph-capture-sizes": _graph_sizes, "--max-cudagraph-capture-size": _graph_sizes,
+    "--tool-call-parser": text("tool_parser"),
+    "--enable-auto-tool-choice": fixed("calls_tools", True),
+    "--no-enable-auto-tool-choice": fixed("calls_tools", False),
+    "--enable-log-outputs": fixed("logs_answers", True),
+    "--no-enable-log-outputs": fixed("logs_answers", False),
+    "--enable-log-requests": fixed("logs_requests", True),
+    "--no-enable-log-requests": fixed("logs_requests", False),
 }  # fmt: skip

@@ -2,10 +2,11 @@
 
 Sources: vLLM 0.33, SchedulerConfig.verify_max_model_len, `_check_valid_dtype` and
 `_verify_with_expert_parallelism` in config/model.py, `get_supported_act_dtypes` of its
-quantizations; SGLang 0.5.23, arg_groups/validation_hook.py and parallel_hook.py.
+quantizations, `get_supported_kernel_block_sizes` of its attention backends (vllm#41363) and
+validate_parsed_serve_args; SGLang 0.5.23, arg_groups/validation_hook.py and parallel_hook.py.
 
-Not judged, as it depends on what the build chooses: --block-size against the attention backend,
-models without pipeline parallelism, and SGLang's rules for single backends of experts.
+Not judged, as it depends on what the build chooses: models without pipeline parallelism, and
+SGLang's rules for single backends of experts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ _MIXTURES = ("moe", "mixtral", "dbrx", "jamba", "grok", "maverick", "llama4")
 """Words in the names of families with experts, should their number stand under another key."""
 PAGES_AS_GIVEN = ("triton", "flashinfer", "fa3", "torch_native")
 """Attention backends of SGLang that leave --page-size as it is."""
+BLOCK, LATENT_BLOCK = 16, 64
+"""Of what vLLM's --block-size is a multiple: for every attention backend, and for every one of
+latent attention."""
 SPANNING = (
     "megamoe", "deepep", "deepep_v2", "mooncake", "nixl", "ascend_fuseep", "flashinfer",
     "flashinfer_megamoe", "mori", "pplx",
@@ -58,6 +62,27 @@ def by_vllm(
         yield "--enable-expert-parallel, and the model has no experts"
     if plan.fraction == 0:
         yield "--gpu-memory-utilization has to be more than 0"
+    if plan.page % BLOCK and not _own_blocks(facts):
+        yield f"--block-size {plan.page}: no attention backend takes it, only multiples of {BLOCK}"
+    # a parser that is not known here is named as it is, and may be a plugin's or a newer one
+    odd = any(problem.startswith("--tool-call-parser") for problem in plan.problems)
+    if plan.calls_tools and not plan.tool_parser and not odd:
+        yield "--enable-auto-tool-choice requires --tool-call-parser"
+    if plan.logs_answers and not plan.logs_requests:
+        yield "--enable-log-outputs requires --enable-log-requests"
+
+
+def not_known_of_blocks(facts: ModelFacts, plan: VllmPlan) -> list[str]:
+    """Where the blocks of the cache are the backend's own, or rounded up to a layer's state."""
+    multiple = LATENT_BLOCK if facts.attention.latent else BLOCK
+    if not plan.page % multiple or not _own_blocks(facts):
+        return []
+    return [f"whether an attention backend for this model takes --block-size {plan.page}"]
+
+
+def _own_blocks(facts: ModelFacts) -> bool:
+    states = facts.recurrent is not None or 0 in (facts.attention.kv_heads or ())
+    return facts.attention.latent or states
 
 
 def _may_have_experts(facts: ModelFacts) -> bool:

@@ -1,0 +1,85 @@
+"""Whether the operator's own build takes the options of a command line: its own reader is asked.
+
+Engines rename and remove options, and refuse to start with one that they do not have. The program
+is started with the options and a model that no loader takes: its reader of options comes first, and
+what is said of the model then means that the options were taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from console.checks.preflight import Finding, Level
+from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.support import Engine
+from console.checks.preflight.checkpoint import OPTIONS
+from console.checks.preflight.compatibility import Loader
+from console.common.errors import ConsoleError
+from console.common.options.command_line import Given, given
+from console.common.options.table import Effect, table
+from console.common.text import one_line
+
+_REFUSED = re.compile(
+    r"error: (?:invalid|unknown) (?:argument|parameter).*|error while handling argument.*"
+)
+_NOT_ASKED = frozenset((
+    "--port", "--host", "--reuse-port", "--prio", "--prio-batch", "--agent", "--ui-mcp-proxy",
+    "--warmup", "--threads", "--threads-batch",
+))  # fmt: skip
+"""What would reach beyond the one start: a port, the scheduler, programs; and what its reader takes
+whatever it is."""
+_PLAIN = ("flag", "int", "float")
+
+
+def takes(build: Engine, words: Mapping[str, Sequence[str]]) -> dict[str, bool]:
+    """What the build says of each of these options, by its name; what it does not tell is left out.
+    Raises Cancelled."""
+    answers = {name: _refusal(build, own) for name, own in words.items()}
+    return {name: not said for name, said in answers.items() if said is not None}
+
+
+def findings(build: Engine, loader: Loader, *, sure: bool) -> list[Finding]:
+    """What the build's own reader of options refuses of a command line: switches, numbers and words
+    of a set. What names files, cards and addresses is not tried. `sure`: this build is to load it.
+    """
+    options = table("ik_llama" if loader.engine == "ik_llama.cpp" else "llama_cpp")
+    words = [word for one in given(loader.args, options) for word in _tried(one)]
+    refusal = _refusal(build, words) if words else None
+    if not refusal:
+        return []
+    level = Level.FAIL if sure else Level.UNKNOWN
+    hint = "take the option out, or a build that has it" if sure else "is this the build it is for?"
+    told = f"{build.identity().text} refuses the command line: {refusal}"
+    return [Finding(level, OPTIONS, told, hint)]
+
+
+def _tried(one: Given) -> Iterator[str]:
+    """The words of an option that may be tried on any machine."""
+    option = one.option
+    if option is None or option.name in _NOT_ASKED or option.gone:
+        return
+    if option.effect in (Effect.UNCOUNTED, Effect.ENDS) or (option.bare and one.value is None):
+        return
+    if option.kind.partition("(")[0] not in _PLAIN and not option.choices:
+        return
+    if option.kind == "flag":
+        yield one.spelling
+    elif one.value is not None:
+        yield from (one.spelling, one.value)
+
+
+def _refusal(build: Engine, words: Sequence[str]) -> str | None:
+    """The line with which the build refuses these words; "" if it takes them, None if it does not
+    tell. Asked twice, since a program that gives up may end before its log is written."""
+    for _ in range(2):
+        try:
+            lines = build.load(names.probe(names.PLAIN), tuple(words))
+        except (ConsoleError, OSError):
+            return None
+        found = next((match for line in lines if (match := _REFUSED.search(line))), None)
+        if found:
+            return one_line(found[0], names.LINE)
+        if names.read(lines, names.PLAIN).accepted is not None:
+            return ""
+    return None

@@ -1,0 +1,81 @@
+"""Whether what `--load-format` of vLLM or SGLang reads is there, and is what was judged.
+
+Sources: DefaultModelLoader, ShardedStateLoader and GGUFModelLoader of vLLM 0.33
+(model_executor/model_loader) and SGLang 0.5.23 (srt/model_loader/loader.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from console.checks.preflight import Finding, Level
+from console.common.text import one_line
+from console.models.hub.checkpoint import Format, WeightSet
+from console.models.hub.listing import Listing
+from console.models.sizing.loader_plan import LoaderPlan, SglangPlan, VllmPlan
+
+TITLE = "load format"
+USUAL = ("", "auto", "hf")
+SAFETENSORS = ("*.safetensors",)
+READS: Mapping[str, tuple[str, ...]] = {
+    "safetensors": SAFETENSORS, "fastsafetensors": SAFETENSORS, "instanttensor": SAFETENSORS,
+    "runai_streamer": SAFETENSORS, "mistral": ("consolidated*.safetensors",), "pt": ("*.pt",),
+    "npcache": ("*.bin", "*.pt"), "sharded_state": ("model-*rank-*-part-*.safetensors",),
+    "runai_streamer_sharded": ("model-*rank-*-part-*.safetensors",),
+}  # fmt: skip
+"""Files that a format reads: those of the first pattern that there are any of."""
+OF_PATTERN = ("sharded_state", "runai_streamer_sharded")
+"""Formats whose pattern --model-loader-extra-config may replace."""
+PLAIN = ("safetensors", "mistral", "pt", "npcache")
+"""Formats that take nothing besides the weights."""
+NOISE = "dummy"
+
+
+def findings(plan: LoaderPlan, chosen: WeightSet, listing: Listing) -> Iterator[Finding]:
+    """What is refused, what is not known, and what is only said of a plan's load format."""
+    if not isinstance(plan, VllmPlan | SglangPlan) or plan.load_format in USUAL:
+        return
+    name = one_line(plan.load_format, 40)
+    if name == NOISE:
+        words = f"--load-format {name}: the weights are random, and so is every answer"
+        yield Finding(Level.WARN, TITLE, words, "leave it out to serve this model")
+    elif name == "gguf":
+        yield from _gguf(plan, chosen)
+    else:
+        patterns = () if name in OF_PATTERN and plan.loader_extra else READS.get(name, ())
+        yield from _files(name, patterns, chosen, listing)
+
+
+def _gguf(plan: LoaderPlan, chosen: WeightSet) -> Iterator[Finding]:
+    if chosen.format is Format.GGUF:
+        return  # what the engine makes of it is judged with its memory
+    words = f"--load-format gguf takes one GGUF file, and {chosen.label} is none"
+    yield Finding(Level.FAIL, TITLE, words, "leave --load-format out")
+
+
+def _files(
+    name: str, patterns: tuple[str, ...], chosen: WeightSet, listing: Listing
+) -> Iterator[Finding]:
+    judged = {file.path for file in chosen.files}
+    read = next((hits for one in patterns if (hits := _matching(one, chosen, listing))), set())
+    if patterns and not read:
+        words = f"--load-format {name} reads {' or '.join(patterns)}, and there is no such file"
+        yield Finding(Level.FAIL, TITLE, words, "leave --load-format out")
+    elif read and not read & judged:
+        words = f"--load-format {name} loads {min(read)}, which is not what is judged here"
+        yield Finding(Level.UNKNOWN, TITLE, one_line(words, 200), "ask with --include about those")
+    elif name not in PLAIN:
+        words = f"not counted: what --load-format {name} takes, and whether the engine has it"
+        yield Finding(Level.UNKNOWN, TITLE, words, "")
+
+
+def _matching(pattern: str, chosen: WeightSet, listing: Listing) -> set[str]:
+    """The files beside the set that a pattern takes: the engines look into one directory."""
+    folder = chosen.stem.rpartition("/")[0]
+    found = set()
+    for file in listing.files:
+        parent, _, name = file.path.rpartition("/")
+        if parent == folder and fnmatchcase(name, pattern):
+            found.add(file.path)
+    return found

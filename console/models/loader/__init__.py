@@ -1,0 +1,1 @@
+"""What llama.cpp's loader requires of a GGUF header."""

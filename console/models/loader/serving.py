@@ -1,0 +1,72 @@
+"""What a loader takes and the server then ends with, or answers nothing: seen with build 11669 of
+llama.cpp. A build that is asked for keys and tensors does not come that far."""
+
+from __future__ import annotations
+
+from console.common.text import one_line
+from console.models.gguf.chat_template import TEMPLATE
+from console.models.gguf.header import Header, pad
+from console.models.gguf.header_keys import WITHOUT_TOKENS
+from console.models.loader.complaints import TOKENIZER, Complaint
+
+MAPPED = 32
+"""Bytes that the address of mapped tensors has to be a multiple of (TENSOR_ALIGNMENT in
+ggml/src/ggml-impl.h)."""
+
+
+def of_start(header: Header) -> list[Complaint]:
+    """What the keys tell; it takes no more than the start of a header."""
+    return [*_of_zeros(header), *_of_words(header)]
+
+
+def of_whole(header: Header) -> list[Complaint]:
+    """What takes a whole header besides."""
+    return [*of_start(header), *_of_alignment(header), *_of_template(header)]
+
+
+def _of_zeros(header: Header) -> list[Complaint]:
+    """A model for texts of no tokens, or without blocks."""
+    arch = header.architecture
+    found = []
+    if header.integer(f"{arch}.context_length") == 0:
+        words = "failed to create llama_context from model"
+        found.append(Complaint(f"{arch}.context_length is 0: {words}, or no request fits in it"))
+    if header.integer(f"{arch}.block_count") == 0:
+        found.append(Complaint(f"{arch}.block_count is 0: GGML_ASSERT(hparams.n_layer_all > 0)"))
+    return found
+
+
+def _of_words(header: Header) -> list[Complaint]:
+    tokenizer = header.text(TOKENIZER)
+    if tokenizer not in WITHOUT_TOKENS:
+        return []
+    words = f"{TOKENIZER} is '{tokenizer}': the server starts, and the first completion ends it"
+    hint = "its requests cannot be texts; for these take a conversion with a vocabulary"
+    return [Complaint(words, sure=False, hint=hint)]
+
+
+def _of_alignment(header: Header) -> list[Complaint]:
+    """Tensors that lie in the file where no mapped ones may lie."""
+    if header.alignment % MAPPED == 0 or not header.tensors:
+        return []
+    sizes = [one.bytes for one in header.tensors]
+    starts = [pad(header.header_bytes, header.alignment)]
+    starts += [pad(size, header.alignment) for size in sizes if size is not None]
+    split = (header.integer("split.count") or 1) > 1  # each file has a start of its own
+    if not split and all(start % MAPPED == 0 for start in starts):
+        return []
+    words = (
+        f"general.alignment is {header.alignment}: a loader that maps the file may end with "
+        f"GGML_ASSERT(ptr % TENSOR_ALIGNMENT == 0), {MAPPED} bytes"
+    )
+    hint = "load it without mapping it (--no-mmap, --load-mode none), or convert it again"
+    return [Complaint(words, sure=False, hint=hint)]
+
+
+def _of_template(header: Header) -> list[Complaint]:
+    if not header.template_fault:
+        return []
+    fault = one_line(header.template_fault, 120)
+    words = f"{TEMPLATE} cannot be read, and llama-server ends at its start: {fault}"
+    hint = "serve it with --chat-template or --chat-template-file, or take another conversion"
+    return [Complaint(words, sure=False, hint=hint)]

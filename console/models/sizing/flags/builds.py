@@ -1,0 +1,77 @@
+"""Options that some builds of an engine take and others refuse: what is said of them depends on the
+build, which can be asked (`console.checks.preflight.architecture.options`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from console.common.options.command_line import Given, from_environment, given
+from console.common.options.table import table
+from console.common.text import one_line
+from console.models.sizing.flags.reading import Reading
+
+Takes = Mapping[str, bool | str]
+"""What is known of the build at hand: an option's own name, and whether it takes it as it stands on
+the command line; the name of a build that refuses it and may be another one. An option that is not
+there is not known."""
+
+
+def contested(
+    engine: str, argv: Sequence[str], env: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The options of a command line and its variables that some builds refuse, by their own names,
+    as the words that the build is to be asked with."""
+    found = {}
+    options = table(engine)
+    for one in (*from_environment(env or {}, options), *given(argv, options)):
+        if one.option is not None and _since(one):
+            value = one.value if one.option.kind != "flag" else None
+            spelling = one.spelling if one.spelling.startswith("-") else one.name
+            found[one.name] = (spelling, *([value] if value else ()))
+    return found
+
+
+def of_build(options: Iterable[Given], reading: Reading, takes: Takes) -> Iterator[Given]:
+    """The options that the build takes. What it refuses is named, and what is not known of it makes
+    the plan unsettled. A variable that it does not know is passed over, as the build does."""
+    for one in options:
+        since = _since(one)
+        taken = takes.get(one.name) if since else True
+        if taken is None or isinstance(taken, str):
+            reading.unsettled.append(_doubt(one, since, taken or ""))
+        elif not taken:
+            if one.spelling.startswith("-"):
+                reading.refuse(f"{_shown(one)}: this build has no such option{_instead(since)}")
+            continue
+        elif since:
+            reading.got["older"] = True
+        yield one
+
+
+def _since(one: Given) -> str:
+    """Since when builds refuse an option as it is given, and what they have instead; "" if all
+    known builds take it."""
+    if one.option is None:
+        return ""
+    return one.option.gone or (one.option.bare if one.value is None else "")
+
+
+def _doubt(one: Given, since: str, refuses: str) -> str:
+    when = since.partition(":")[0]
+    does = "refuse it" if one.spelling.startswith("-") else "pass it over"
+    known = f"as {refuses} does: is it the one?"
+    if not refuses:
+        known = "and which one it is is not known here"
+    told = f"builds since {when} {does}{_instead(since)}, {known}"
+    return f"whether this build takes {_shown(one)}: {told}"
+
+
+def _shown(one: Given) -> str:
+    alone = one.option is not None and one.option.kind != "flag" and one.value is None
+    own = one.name if one.spelling.startswith("-") else one.spelling
+    return f"{one_line(own, 60)}{' without a value' if alone else ''}"
+
+
+def _instead(since: str) -> str:
+    instead = since.partition(":")[2].strip()
+    return f" (there it is {instead})" if instead else ""

@@ -1,0 +1,37 @@
+"""The classes of models that vLLM and SGLang list, as data (`classes.txt`).
+
+Both choose by `architectures` of a config.json what loads a model. A class that is not in the list
+is one of a newer release or of a plugin, or what only transformers' own code can load, or a slip.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from console.models.sizing.facts_from_gguf import SOURCE as GGUF
+from console.models.sizing.model_facts import ModelFacts
+
+LISTED = Path(__file__).with_name("classes.txt")
+_NAMES = {"vllm": "vLLM 0.33", "sglang": "SGLang 0.5.23"}
+
+
+@cache
+def listed(engine: str) -> frozenset[str]:
+    """The classes that an engine lists: vllm or sglang."""
+    rows = (row.split() for row in LISTED.read_text("utf-8").splitlines() if row[:1] != "#")
+    return frozenset(name for name, *engines in rows if engine in engines)
+
+
+def not_known_of_class(facts: ModelFacts, engine: str) -> list[str]:
+    """Where the configuration names no class, or none that the engine lists."""
+    if facts.source == GGUF:
+        return []
+    if not facts.classes:
+        return [
+            "architectures (it names no class, by which the engine chooses what loads the model)"
+        ]
+    if listed(engine).intersection(facts.classes):
+        return []
+    named = ", ".join(facts.classes)
+    return [f"architectures ({named}: {_NAMES[engine]} lists no such class, a newer one may)"]

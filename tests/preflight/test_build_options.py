@@ -1,0 +1,145 @@
+"""What a build's own reader of options says of a command line."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from console.checks.preflight import Level
+from console.checks.preflight.architecture import options
+from console.checks.preflight.architecture.names import MARK, Said, Scan
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.architecture.support import Identity
+from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.on_start import not_there
+from console.common.errors import ServiceError
+from console.models.hub.checkpoint import Format
+from tests.testbed.plugin import lacking
+
+MISSED = "error loading model: error loading model hyperparameters: key not found in model: llama.x"
+
+
+@dataclass
+class Build:
+    """A build without some options."""
+
+    lacks: tuple[str, ...] = ()
+    trouble: str = ""
+    started: list[tuple[str, ...]] = field(default_factory=list)
+
+    def identity(self) -> Identity:
+        return Identity("llama-server", "sha256:1", "build 11669")
+
+    def build(self) -> str:
+        return "build 11669"
+
+    def ask(
+        self, architectures: Sequence[str], cancelled: threading.Event | None = None
+    ) -> dict[str, Said]:
+        return {name: Said(True) for name in architectures}
+
+    def load(
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
+    ) -> Sequence[str]:
+        self.started.append(tuple(words))
+        if self.trouble == "silent":
+            return []
+        if self.trouble:
+            raise ServiceError(self.trouble)
+        bad = next((word for word in words if word in self.lacks), None)
+        return [MISSED] if bad is None else [f"error: invalid argument: {bad}"]
+
+    def scan(self, name: str, mark: bytes = MARK) -> Scan | None:
+        return None
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        return ()
+
+
+def test_a_build_says_of_each_option_whether_it_takes_it() -> None:
+    build = Build(lacks=("--no-mmap",))
+    words = {"--no-mmap": ("--no-mmap",), "--flash-attn": ("-fa",)}
+    assert options.takes(build, words) == {"--no-mmap": False, "--flash-attn": True}
+
+
+@pytest.mark.parametrize("trouble", ["it cannot be run", "silent"])
+def test_what_a_build_does_not_tell_is_left_out(trouble: str) -> None:
+    assert options.takes(Build(trouble=trouble), {"--mlock": ("--mlock",)}) == {}
+
+
+def test_an_older_build_without_a_newer_option_is_a_refusal() -> None:
+    line = "-m x.gguf -c 4096 --n-cpu-moe 3 --load-mode none -t 8 --port 1 -ot a=CUDA0 --lora x"
+    build = Build(lacks=("--load-mode",))
+    (found,) = options.findings(build, Loader(args=tuple(line.split())), sure=True)
+    assert (found.level, "--load-mode" in found.words) == (Level.FAIL, True)
+    assert build.started[0] == ("-c", "4096", "--n-cpu-moe", "3", "--load-mode", "none")
+    (found,) = options.findings(build, Loader(args=tuple(line.split())), sure=False)
+    assert found.level is Level.UNKNOWN
+    assert options.findings(Build(), Loader(args=tuple(line.split())), sure=True) == []
+
+
+def test_the_real_build_refuses_what_it_has_no_longer(server: str) -> None:
+    words = {
+        "--no-mmap": ("--no-mmap",), "--mlock": ("--mlock",), "--flash-attn": ("-fa",),
+        "--draft-max": ("--draft", "16"), "--log-colors": ("--log-colors",), "-c": ("-c", "512"),
+    }  # fmt: skip
+    answers = options.takes(HostProgram((server,)), words)
+    assert answers == {**dict.fromkeys(words, False), "-c": True}
+    line = ("-c", "4096", "--reasoning-budget", "-7")
+    (found,) = options.findings(HostProgram((server,)), Loader(args=line), sure=True)
+    assert "--reasoning-budget" in found.words
+
+
+def test_a_file_that_is_not_here_is_not_known_to_be_there(tmp_path: Path) -> None:
+    line = ("--slot-save-path", f"{tmp_path}/slots", "--chat-template-file", "relative")
+    (found,) = not_there(Loader(args=line), Format.GGUF)
+    assert (found.level, f"{tmp_path}/slots" in found.words) == (Level.UNKNOWN, True)
+    assert not_there(Loader(args=line, inside=True), Format.GGUF) == []
+    assert not_there(Loader(args=line, own=True), Format.GGUF) == []
+    (tmp_path / "slots").mkdir()
+    assert not_there(Loader(args=line), Format.GGUF) == []
+    (found,) = not_there(Loader(engine="vllm", args=("--ssl-keyfile=/no/k",)), Format.SAFETENSORS)
+    assert "/no/k (--ssl-keyfile)" in found.words
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "2001:db8::7", "127.0.0.1,192.0.2.7"])
+def test_an_address_of_another_machine_is_not_known_to_be_there(host: str) -> None:
+    (found,) = not_there(Loader(args=("--host", host)), Format.GGUF)
+    assert (found.level, host.rpartition(",")[2] in found.words) == (Level.UNKNOWN, True)
+    assert not_there(Loader(args=("--host", host), inside=True), Format.GGUF) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "localhost", "/run/x.sock"])
+def test_an_address_of_this_machine_is_no_reason(host: str) -> None:
+    assert not_there(Loader(args=("--host", host)), Format.GGUF) == []
+
+
+@pytest.fixture(scope="module")
+def server() -> str:
+    from tests.testbed import fit_params
+    from tests.testbed.cache import Unavailable
+
+    try:
+        return fit_params.ensure("llama-server")
+    except Unavailable as error:
+        lacking(error.reason)
+
+
+def test_a_name_to_listen_at_that_this_machine_cannot_look_up_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look(name: str, *_: object, **more: object) -> list[tuple[object, ...]]:
+        if name != "here.test":
+            raise OSError(name)
+        return [(2, 1, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr("socket.getaddrinfo", look)
+
+    def named(host: str) -> str:
+        return "".join(f.words for f in not_there(Loader(args=("--host", host)), Format.GGUF))
+
+    assert "no address nosuchhost.invalid" in named("nosuchhost.invalid")
+    for host in ("here.test", "localhost", "LOCALHOST", "0.0.0.0", "::", "/run/a.sock", "a.sock"):
+        assert named(host) == "", host

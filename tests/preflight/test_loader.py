@@ -1,0 +1,291 @@
+"""What a loader refuses in a header is told before the download: in its words where it is sure, as
+not known where only the build can tell, and nothing of a file that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from console.checks.preflight import Level, header, worst
+from console.checks.preflight.architecture import vocabulary, whole_header
+from console.checks.preflight.architecture.check import check
+from console.checks.preflight.architecture.names import Presence, Scan
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.models.gguf.byte_source import GgufError
+from console.models.gguf.header import Header
+from console.models.gguf.header import Tensor as header_tensor
+from console.models.gguf.read import read_header
+from console.models.loader import serving
+from console.models.loader.complaints import PRE, TOKENIZER
+from console.models.loader.tables import architectures, complaints
+from console.rehearsal.demo.model import Tensor, Value
+from tests.preflight.test_tensor_types import Build
+from tests.sizing import tiny
+from tests.sizing.known import KNOWN
+from tests.testbed.cache import Unavailable
+from tests.testbed.fit_params import ensure
+from tests.testbed.plugin import lacking
+
+Tensors = Callable[[list[Tensor]], list[Tensor]]
+
+
+def without(*parts: str) -> Tensors:
+    return lambda tensors: [one for one in tensors if not any(part in one.name for part in parts)]
+
+
+def reshaped(part: str, shape: tuple[int, ...]) -> Tensors:
+    return lambda tensors: [
+        Tensor(one.name, shape, one.role) if part in one.name else one for one in tensors
+    ]
+
+
+def written(
+    folder: Path, make: Callable[[], tiny.Model], keys: dict[str, Value | None],
+    change: Tensors | None = None,
+) -> Path:  # fmt: skip
+    """A tiny model with other keys (None: without) and tensors."""
+    model = make()
+    metadata = {**model.metadata, **keys}
+    kept = {key: value for key, value in metadata.items() if value is not None}
+    tensors = change(list(model.tensors)) if change else model.tensors
+    return tiny.Model(kept, tensors).write(folder / "model.gguf")
+
+
+REFUSED: Sequence[tuple[Callable[[], tiny.Model], dict[str, Value | None], Tensors | None, str]] = (
+    (tiny.llama, {"llama.context_length": None}, None, "not found in model: llama.context_length"),
+    (tiny.llama, {"llama.attention.layer_norm_rms_epsilon": None}, None, "layer_norm_rms_epsilon"),
+    (tiny.llama, {"llama.feed_forward_length": None}, None, "expected 64, 0, got 64, 128"),
+    (tiny.llama, {"llama.feed_forward_length": 256}, None, "expected 64, 256, got 64, 128"),
+    (tiny.llama, {"llama.embedding_length": 128}, None, "'token_embd.weight' has wrong shape"),
+    (tiny.llama, {"llama.attention.head_count": 3}, None, "'blk.0.attn_q.weight' has wrong shape"),
+    (tiny.llama, {"llama.attention.head_count_kv": 3}, None, "expected 64, 96, got 64, 64"),
+    (tiny.llama, {"llama.rope.dimension_count": 33}, None, "invalid n_rot: 33, expected 32"),
+    (tiny.llama, {"llama.expert_count": 4}, None, "expert_used_count is not given"),
+    (tiny.llama, {"tokenizer.ggml.model": None}, None, "not found in model: tokenizer.ggml.model"),
+    (tiny.llama, {"tokenizer.ggml.tokens": None}, None, "cannot find tokenizer vocab"),
+    (tiny.llama, {"tokenizer.ggml.merges": None}, None, "cannot find tokenizer merges"),
+    (tiny.llama, {"tokenizer.ggml.token_type": [1] * 5}, None, "for toktypes (5 < 511)"),
+    (tiny.llama, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.token_type": [1, 1]}, None,
+     "expected 64, 2, got 64, 511"),
+    (tiny.llama, {}, without("blk.1.attn_q."), "missing tensor 'blk.1.attn_q.weight'"),
+    (tiny.llama, {}, without("ffn_down"), "missing tensor 'blk.0.ffn_down.weight'"),
+    (tiny.llama, {}, without("output_norm"), "missing tensor 'output_norm.weight'"),
+    (tiny.llama, {}, without("token_embd"), "missing tensor 'token_embd.weight'"),
+    (tiny.llama, {}, reshaped("blk.1.attn_v.", (32, 64)), "expected 64, 64, got 64, 32"),
+    (tiny.gemma2, {}, without("blk.3.post_ffw_norm"), "tensor 'blk.3.post_ffw_norm.weight'"),
+    (tiny.gemma3, {}, without("attn_q_norm"), "missing tensor 'blk.0.attn_q_norm.weight'"),
+    (tiny.qwen3moe, {"qwen3moe.expert_count": 8}, None, "expected 64, 8, got 64, 4"),
+    (tiny.qwen3moe, {"qwen3moe.expert_feed_forward_length": 32}, None, "expected 64, 32, 4"),
+    (tiny.qwen3moe, {}, without("blk.2.ffn_gate_inp"), "tensor 'blk.2.ffn_gate_inp.weight'"),
+    (tiny.deepseek32, {}, without("blk.1.indexer.proj"), "tensor 'blk.1.indexer.proj.weight'"),
+)  # fmt: skip
+DOUBTED: Sequence[tuple[dict[str, Value | None], str]] = (
+    ({"tokenizer.ggml.pre": "zorgtok"}, "unknown pre-tokenizer type: 'zorgtok'"),
+    ({"tokenizer.ggml.model": "zorg"}, "unknown tokenizer: 'zorg'"),
+    ({"llama.rope.scaling.type": "su"}, "'su', which is none of its rope scalings"),
+)
+TAKEN: Sequence[tuple[dict[str, Value | None], Tensors | None]] = (
+    ({}, None),
+    ({"tokenizer.ggml.pre": None}, None),
+    ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "zorg"}, None),
+    ({"tokenizer.ggml.pre": "kimi-k2", "tokenizer.ggml.merges": None}, None),
+    ({"tokenizer.chat_template": "{% for a in messages %}{{ '}}' }}{% endfor %}"}, None),
+    ({"llama.vocab_size": 99999}, None),
+    ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}, None),
+    ({"llama.feed_forward_length": [128, 128, 128]}, None),
+    ({}, lambda tensors: [one for one in tensors if not one.name.startswith("output.")]),
+)
+
+
+ENDED: Sequence[tuple[dict[str, Value | None], Level, str]] = (
+    ({"llama.context_length": 0}, Level.FAIL, "llama.context_length is 0"),
+    ({"llama.block_count": 0}, Level.FAIL, "llama.block_count is 0"),
+    ({"tokenizer.ggml.model": "none"}, Level.UNKNOWN, "the first completion ends it"),
+    ({"tokenizer.chat_template": "{% for x in %}{{"}, Level.UNKNOWN, "for names no list"),
+    ({"tokenizer.chat_template": "{{ bos }}{% if a %}b"}, Level.UNKNOWN, "if does not end"),
+)  # fmt: skip
+"""What a build takes as far as it is asked, and its server ends with or answers nothing."""
+
+
+@pytest.fixture
+def server() -> HostProgram:
+    try:
+        return HostProgram((ensure("llama-server"),))
+    except Unavailable as error:
+        lacking(error.reason)
+
+
+@pytest.mark.parametrize(("make", "keys", "change", "words"), REFUSED)
+def test_a_contradiction_is_told_in_the_loaders_words(
+    tmp_path: Path, make: Callable[[], tiny.Model], keys: dict[str, Value | None],
+    change: Tensors | None, words: str,
+) -> None:  # fmt: skip
+    (finding,) = header.unasked(read_header(written(tmp_path, make, keys, change)).header)
+    assert finding.level is Level.FAIL
+    assert words in finding.words
+
+
+@pytest.mark.parametrize(("keys", "words"), DOUBTED)
+def test_a_name_that_no_release_has_is_not_known(
+    tmp_path: Path, keys: dict[str, Value | None], words: str
+) -> None:
+    path = written(tmp_path, tiny.llama, keys)
+    (finding,) = header.unasked(read_header(path).header)
+    assert (finding.level, words in finding.words) == (Level.UNKNOWN, True)
+    answer = check(str(path), None).finding()
+    assert answer is not None
+    assert (answer.level, words in answer.words) == (Level.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(("keys", "change"), TAKEN)
+def test_nothing_is_said_of_what_a_loader_takes(
+    tmp_path: Path, keys: dict[str, Value | None], change: Tensors | None
+) -> None:
+    assert header.unasked(read_header(written(tmp_path, tiny.llama, keys, change)).header) == []
+
+
+@pytest.mark.parametrize("name", tiny.MODELS)
+def test_nothing_is_said_of_models_that_a_real_loader_serves(tmp_path: Path, name: str) -> None:
+    assert header.unasked(read_header(written(tmp_path, tiny.MODELS[name], {})).header) == []
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_nothing_is_said_of_well_known_models(name: str) -> None:
+    assert complaints(KNOWN[name]()) == []
+
+
+def test_tables_are_known_of_many_architectures() -> None:
+    assert len(architectures()) >= 60
+
+
+def named(tokenizer: str, pre: str) -> Header:
+    kv = {"general.architecture": "llama", TOKENIZER: tokenizer, PRE: pre}
+    return Header(3, "little", 32, 0, kv, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "level"),
+    [
+        ("error loading model vocabulary: unknown pre-tokenizer type: 'new'", Level.FAIL),
+        ("error loading model vocabulary: cannot find tokenizer vocab in model file", Level.OK),
+        ("cannot open shared object file", Level.UNKNOWN),
+    ],
+)
+def test_a_build_is_asked_for_the_names_of_a_vocabulary(lines: str, level: Level) -> None:
+    class Loader(Build):
+        def load(self, *words: object, **more: object) -> Sequence[str]:
+            return [lines]
+
+    (finding,) = vocabulary.findings(Loader(), named("gpt2", "new"), sure=True)
+    assert finding.level is level
+    assert vocabulary.findings(Loader(), named("gpt2", "qwen2"), sure=True) == []
+    (doubt,) = vocabulary.findings(Loader(), named("gpt2", "new"), sure=False)
+    assert doubt.level is (Level.OK if level is Level.OK else Level.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("lacking_too", "level"), [((), Level.FAIL), (("smaug-bpe",), Level.UNKNOWN)]
+)
+def test_an_absent_name_counts_only_where_others_like_it_are_held(
+    lacking_too: tuple[str, ...], level: Level
+) -> None:
+    class Library(Build):
+        def scan(self, name: str, mark: bytes = b"") -> Scan | None:
+            absent = name in ("new", *lacking_too)
+            return Scan("libllama.so", Presence.ABSENT if absent else Presence.WHOLE)
+
+    verdict = vocabulary.verdict_on(named("gpt2", "new"), Library(trouble="exec format error"))
+    assert verdict is not None
+    assert verdict.finding().level is level
+
+
+@pytest.mark.parametrize(("make", "keys", "change", "words"), REFUSED)
+def test_a_real_build_refuses_the_same(
+    tmp_path: Path, server: HostProgram, make: Callable[[], tiny.Model],
+    keys: dict[str, Value | None], change: Tensors | None, words: str,
+) -> None:  # fmt: skip
+    head = read_header(written(tmp_path, make, keys, change)).header
+    assert worst(whole_header.findings(server, head)) is Level.FAIL
+
+
+@pytest.mark.parametrize(("keys", "words"), DOUBTED)
+def test_a_real_build_settles_what_is_not_known(
+    tmp_path: Path, server: HostProgram, keys: dict[str, Value | None], words: str
+) -> None:
+    head = read_header(written(tmp_path, tiny.llama, keys)).header
+    assert worst(whole_header.findings(server, head)) is Level.FAIL
+
+
+@pytest.mark.parametrize(("keys", "change"), TAKEN)
+def test_a_real_build_takes_the_others(
+    tmp_path: Path, server: HostProgram, keys: dict[str, Value | None], change: Tensors | None
+) -> None:
+    head = read_header(written(tmp_path, tiny.llama, keys, change)).header
+    assert worst(whole_header.findings(server, head)) is Level.OK
+    assert whole_header.asked(head, server).accepted is True
+
+
+def test_a_tensor_that_the_build_does_not_use_is_one_too_many(
+    tmp_path: Path, server: HostProgram
+) -> None:
+    spare = Tensor("blk.0.zorg.weight", (64,), "norm")
+    head = read_header(written(tmp_path, tiny.llama, {}, lambda tensors: [*tensors, spare])).header
+    (doubt,) = header.unasked(head)
+    assert (doubt.level, "blk.0.zorg.weight" in doubt.words) == (Level.UNKNOWN, True)
+    (finding,) = whole_header.findings(server, head)
+    assert "wrong number of tensors; expected 31, got 30" in finding.words
+
+
+@pytest.mark.parametrize(("keys", "level", "words"), ENDED)
+def test_what_ends_the_server_after_its_loader_is_told(
+    tmp_path: Path, keys: dict[str, Value | None], level: Level, words: str
+) -> None:
+    head = read_header(written(tmp_path, tiny.llama, keys)).header
+    found = header.unasked(head)
+    assert (worst(found), words in found[0].words) == (level, True)
+
+
+@pytest.mark.parametrize(("keys", "level", "words"), ENDED)
+def test_a_real_build_that_is_asked_silences_none_of_it(
+    tmp_path: Path, server: HostProgram, keys: dict[str, Value | None], level: Level, words: str
+) -> None:
+    head = read_header(written(tmp_path, tiny.llama, keys)).header
+    found = whole_header.findings(server, head)
+    assert worst(found) is level
+    assert any(words in one.words for one in found)
+
+
+@pytest.mark.parametrize(("alignment", "start", "doubted"), [(8, 72, True), (8, 96, False),
+                                                             (64, 72, False)])  # fmt: skip
+def test_tensors_where_none_can_be_mapped_are_doubted(
+    alignment: int, start: int, doubted: bool
+) -> None:
+    tensors = (header_tensor("a.weight", (64,), 0, "F32", 256),)
+    head = Header(3, "little", alignment, 1, {}, tensors, start)
+    words = [one.words for one in serving.of_whole(head)]
+    assert any("TENSOR_ALIGNMENT" in one for one in words) is doubted
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_file_that_is_cut_is_named(tmp_path: Path, asked: bool) -> None:
+    path = written(tmp_path, tiny.llama, {})
+    build = Build() if asked else None
+    assert check(str(path), build).problems == ()
+    data = path.read_bytes()
+    path.write_bytes(data[:-1000])
+    answer = check(str(path), build)
+    finding = answer.finding()
+    assert finding is not None
+    assert (finding.level, "model.gguf lacks 1000 bytes" in finding.words) == (Level.FAIL, True)
+    path.write_bytes(data[:3000])
+    with pytest.raises(GgufError):
+        check(str(path), None)
+
+
+def test_a_part_of_a_set_by_another_name_is_named(tmp_path: Path) -> None:
+    parts: dict[str, Value | None] = {"split.no": 0, "split.count": 2, "split.tensors.count": 99}
+    finding = check(str(written(tmp_path, tiny.llama, parts)), None).finding()
+    assert finding is not None
+    assert (finding.level, "one of 2 shards" in finding.words) == (Level.FAIL, True)
