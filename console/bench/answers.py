@@ -5,7 +5,8 @@ the same length. A small model that may not end falls into a loop after a sane a
 that is one thing again and again is asked for once more, free to end, before it counts as garbled.
 
 The answers of a measurement are judged together, too: one of them with a weak sign that it falls
-apart (`console.runtime.degenerate`) is nothing, a good part of them with such signs is the model.
+apart (`console.runtime.answers.degenerate`) is nothing, a good part of them with such signs is the
+model.
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ from console.bench.sse import Reply
 from console.common import redact
 from console.common.text import one_line
 from console.common.units import plural
-from console.runtime.degenerate import EXPLAINED, Sign, broken, degenerate, echoes, signs, telling
-from console.runtime.sanity import (
+from console.runtime.answers.degenerate import (
+    EXPLAINED,
+    Sign,
+    broken,
+    degenerate,
+    echoes,
+    signs,
+    telling,
+)
+from console.runtime.answers.sanity import (
     MIN_SHORT,
     Garbled,
     Kind,

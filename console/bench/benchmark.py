@@ -39,8 +39,8 @@ from console.bench.sse import SILENCE_S, FailureKind, Reply, json_object
 from console.bench.statistics import MetricSummary, cv, describe, finite, summarise
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
+from console.runtime.answers.sanity import Kind
 from console.runtime.probe import ProbeError, fetch
-from console.runtime.sanity import Kind
 
 ENOUGH_RUNS = 5
 MOST_FAILURES = 3

@@ -4,6 +4,7 @@ alone, and how to connect to it."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -36,6 +37,10 @@ ENGINE_CLIENTS = frozenset({"docker", "docker-compose", "nerdctl", "podman"})
 SOCK_DIAG, DIAG_BY_FAMILY, DUMP, TCP_INFO = 4, 20, 0x301, 2
 """Of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h: the protocol, its one message, the
 flags of a question for everything, and the attribute that holds a `struct tcp_info`."""
+IDLE_MS = 30_000
+"""After how many milliseconds without a byte a connection whose last request was answered is idle.
+A server that has sent no more than the head of its answer may read a long prompt for longer than
+that; its client then counts as nobody."""
 STREAMS_S, STREAM_LOOKS = 2.0, 8
 """Within how many seconds, and at how many looks, a server is seen to stream: at half of them."""
 DIAG_S = 1.0
@@ -223,15 +228,35 @@ def is_local(url: str) -> bool:
     return True
 
 
-def is_free(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether a server could listen on this port of an IPv4 address now, also one that does not
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now, also one that does not
     set SO_REUSEADDR: connections of an earlier server's clients linger for a minute."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
-            probe.bind((address, port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
+
+
+def in_use(port: int) -> bool:
+    """Whether a server that does not set SO_REUSEADDR could not listen on this port of every
+    address now, of IPv4 or IPv6, whoever keeps it. Where this user may not try that, the kernel's
+    tables tell; they lack sockets that do not listen yet."""
+    tried = True
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return True
+            tried = tried and family == socket.AF_INET6  # this machine may have no IPv6
+    return not tried and any(
+        int(fields[1].rpartition(":")[2], 16) == port for fields in _table(Path("/proc"))
+    )
 
 
 def port_of(url: str) -> int:
@@ -349,13 +374,25 @@ def clients(url: str, proc: Path = Path("/proc")) -> frozenset[str]:
 def lasting_clients(
     url: str, sleep: Callable[[float], None] = time.sleep, proc: Path = Path("/proc")
 ) -> int:
-    """How many connections to a port of this machine last: a look at a health path, as every open
-    console takes one each second, is over by then."""
+    """How many connections to a port of this machine last, and may be for a request: a look at a
+    health path, as every open console takes one each second, is over by then; what a client keeps
+    alive for its next request is answered."""
     found = clients(url, proc)
     if not found:
         return 0
     sleep(LASTS_S)
-    return len(found & clients(url, proc))
+    lasting = found & clients(url, proc)
+    idle = _idle(port_of(url)) if lasting else set()
+    return sum(int(client.rpartition(":")[2], 16) not in idle for client in lasting)
+
+
+def _idle(port: int) -> set[int]:
+    """The ports of the clients whose connections to a port of this machine are idle: nothing was
+    asked since the last answer, for a time in which a stream would have gone on."""
+    return {
+        int.from_bytes(client[2:4], "big") for client, traffic in _traffic(port).items()
+        if traffic.received_ms > traffic.sent_ms >= IDLE_MS
+    }  # fmt: skip
 
 
 def streams(url: str, sleep: Callable[[float], None] = time.sleep) -> bool:
@@ -375,9 +412,27 @@ def acknowledged(port: int) -> dict[bytes, int]:
     each connection that is open, by what identifies it. Empty where the kernel does not say.
 
     A server that streams is seen to here whatever it computes with: the answers of one whose work
-    is done by cards leave no other trace. Structures: linux/inet_diag.h and linux/tcp.h.
+    is done by cards leave no other trace.
     """
-    sent = dict[bytes, int]()
+    return {client: traffic.acknowledged for client, traffic in _traffic(port).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """Of one connection: how many bytes its client has acknowledged, and for how many milliseconds
+    nothing was sent to it and nothing received."""
+
+    acknowledged: int
+    sent_ms: int
+    received_ms: int
+
+
+def _traffic(port: int) -> dict[bytes, _Traffic]:
+    """The traffic of each open connection to a port of this machine, by what identifies it (both
+    ports and addresses). Empty where the kernel does not say. Structures: linux/inet_diag.h and
+    linux/tcp.h.
+    """
+    found = dict[bytes, _Traffic]()
     for family in (socket.AF_INET, socket.AF_INET6):
         with (
             contextlib.suppress(OSError, struct.error),
@@ -387,13 +442,13 @@ def acknowledged(port: int) -> dict[bytes, int]:
             asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << 1)
             body = asked + struct.pack(">H46x", port)
             kernel.send(struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP, 1, 0) + body)
-            while not _read_diagnosis(kernel.recv(1 << 16), sent):
+            while not _read_diagnosis(kernel.recv(1 << 16), found):
                 pass
-    return sent
+    return found
 
 
-def _read_diagnosis(data: bytes, sent: dict[bytes, int]) -> bool:
-    """Add what one datagram of the kernel's tells to `sent`; whether it is the last one."""
+def _read_diagnosis(data: bytes, found: dict[bytes, _Traffic]) -> bool:
+    """Add what one datagram of the kernel's tells to `found`; whether it is the last one."""
     at = 0
     while at + 16 <= len(data):
         length, kind = struct.unpack_from("=IH", data, at)
@@ -403,7 +458,8 @@ def _read_diagnosis(data: bytes, sent: dict[bytes, int]) -> bool:
         while attribute + 4 <= len(message):
             size, name = struct.unpack_from("=HH", message, attribute)
             if name == TCP_INFO and size >= 4 + 128:
-                [sent[message[4:52]]] = struct.unpack_from("=Q", message, attribute + 4 + 120)
+                told = struct.unpack_from("=44xI4xI64xQ", message, attribute + 4)
+                found[message[4:52]] = _Traffic(told[2], told[0], told[1])
             attribute += max(4, -(-size // 4) * 4)
         at += max(16, -(-length // 4) * 4)
     return not data
@@ -416,13 +472,13 @@ def _rows(proc: Path, state: str = LISTEN) -> Iterator[tuple[str, int, str, str]
         yield address, int(port, 16), fields[9], fields[7]
 
 
-def _table(proc: Path, state: str) -> Iterator[list[str]]:
-    """The kernel's rows of every socket in this state."""
+def _table(proc: Path, state: str = "") -> Iterator[list[str]]:
+    """The kernel's rows of every socket in this state, or in any."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
-                if fields[3] == state:
+                if state in ("", fields[3]):
                     yield fields
 
 

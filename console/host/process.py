@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,8 @@ def environment(
     return {"SPT_NOENV": "1", **allowed, **given, **dict(extra), COOKIE: cookie}
 
 
+ENVIRONMENT_S = 0.05
+"""More than the kernel takes, and little for a process that has ended by then."""
 _exits: dict[tuple[int, int], int] = {}
 _unwatched: list[subprocess.Popen[bytes]] = []
 
@@ -180,6 +183,7 @@ def spawn(
         os.close(out)
     # Not reaped yet: even a child that is dead already keeps its number until it is waited for.
     start = start_time(child.pid) or 0
+    _await_environment(child.pid)
     if oom_score is not None:
         privileges.set_oom_score(oom_score, child.pid)
     try:
@@ -187,6 +191,14 @@ def spawn(
     except RuntimeError:  # no thread left: a zombie at worst
         _unwatched.append(child)
     return child.pid, start
+
+
+def _await_environment(pid: int) -> None:
+    """Wait until the kernel shows the environment of a new program, within ENVIRONMENT_S: Popen
+    comes back a moment before, and a process without its mark would look like a stranger's."""
+    deadline = time.monotonic() + ENVIRONMENT_S
+    while not files.read_bytes(f"/proc/{pid}/environ") and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _reap(child: subprocess.Popen[bytes], start: int) -> None:

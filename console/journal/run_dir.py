@@ -24,7 +24,8 @@ STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 
 @dataclass(frozen=True, slots=True)
 class RunMeta:
-    """The settings a run was started with, without secrets. Kept in run.json."""
+    """The settings a run was started with, as they were given: an input may be a secret. Kept in
+    run.json, of mode 0600, since an attempt continues with them."""
 
     run_id: str
     playbook: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.common.errors import Exit
 from console.common.progress import Progress
-from console.journal.state import ENDS, Decision, RunState, StepState
+from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
 
 MOST_TROUBLE = 20
 """Most lines of a journal's trouble that are printed."""
@@ -159,6 +160,11 @@ class RunView:
     @property
     def over(self) -> bool:
         return self.state in ENDS
+
+    @property
+    def exit_code(self) -> Exit:
+        """What a run that has ended so ends with."""
+        return exit_code(self.state, self.decision, left=bool(self.serving.get("left")))
 
     @property
     def worst(self) -> str:

@@ -181,8 +181,11 @@ def stands(state: RunState, reason: str, step: str) -> str:
     return words.get(reason, "") if state is R.PAUSED else ""
 
 
-def exit_code(state: RunState, decision: Decision) -> Exit:
-    """The first of 7, 6, 5, 3, 4, 0 that applies."""
+def exit_code(state: RunState, decision: Decision, *, left: bool = False) -> Exit:
+    """The first of 7, 6, 5, 3, 4, 0 that applies. `left`: what should be gone still runs beside the
+    baseline, which serves."""
+    if state is R.ROLLED_BACK and left:
+        return Exit.ROLLBACK_FAILED
     if state is R.SUCCEEDED:
         return {Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD}.get(decision, Exit.OK)
     return {

@@ -155,7 +155,7 @@ KINDS: dict[str, Check] = {
     ),
     "serving": _fields(
         tok_s=MAYBE, degraded=FLAG, reference=MAYBE, by=TEXT, looked=TEXT, garbled=TEXT,
-        notes=TEXTS,
+        notes=TEXTS, left=TEXT,
     ),
     "service": _fields(
         {"service": TEXT, "alive": FLAG},

@@ -50,6 +50,12 @@ def fact(view: RunView, word: str, at: str, mode: str, now: float) -> str:
     return _told(view, word, at, mode, now).fact
 
 
+def on_site(view: RunView, site: str) -> str:
+    """`on site four` for a run of another site than `site`, whose baseline is on show; "" for one
+    of that site, or where either is not known."""
+    return f"on site {clean(view.site, 30)}" if site and view.site not in ("", site) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     """`fact` says what is next, and `words` the same with the keys that do something about it."""

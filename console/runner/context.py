@@ -336,7 +336,7 @@ def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResul
     with contextlib.suppress(ConsoleError, OSError):  # without the plan nobody knows whose it is
         plan = context.way_back()
         if observe.answers(plan, known=False):  # another server's answers say nothing of it
-            evidence.record(plan, replace(seen, life=observe.life(plan)))
+            evidence.record(plan, observe.known_start(plan, seen))
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:

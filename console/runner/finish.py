@@ -96,6 +96,7 @@ def record_result(context: Context, result: Result, step: str = "", attempt: int
         context.record(
             "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
             reference=result.reference, by=BY[Witness.ROLLBACK], notes=result.notes,
+            **({"left": result.left} if result.left else {}),
         )  # fmt: skip
     elif not context.view.outage:
         outage(context, step, attempt)  # whoever took it down, nothing proves it any more
@@ -243,7 +244,9 @@ class Ending:
         result = bring_back(self.context, "", 0)
         if result.serving:
             restored(self.context, result.restore_s)
-            self.context.enter(R.ROLLED_BACK, why, "DEGRADED" if result.degraded else "")
+            words = ["DEGRADED"] if result.degraded else []
+            words += [f"{result.left} still runs beside it"] if result.left else []
+            self.context.enter(R.ROLLED_BACK, why, one_line("; ".join(words), 300))
         else:
             self.context.enter(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
 

@@ -13,11 +13,11 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from console.common import paths
+from console.common import paths, redact
 from console.common.errors import (
     BaselineNotReady,
     ConsoleError,
@@ -27,7 +27,7 @@ from console.common.errors import (
 )
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
-from console.config.site.site import Site, load_site
+from console.config.site.site import BaselineModel, CompletionModel, Site, load_site
 from console.host import process
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
@@ -42,30 +42,50 @@ from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
 from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
+from console.runtime.answers.completion import Completion, prove_longer
 from console.runtime.docker.client import connect, inspect
 from console.runtime.engine_api import published_elsewhere
-from console.runtime.probe import Completion, prove
 from console.runtime.proxy import Relay
 from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
 
 
-def site_lines(spec: ServiceSpec, url: str, view: RunView) -> list[str]:
-    """The `baseline:` of the site file with this service on the production port, as YAML."""
+def site_lines(spec: ServiceSpec, old: BaselineModel, view: RunView) -> list[str]:
+    """The `baseline:` of the site file with this service on the production port, as YAML. `old`:
+    the site's baseline until now, which has the port and the request that proves it."""
+    url = old.url
     lines = ["baseline:", *(f"  {line}" for line in _runs(spec, url)), f"  url: {url}"]
     ready = f"{{http: {spec.ready.path}, timeout: {spec.ready.timeout_s:.0f}s}}"
     lines.append(f"  ready: {ready}")
+    lines += [f"  {line}" for line in _completion(old.completion)]
     rate = measured(spec.name, view)
     if rate is not None:
         lines.append(f"  reference: {{tok_s: {rate:.4g}}}   # as run {view.run_id} measured it")
+    else:
+        lines.append(f"  # reference is missing: the run did not measure tok/s of {spec.name}; "
+                     f"the figure of omni-console bench {url} belongs there")  # fmt: skip
     lines.append("  models: []   # the files it needs: no run starts without them")
     return [clean(line) for line in lines]
+
+
+def _completion(ask: CompletionModel) -> Iterator[str]:
+    """The request that proves the baseline, as far as the site file states it; without its model,
+    which is the old baseline's."""
+    given = ask.model_dump(exclude_unset=True)
+    if model := given.pop("model", ""):
+        yield f"# model: {json.dumps(model)} is not kept: the candidate answered without a name"
+    if "timeout" in given:
+        given["timeout"] = f"{ask.timeout:g}s"
+    if given:
+        yield f"completion: {json.dumps(given, ensure_ascii=False)}"
 
 
 def first(spec: ServiceSpec, url: str) -> list[str]:
     """Commands to run before the site file is changed; none for a host process."""
     runs, port = spec.runs, relay.port_of(url)
     if isinstance(runs, ContainerSpec):
-        return [clean(shlex.join(_create(spec, runs, url)))]
+        argv = _create(spec, runs, url)
+        hidden = [*_hidden_words(argv), *_hidden_values(dict(runs.env))]
+        return [*_to_fill_in(dict.fromkeys(hidden)), clean(shlex.join(argv))]
     if isinstance(runs, ComposeSpec):
         files = " ".join(f"-f {shlex.quote(str(file))}" for file in runs.files)
         service = shlex.quote(runs.service)
@@ -99,8 +119,10 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
         found = shutil.which(argv[0], path=env.get("PATH")) if runs.within else None
         argv = (found or argv[0], *argv[1:])
         yield "process:"
+        yield from (f"  {line}" for line in _to_fill_in(_hidden_words(argv)))
         yield f"  argv: {json.dumps(list(argv), ensure_ascii=False)}{hint}"
         if env:
+            yield from (f"  {line}" for line in _to_fill_in(_hidden_values(env)))
             yield f"  env: {json.dumps(env, ensure_ascii=False)}"
         if runs.within.file:
             yield f"  # and to its env the variables in {runs.within.file}"
@@ -113,6 +135,33 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
         profile = f", profile: {json.dumps(runs.profiles[0])}" if runs.profiles else ""
         file = json.dumps(str(runs.files[0]), ensure_ascii=False)
         yield f"compose: {{file: {file}, service: {json.dumps(runs.service)}{profile}{project}}}"
+
+
+def _to_fill_in(names: Iterable[str]) -> Iterator[str]:
+    """A comment above a line in which secrets are hidden: as it stands, the line does not work."""
+    for name in names:
+        yield f"# fill in {name}: {redact.HIDDEN} stands for it, because it is secret"
+
+
+def _hidden_values(env: Mapping[str, str]) -> list[str]:
+    """The variables whose values are not shown, as words."""
+    return [f"the value of {one_line(name, 60)}" for name, value in env.items()
+            if redact.is_secret(name, value) and redact.named(name, value) != value]  # fmt: skip
+
+
+def _hidden_words(argv: Sequence[str]) -> list[str]:
+    """What is not shown of a command, as words."""
+    shown = redact.argv(argv)
+    found: list[str] = []
+    for at, (word, visible) in enumerate(zip(argv, shown, strict=True)):
+        if word == visible or (at and argv[at - 1] == "-e"):  # a variable has its own name
+            continue
+        flag = visible.partition("=")[0]
+        before = shown[at - 1] if at else ""
+        name = flag if flag.startswith("-") and redact.HIDDEN not in flag else before
+        found.append(f"the value of {one_line(name, 60)}" if name.startswith("-")
+                     else f"the password in {one_line(visible, 60)}")  # fmt: skip
+    return list(dict.fromkeys(found))
 
 
 def _environment(runs: ProcessSpec) -> dict[str, str]:
@@ -249,7 +298,7 @@ def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:
 def proven(site: Site) -> Completion:
     """Get one sane completion on the production port now. Raises BaselineNotReady."""
     ask, url = site.model.baseline.completion, site.model.baseline.url
-    done = prove(
+    done = prove_longer(
         url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout, expect=ask.expect
     )
     if not done.ok:

@@ -44,6 +44,7 @@ _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another soc
 
 COMPOSE_PROJECT = "com.docker.compose.project"
 COMPOSE_SERVICE = "com.docker.compose.service"
+ONE_OFF = "com.docker.compose.oneoff"
 CONFIG_FILES = f"{COMPOSE_PROJECT}.config_files"
 OVERRIDES = ("compose.override.yaml", "compose.override.yml", "docker-compose.override.yaml",
              "docker-compose.override.yml")  # fmt: skip
@@ -162,16 +163,31 @@ class RawEngine:
     def of_compose(self, argv: Sequence[str]) -> str:
         """The id of the container that this `docker compose … up … SERVICE` made, running or not,
         by its labels; "" where that cannot be told. Raises NoSuchContainer if there is none of any
-        such service, whatever file it was made from: its directory may have moved."""
+        such service, whatever file it was made from: its directory may have moved. One that
+        `docker compose run` made is not the service's; the hint names it."""
+        every, files, project = self._of_service(argv)
+        rows = [row for row in every if not is_one_off(row.labels)]
+        if not rows:
+            names = ", ".join(one_line(row.name or row.id[:12], 60) for row in every)
+            hint = f"{names} is of `docker compose run`, not the service's container"
+            what = f"of service {argv[-1]}"
+            raise NoSuchContainer("compose has made no container", what, hint if names else "")
+        theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
+        return theirs[0] if len(theirs) == 1 else ""
+
+    def one_offs(self, argv: Sequence[str]) -> list[Found]:
+        """The running containers that `docker compose run` made of the service of this `up`."""
+        rows, _, _ = self._of_service(argv)
+        return [row for row in rows if is_one_off(row.labels) and row.state != "exited"]
+
+    def _of_service(self, argv: Sequence[str]) -> tuple[list[Found], list[Path], str]:
+        """All containers of the service of this `docker compose … up … SERVICE`, whatever they were
+        made from, its files and its project."""
         told = list(itertools.pairwise(argv))
         files = [Path(word) for flag, word in told if flag == "-f"]
         project = next((word for flag, word in told if flag == "-p"), "")
         wanted = {COMPOSE_SERVICE: argv[-1], **({COMPOSE_PROJECT: project} if project else {})}
-        rows = self.list_containers(wanted, running_only=False)
-        if not rows:
-            raise NoSuchContainer("compose has made no container", f"of service {argv[-1]}")
-        theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
-        return theirs[0] if len(theirs) == 1 else ""
+        return self.list_containers(wanted, running_only=False), files, project
 
     def inspect(self, name: str) -> dict[str, Any]:
         """Everything the engine knows about a container (id or name), in its own JSON."""
@@ -292,10 +308,16 @@ def _of(name: str, verb: str) -> str:
     return f"/containers/{quote(name, safe='')}/{verb}"
 
 
+def is_one_off(labels: Mapping[str, str]) -> bool:
+    """Whether `docker compose run` made a container with these labels: it has the labels of the
+    service, and is not its container."""
+    return labels.get(ONE_OFF) == "True"
+
+
 def is_of_compose(labels: Mapping[str, str], files: Iterable[Path], project: str) -> bool:
     """Whether a container with these labels is a service of somebody's compose project: of
     `project`, or without one of any that was made from one of `files`; never a candidate."""
-    if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
+    if role_label() in labels or is_one_off(labels):
         return False
     made_from = str(labels.get(CONFIG_FILES) or "").split(",")
     # compose writes a path as it was typed, with its symlinks
@@ -391,6 +413,12 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     if any(port == wanted and (not hosts or at in hosts) for at, port in found):
         return ""
     return ", ".join(sorted(f"{at}:{port}" for at, port in found)) or NO_PORT
+
+
+def is_published_at(container: Mapping[str, Any], url: str) -> bool:
+    """Whether an inspected container is known to be published at a URL of this machine."""
+    bindings = _table(_table(container, "HostConfig"), "PortBindings")
+    return bool(bindings) and is_local(url) and not published_elsewhere(container, url)
 
 
 def elsewhere_hint(place: str) -> str:

@@ -1,4 +1,4 @@
-"""Does it serve? HTTP with a total deadline, health, a real completion, slot progress.
+"""Does it serve? HTTP with a total deadline, health, slot progress.
 
 Standard library only, because the emergency side uses it too. Every call makes a fresh connection
 (llama-server announces keep-alive after a stream and then drops it), uses no proxy, and ends at its
@@ -11,7 +11,6 @@ import base64
 import http.client
 import io
 import json
-import os
 import re
 import socket
 import time
@@ -24,18 +23,10 @@ from urllib.parse import unquote, urlsplit
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, Exit
 from console.common.text import decode, one_line
-from console.common.units import format_duration, number, plural
+from console.common.units import format_duration, number
 from console.host.ports import connected
-from console.runtime import sanity
-from console.runtime.sanity import Garbled, Kind
-from console.runtime.spec import PROMPT
 
 BODY_LIMIT = 1 << 20
-MAX_REASONING, REASONING_S = 512, 15.0
-"""Tokens that an answer gets in its second try if it was cut off before it said anything, and
-seconds that they may take at its rate."""
-MIN_RATE = 0.1
-"""Tokens a second, below which no second try is made."""
 OVERLOADED = frozenset({502, 503, 504, 529})
 """HTTP statuses of a completion that mean, where the health path is well, that the server is busy,
 or that what is behind it is: its queue is full. It is alive."""
@@ -114,57 +105,6 @@ class Health(StrEnum):
     """It is alive and answers with a refusal, HTTP 3xx or 4xx: it may want a key, or another path.
     """
     UNHEALTHY = "unhealthy"
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One answered (or failed) chat completion.
-
-    `text` and its `answer`, without reasoning, are foreign and not clean, `detail` is clean;
-    `decode_tok_s` in tokens a second. `status` is that of the HTTP reply, 0 if none came. An answer
-    that is `garbled` is not `ok`. `finish` is the reason that the server gives for the end.
-    """
-
-    ok: bool
-    detail: str
-    text: str
-    tokens: int
-    elapsed_s: float
-    decode_tok_s: float | None
-    answer: str = ""
-    status: int = 0
-    garbled: Garbled | None = None
-    finish: str = ""
-    cut_short: bool = False
-    """It reached its limit before it said anything, or before it said what is expected, or with no
-    more than a few symbols, as a table begins."""
-    dead: str = ""
-    """The words of an HTTP 5xx that say that the engine behind the server is dead; clean."""
-
-    @property
-    def refuses(self) -> bool:
-        """Whether the server is alive and answers something else: no restart would change that."""
-        lives = not self.ok and self.garbled is None and not self.dead
-        return lives and bool(refusal(self.status, self.detail))
-
-    @property
-    def fails(self) -> bool:
-        """Whether the answer is an HTTP 5xx that says nothing of a dead engine: the server is alive
-        if its health path is well, and busy, or it fails this request."""
-        return not self.ok and self.status >= 500 and not self.dead
-
-    @property
-    def why(self) -> str:
-        """Why it is not `ok`: `detail`, behind what it means; clean."""
-        if self.dead:
-            meaning = f"{DEAD}, “{self.dead}”"
-        elif self.refuses:
-            meaning = f"it refuses: {refusal(self.status, self.detail)}"
-        elif self.fails:
-            meaning = BUSY if self.status in OVERLOADED else FAILS
-        else:
-            return self.detail
-        return f"{meaning} ({self.detail})"
 
 
 class _TimedRaw(io.RawIOBase):
@@ -305,7 +245,7 @@ def _link(url: str, timeout_s: float) -> tuple[Link, str]:
     return Link(parts.netloc.rpartition("@")[2], dial, timeout_s), path
 
 
-def _fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
+def fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
     """A fetch, and a note on it; a 400 without a body is a transport error and gets one retry."""
     reply = fetch(url, **more)
     if reply.status != 400 or reply.body:
@@ -325,7 +265,7 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     200 is serving, 503 is loading (llama-server says `Loading model`), 3xx and 4xx are refusing.
     """
     try:
-        reply, note = _fetch_again(at_path(url, path), timeout_s=timeout_s)
+        reply, note = fetch_again(at_path(url, path), timeout_s=timeout_s)
     except ProbeError as error:
         state = Health.REFUSED if error.kind == "refused" else Health.UNHEALTHY
         return state, str(error)
@@ -390,154 +330,7 @@ def error_words(body: bytes) -> str:
     return one_line(str(text)) if text else one_line(decode(body[:400]))
 
 
-def complete(
-    url: str,
-    *,
-    model: str = "",
-    prompt: str = PROMPT,
-    max_tokens: int = 8,
-    timeout_s: float = 120.0,
-    slot: int | None = None,
-    nonce: bool = True,
-    expect: str = "",
-) -> Completion:
-    """POST /v1/chat/completions (temperature 0, no stream) and judge the answer; never raises.
-    `slot`: which one of llama-server's answers. `expect`: a pattern that the answer has to match.
-
-    Needs a text that is an answer (see `sanity`).
-    `decode_tok_s` is (predicted_n - 1) * 1000 / predicted_ms of llama-server's `timings`, else
-    tokens / elapsed; None when neither says anything.
-    """
-    # A nonce in front defeats the prompt cache: a cached answer would prove nothing.
-    content = f"[{os.urandom(4).hex()}] {prompt}" if nonce else prompt
-    ask: dict[str, Any] = {
-        "messages": [{"role": "user", "content": content}],
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "stream": False,
-    }
-    if model:
-        ask["model"] = model
-    if slot is not None:
-        ask["id_slot"] = slot
-    begun = time.monotonic()
-    try:
-        reply, note = _fetch_again(
-            at_path(url, "/v1/chat/completions"),
-            body=json.dumps(ask).encode(),
-            timeout_s=timeout_s,
-            headers={"Content-Type": "application/json"},
-        )
-    except ProbeError as error:
-        return Completion(False, str(error), "", 0, time.monotonic() - begun, None)
-    return _judge(reply, note, expect, max_tokens)
-
-
-def prove(
-    url: str, *, model: str = "", prompt: str = PROMPT, max_tokens: int = 8,
-    timeout_s: float = 120.0, expect: str = "",
-) -> Completion:  # fmt: skip
-    """`complete`, and once more with a larger limit if the answer was cut off before it said
-    anything, or before it said what is expected: models that reason need more tokens. So is an
-    answer of a few symbols: a table begins with them.
-
-    An answer that has only reasoned by then counts, and its words say so.
-    """
-    more: dict[str, Any] = {"model": model, "prompt": prompt, "expect": expect}
-    first = complete(url, max_tokens=max_tokens, timeout_s=timeout_s, **more)
-    rate, left_s = first.decode_tok_s or 0.0, timeout_s - first.elapsed_s
-    limit = min(MAX_REASONING, int(rate * min(REASONING_S, left_s)))
-    if not first.cut_short or limit <= max_tokens or rate < MIN_RATE:
-        return first
-    second = complete(url, max_tokens=limit, timeout_s=left_s, **more)
-    # One that takes too long has proven nothing, and the first answer stands.
-    return second if second.ok or second.garbled is not None else first
-
-
-def _judge(reply: Reply, note: str, expect: str, limit: int) -> Completion:
-    elapsed, status = reply.elapsed_s, reply.status
-    if status != 200:
-        detail = f"HTTP {status} {error_words(reply.body)}".rstrip() + note
-        dead = engine_dead(decode(reply.body)) if status >= 500 else ""
-        return Completion(False, detail, "", 0, elapsed, None, status=status, dead=dead)
-    try:
-        value = json.loads(reply.body)
-        choice = value["choices"][0]
-        answer, reasoning, acts = _texts(choice["message"])
-        finish = str(choice.get("finish_reason") or "")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        detail = f"not a chat completion: {one_line(decode(reply.body[:200]), 80)}"
-        return Completion(False, detail + note, "", 0, elapsed, None, status=status)
-    text = answer + reasoning
-    timings, usage = _mapping(value, "timings"), _mapping(value, "usage")
-    predicted, predicted_ms = _number(timings, "predicted_n"), _number(timings, "predicted_ms")
-    tokens = int(_number(usage, "completion_tokens") or predicted)
-    rate: float | None = tokens / elapsed if tokens and elapsed > 0 else None
-    if predicted and predicted_ms > 0:
-        rate = (predicted - 1) * 1000 / predicted_ms if predicted > 1 else None
-    cut = sanity.is_cut(finish) or (not finish and tokens >= limit)
-    garbled = None
-    if not acts:
-        garbled = sanity.judge(
-            answer, reasoning, tokens=tokens, finish=finish, limit_reached=cut, sentence=True
-        )
-        if garbled is not None and _may_be_sound(garbled, text, cut=cut):
-            garbled = None
-        if not text.strip() and garbled is None:
-            garbled = Garbled(Kind.EMPTY, Kind.EMPTY, weak=tokens < sanity.MIN_TOKENS)
-    if garbled is None and expect and answer.strip():
-        try:
-            garbled = sanity.unexpected(answer, expect)
-        except sanity.TooSlow as error:
-            note += f", `expect` was not looked for: {error}"
-    counted = plural(tokens, "token") if tokens else "an answer, its tokens not counted,"
-    words = f"{counted} in {format_duration(elapsed)}{note}"
-    if garbled is not None:
-        words = f"garbled, {garbled.words}; {words}"
-    elif not acts and not answer.strip():
-        within = f" within {plural(tokens, 'token')}" if cut else ", and no answer"
-        words = f"only reasoning{within}; {words}"
-    kind = garbled.kind if garbled is not None else None
-    said_nothing = kind in (None, Kind.EMPTY) and not answer.strip() and not acts
-    return Completion(
-        garbled is None, words, text, tokens, elapsed, rate, answer, status, garbled, finish,
-        cut_short=cut and (
-            said_nothing or kind is Kind.UNEXPECTED or (garbled is not None and garbled.weak)
-        ),
-    )  # fmt: skip
-
-
-def _may_be_sound(garbled: Garbled, text: str, *, cut: bool) -> bool:
-    """Whether a sound engine may have given this: a restart would change nothing of it.
-
-    A parser of reasoning that does not fit the model takes the answer for reasoning. A phrase may
-    be repeated for a reason, unless it was repeated up to the limit by a model that was free to
-    end: a benchmark says the same of it.
-    """
-    phrase = sanity.loop(text.strip()).split() if garbled.kind is Kind.LOOP and not cut else []
-    return garbled.kind is Kind.UNANSWERED or len(set(phrase)) > 2
-
-
-def _texts(message: dict[str, Any]) -> tuple[str, str, bool]:
-    """The answer of a message, its reasoning, and whether it calls a tool, which is an answer, too.
-
-    Engines name the reasoning differently, and some give an answer as a list of parts.
-    """
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content)
-    answer = str(content or message.get("refusal") or "")
-    reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
-    answer, reasoning = sanity.parted(answer, reasoning)
-    return answer, reasoning, bool(message.get("tool_calls") or message.get("function_call"))
-
-
-def _mapping(value: Any, key: str) -> dict[str, Any]:
-    inner = value.get(key)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _number(value: dict[str, Any], key: str) -> float:
+def amount(value: dict[str, Any], key: str) -> float:
     found = number(value.get(key))
     return found if found is not None and 0 <= found < 1e12 else 0.0
 
@@ -596,5 +389,5 @@ def _decoded(slot: dict[str, Any]) -> int:
         inner = inner[0] if inner else None
     for place in (slot, inner):
         if isinstance(place, dict) and "n_decoded" in place:
-            return int(_number(place, "n_decoded"))
+            return int(amount(place, "n_decoded"))
     return 0

@@ -23,6 +23,7 @@ from console.common.text import decode, one_line
 from console.host import process, units
 from console.host.ports import listeners
 from console.host.process import BASELINE_COOKIE
+from console.recovery.rollback.look import inspected
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import RawEngine
 
@@ -154,9 +155,7 @@ class Server:
     def _inspected(self) -> dict[str, Any]:
         engine = RawEngine(self.plan.engine.socket or self.plan.engine.docker_host, ENGINE_S)
         with contextlib.suppress(EngineError):
-            name = next(iter(self.plan.baseline.ways), "")
-            name = name or engine.of_compose(self.plan.baseline.compose_argv)
-            return engine.inspect(name) if name else {}
+            return inspected(self.plan, engine)
         return {}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from console.common import redact
 from console.common.clock import Clock, SystemClock
@@ -32,9 +33,10 @@ from console.recovery.rollback import observe, records
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
 from console.runtime import proxy
+from console.runtime.answers.completion import Completion, complete, longer, prove
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
-from console.runtime.probe import Completion, Health, busy, complete, health, prove
+from console.runtime.probe import Health, busy, health
 from console.watch.plan import Settings
 
 HEALTH_S, HEALTH_PART = 5.0, 0.25
@@ -43,6 +45,9 @@ one that takes longer is silent."""
 SHARED = f"{observe.ELSE}, too"
 PART = 0.5
 """Of the interval: how long a completion may take at most."""
+PATIENCE_S = 48.0
+"""How long a longer answer of a slow server may take at its rate: nobody waits for the watch."""
+NOBODY = -1
 WORKS_S, WORKS_PART, WORKS = 2.0, 0.2, 0.05
 """Over which time the CPU time of a silent server is read, in seconds and as a part of the
 interval, and which part of a core counts as work. With two looks, the second after half an
@@ -67,6 +72,10 @@ class Look:
     """It answers that its engine is dead: its processes may compute, and a restart may mend it."""
     stranger: bool = False
     """Somebody else answers in its place: no restart would give it its port back."""
+    other: str = ""
+    """Which process answers that has other flags than the baseline: what it says proves nothing."""
+    garbage: str = ""
+    """What is wrong with what that process answers; "" for nothing, as far as known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,8 @@ class Looker:
         self._passed = 0
         """Looks in a row that found the server busy and did not ask."""
         self._answered: tuple[float, float] | None = None
+        self._judged: int | None = NOBODY
+        """The process that was last judged by longer answers."""
 
     def look(self, pid: int | None = None) -> Look:
         """Never raises for what a server or a file may do."""
@@ -131,6 +142,11 @@ class Looker:
         seen = observe.somebody_else(self.plan)
         if seen.startswith(SHARED):
             return Look(UNJUDGED, seen, asked=found.asked)
+        other = "" if seen else observe.another_process(self.plan)
+        if other and found.word not in (SUSPECT, LOADING):
+            garbage = found.detail if found.word == GARBLED and not found.weak else ""
+            words = f"{other}; it answers garbage: {garbage}" if garbage else other
+            return Look(UNJUDGED, words, asked=found.asked, other=other, garbage=garbage)
         # one that does not run, or does not answer, is no stranger's doing
         if not seen or found.word in (SUSPECT, LOADING):
             return found
@@ -160,18 +176,20 @@ class Looker:
     def _ask(self, seen: Occupancy, pid: int | None) -> Look:
         base = self.plan.baseline
         limit_s = min(base.completion.timeout_s, self.settings.interval_s * PART)
-        done = complete(
-            base.url, model=base.completion.model, prompt=base.completion.prompt,
-            max_tokens=self.settings.tokens, timeout_s=limit_s, expect=base.completion.expect,
-            # always the same slot, so that the others keep what they remember of conversations
-            slot=seen.slots - 1 if seen.slots > 1 else None,
-        )  # fmt: skip
+        asked: dict[str, Any] = {
+            "model": base.completion.model, "prompt": base.completion.prompt,
+            "expect": base.completion.expect, "timeout_s": limit_s,
+        }  # fmt: skip
+        # always the same slot, so that the others keep what they remember of conversations
+        slot = seen.slots - 1 if seen.slots > 1 else None
+        done = complete(base.url, max_tokens=self.settings.tokens, slot=slot, **asked)
         if done.garbled is not None and done.cut_short:
             # A model that reasons where nobody sees it says nothing within so few tokens.
-            done = prove(
-                base.url, model=base.completion.model, prompt=base.completion.prompt,
-                max_tokens=self.settings.tokens, timeout_s=limit_s, expect=base.completion.expect,
-            )  # fmt: skip
+            done = prove(base.url, max_tokens=self.settings.tokens, **asked)
+        if done.ok and (done.signs or self._judged != pid):
+            within_s = min(limit_s, PATIENCE_S)
+            done = longer(base.url, done, slot=slot, within_s=within_s, **asked)
+            self._judged = pid if done.ok else NOBODY
         if done.ok:
             words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
             return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)

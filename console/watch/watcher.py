@@ -150,6 +150,8 @@ class Watcher:
         if (told := evidence_of(replace(seen, word=word), at)) is not None:
             evidence.record(self.plan.sealed, told)
         self._availability(seen, word, at)
+        if seen.other:
+            self._tell_of_another(seen, at)
         interval = self.plan.settings.interval_s
         wait = interval * (AGAIN if word == SUSPECT else 1.0)
         left = max(0.0, wait - (self.clock.monotonic() - begun))
@@ -279,6 +281,18 @@ class Watcher:
             f"after {format_duration(ended - since)}: {done.detail}", ended,
         )  # fmt: skip
 
+    def _tell_of_another(self, seen: Look, at: float) -> None:
+        """Another process answers; it is known by its pid, which the words begin with. That it
+        answers garbage is told for itself, whenever that begins."""
+        who, title = seen.other.partition(",")[0], "another process answers in the baseline's place"
+        if seen.garbage:
+            text = f"{seen.detail}; it is left alone: omni-console rollback says what can be done"
+            self._tell(DOWN_KIND, f"other/{who}/garbage", f"{title}, and answers garbage", text, at)
+            return
+        advice = "omni-console adopt takes it over if it is the baseline"
+        text = f"{seen.other}; it is left alone: {advice}"
+        self._tell(DOWN_KIND, f"other/{who}", title, text, at)
+
     def _told_down(self) -> bool:
         return f"{DOWN_KIND}@{self.plan.site}@{self.down_since:.0f}" in self._told
 
@@ -357,6 +371,8 @@ def evidence_of(seen: Look, at: float) -> Evidence | None:
         return Evidence(
             Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, detail, degraded=True
         )  # fmt: skip
+    if seen.other:
+        return _of_another(seen, at)
     if seen.stranger:
         return Evidence(Kind.AWAY, Word.DOWN, at, Witness.WATCH, seen.detail)
     if seen.word == UNJUDGED and seen.detail.startswith(ELSE):
@@ -368,6 +384,17 @@ def evidence_of(seen: Look, at: float) -> Evidence | None:
         return None
     kind = Kind.FAILED if seen.asked else Kind.AWAY
     return Evidence(kind, word, at, Witness.WATCH, seen.detail, dead=seen.dead)
+
+
+def _of_another(seen: Look, at: float) -> Evidence | None:
+    """What a process with other flags has shown of itself; None where it was not asked."""
+    if seen.garbage:
+        return Evidence(
+            Kind.FAILED, Word.GARBLED, at, Witness.WATCH, seen.garbage, other=seen.other
+        )  # fmt: skip
+    if not seen.asked:
+        return None
+    return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, other=seen.other)
 
 
 def told(event: Event) -> None:

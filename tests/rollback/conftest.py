@@ -202,7 +202,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         name="baseline",
         kind="process",
         url=f"http://127.0.0.1:{port}",
-        ready_timeout_s=30.0,
+        ready_timeout_s=120.0,  # a loaded disk once kept a stand-in silent for 30 s
         process=standin(port),
         records_dir=str(tmp_path / "records"),
         log=str(tmp_path / "base.log"),

@@ -4,6 +4,7 @@ degraded, and an answer of whoever shares its address is not the baseline's."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -21,7 +22,7 @@ import pytest
 
 from console.common import paths
 from console.host import process
-from console.host.ports import held_words, is_free, strangers
+from console.host.ports import held_words, in_use, strangers
 from console.journal.watch_record import SERVING, UNJUDGED
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
@@ -35,6 +36,7 @@ from console.watch import look as watch
 from console.watch.plan import Settings, WatchPlan
 from console.watch.watcher import Hands, Restored, Watcher, evidence_of
 from tests.clock import FakeClock
+from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, serving, standin
 from tests.waiting import some, until
 
@@ -377,30 +379,87 @@ def lingering(port: int) -> None:
 
 
 def test_an_address_with_connections_that_linger_is_not_free(stage: Stage) -> None:
-    assert is_free(stage.port, "0.0.0.0")
+    assert not in_use(stage.port)
     lingering(stage.port)
-    assert not is_free(stage.port, "0.0.0.0"), "though nobody listens there"
+    assert in_use(stage.port), "though nobody listens there"
 
 
-@pytest.mark.parametrize("way", ["ladder", "script"])
-def test_an_address_that_lingers_is_waited_for(
-    stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
+def test_a_port_with_connections_of_ipv6_that_linger_is_in_use(stage: Stage) -> None:
+    assert not in_use(stage.port)
+    with socket.create_server(("::1", stage.port), family=socket.AF_INET6) as server:
+        client = socket.create_connection(("::1", stage.port))
+        server.accept()[0].close()
+        client.close()
+    assert in_use(stage.port)
+
+
+def test_a_port_that_this_user_may_not_take_is_told_by_the_tables(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine does not set SO_REUSEADDR; nobody listens, and a minute later it can."""
-    file = stage.root / "free"
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "not permitted")
+
+    taken = free_port()
+    lingering(taken)
+    monkeypatch.setattr("console.host.ports.socket.socket.bind", denied)
+    assert not in_use(stage.port)
+    assert in_use(taken)
+
+
+def finds_it_in_use(stage: Stage, until_free: str) -> None:
+    """A baseline that says so at each start before a file exists, and counts its starts."""
     body = (
-        f"if ! [ -e {file} ]; then echo tried >>{file}.tries; "
-        f"[ $(wc -l <{file}.tries) -lt 4 ] || touch {file}; "
+        f"echo tried >>{stage.root}/tries; if ! [ -e {until_free} ]; then "
         "echo 'OSError: [Errno 98] Address already in use' >&2; exit 1; fi; "
         f"exec {sys.executable} -S {STANDIN} {stage.port}"
     )
     stage.base(process=process.ProcessSpec(("sh", "-c", body)))
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_an_address_that_lingers_is_waited_for(stage: Stage, way: str) -> None:
+    """The engine does not set SO_REUSEADDR; nobody listens, and a minute later it can."""
+    file, tries = stage.root / "free", stage.root / "tries"
+    finds_it_in_use(stage, str(file))
+    holder = socket.socket()
+    holder.bind(("0.0.0.0", stage.port))
+
+    def leave() -> None:
+        until(tries.exists, "it was started")
+        time.sleep(2.0)
+        file.touch()
+        holder.close()
+
+    leaver = threading.Thread(target=leave)
+    leaver.start()
     if way == "ladder":
         assert stage.roll_back().serving, stage.lines
         assert not [line for line in stage.lines if "restarting" in line["detail"]]
     else:
         done = run_script(stage)
         assert done.returncode == 0, done.stdout
+    leaver.join()
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_an_address_in_use_that_is_not_the_baselines_is_not_waited_for(
+    stage: Stage, way: str
+) -> None:
+    """Its port is free: the line is about another one, of metrics or of its workers."""
+    finds_it_in_use(stage, "/nowhere")
+    begun = time.monotonic()
+    if way == "ladder":
+        result = stage.roll_back()
+        assert result.exit_code == 7
+        words = result.detail
+    else:
+        done = run_script(stage)
+        assert done.returncode == 7
+        words = done.stdout.partition("By hand")[0]
+    assert time.monotonic() - begun < 60.0
+    assert "Address already in use" in words
+    assert f"port {stage.port} is free: that is said of another port or socket" in words
+    assert (stage.root / "tries").read_text().count("tried") == 2, "it may just have become free"
 
 
 @pytest.mark.parametrize("way", ["ladder", "script"])

@@ -100,6 +100,21 @@ TABLE: dict[str, tuple[list[Evidence], Word, str]] = {
     "started again since": ([proof(60, life="1 1"), look(0, life="2 2")], W.SERVING, "again"),
     "the same start": ([proof(60, life="1 1"), look(0, life="1 1")], W.SERVING, ""),
     "failed in an earlier life": ([failed(30), look(0, life="2 2")], W.UNKNOWN, "a rollback"),
+    "garbled, and a look in doubt": (
+        [failed(60, W.GARBLED), failed(30, W.UNKNOWN, Witness.WATCH), look(0)],
+        W.GARBLED, "a rollback failed",
+    ),
+    "garbled, proven since, and a look in doubt": (
+        [failed(60, W.GARBLED), proof(40), failed(30, W.UNKNOWN, Witness.WATCH), look(0)],
+        W.UNKNOWN, "the watch",
+    ),
+    "garbled, started again, and a look in doubt": (
+        [
+            replace(failed(60, W.GARBLED), life="1 1"),
+            replace(failed(30, W.UNKNOWN, Witness.WATCH), life="2 2"), look(0, life="2 2"),
+        ],
+        W.UNKNOWN, "the watch",
+    ),
     "of another baseline": ([proof(60, target="other"), failed(9)], W.DOWN, "a rollback"),
     "the proof of the future": ([proof(-3600), failed(30)], W.DOWN, "a rollback failed"),
     "slower than its reference": ([measured(60, 15.0)], W.DEGRADED, ""),
@@ -218,3 +233,24 @@ def test_the_order_of_reading_and_a_second_reading_change_nothing(
     assert state_of(again, NOW) == known
     assert known.since <= known.at or not evidence
     assert LOOKS
+
+
+@pytest.mark.parametrize("earlier", [proof(60), measured(60, 28.0), failed(60, W.GARBLED)])
+def test_what_is_known_of_the_baseline_is_not_said_of_another_process(earlier: Evidence) -> None:
+    other = "another process (pid 7, since 14:03:05) with other flags answers"
+    state = state_of([earlier, look(0, other=other)], NOW, reference=100.0)
+    assert (state.word, state.figure, state.proven, state.up) == (W.UNKNOWN, None, False, False)
+    assert (state.doubt, state.reasons) == (f"not proven: {other}", [f"not proven: {other}"])
+    assert state_of([look(9, other=other), proof(0)], NOW).proven, "it is the baseline since"
+
+
+def test_what_another_process_answered_itself_is_said_of_it() -> None:
+    """Garbage as long as nothing better is known of the same process, by whoever asked it."""
+    other = "another process (pid 7, since 14:03:05) with other flags answers"
+    garbage = replace(failed(60, W.GARBLED, Witness.WATCH), other=other)
+    sane = seen(Kind.ANSWERS, W.SERVING, 30, Witness.WATCH, other=other)
+    asks_nothing = seen(Kind.ANSWERS, W.SERVING, 20, Witness.HEALTH, other=other)
+    here = look(0, other=other)
+    assert state_of([garbage, asks_nothing, here], NOW).word is W.GARBLED
+    assert state_of([garbage, sane, here], NOW).word is W.UNKNOWN
+    assert state_of([garbage, look(0, other=other.replace("7", "8"))], NOW).word is W.UNKNOWN

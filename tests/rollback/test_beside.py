@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.procedure import Procedure
@@ -93,3 +95,37 @@ def test_one_garbled_answer_of_three_is_in_the_words_of_the_state(
     assert (state.word, state.proven) == (Word.SERVING, True)
     [words] = state.reasons
     assert re.fullmatch(r"one of three answers was garbled: .*, at [\d:]+ by a rollback", words)
+
+
+APART = [  # what a real model of a wrong setting said within 64 tokens; none is garbled by itself
+    "Theres.\n\nTheres.\n\nTheres.\n\nTheres.\n\nTheres.\n3\n\n\n\n\n\n\n\n\n\nIThe\n\n\n\n\nI",
+    "[111]\n[111]\n[111]\n[111]\n[111]\n[111]You()\n\n\n\n\n\n\n\n\n\nHH\n\n\nH",
+    "The 1111111111111111111111111111111 the\n\n\n\n\n\n\n\n\n\nH H",
+]
+WELL = "I am ready. What would you like to talk about today"
+
+
+@pytest.mark.parametrize(
+    ("texts", "serves"),
+    [
+        (APART[::2], False), ([APART[0], WELL, APART[2]], False), ([APART[0], WELL, WELL], True),
+        ([WELL, APART[1], "GGGGGGGGGGGG"], False),
+        ([APART[1], APART[1]], True),  # one kind of sign alone, which a form may have
+    ],
+)  # fmt: skip
+def test_answers_that_fall_apart_are_judged_together(
+    stage: Stage, lines: Path, texts: list[str], serves: bool
+) -> None:
+    plan = replace(stage.plan, site_name="apart")
+    serving(stage, lines)
+
+    def say(line: Line) -> None:
+        if (line["rung"], line["state"]) == ("serving", "ok"):
+            lines.write_text(json.dumps({"messages": texts}))
+
+    stage.base(completion=Proof(timeout_s=5.0))
+    result = Procedure(plan, emit=say).run()
+    assert result.serving is serves, result
+    if not serves:
+        assert "garbled, repetition and stray pieces in place of a text: " in result.detail
+        assert evidence.state(plan).word is Word.GARBLED

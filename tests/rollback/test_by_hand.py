@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,13 @@ from console.common.options.engines import engine_of
 from console.host import process
 from console.host.ports import owners, ports_of
 from console.host.process import ProcessSpec
-from console.recovery.rollback.stages.held import _asks_for, _is_like
-from tests.rollback.conftest import STANDIN, Stage, as_root, run_script
+from console.recovery.rollback import evidence, observe
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
+from console.recovery.rollback.look import Looker
+from console.recovery.rollback.script.proof import PROOF
+from console.recovery.rollback.script.stops import STOPS
+from console.recovery.rollback.stages.held import _asks_for, _is_like, _shares_ports
+from tests.rollback.conftest import NOBODY, STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
 
 
@@ -194,6 +201,42 @@ def test_who_may_be_about_to_listen_at_the_port(argv: str, own: str, words: str)
 
 @as_root
 @pytest.mark.parametrize("shares", [True, False])
+def test_a_plain_user_sees_whose_ports_a_process_of_root_s_has(stage: Stage, shares: bool) -> None:
+    """Its namespaces are closed to that user, and its container is another one."""
+    apart = [] if shares else ["unshare", "--net"]
+    pid, start = stage.spawn([*apart, "sleep", "600"], "theirs")
+    until(lambda: process.argv(pid) == ("sleep", "600"), "it runs")
+    child = os.fork()
+    if child == 0:
+        os.setuid(NOBODY)
+        os._exit(0 if _shares_ports(pid) is shares else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    body = f"shares_ports {pid} && echo yes; exit 0"
+    done = subprocess.run(
+        ["sh", "-uc", STOPS + PROOF + body], user=NOBODY, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == ("yes\n" if shares else ""), done
+    assert process.alive(pid, start)
+
+
+@as_root
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_port_at_which_a_process_of_root_s_listens_elsewhere_is_not_awaited(
+    stage: Stage, listens: bool
+) -> None:
+    """A plain user sees of it that root listens there, at another address than the baseline's."""
+    argv = ("llama-server", "--port", str(stage.port))
+    with socket.create_server(("127.0.0.3", stage.port if listens else 0)):
+        child = os.fork()
+        if child == 0:
+            os.setuid(NOBODY)
+            awaited = _asks_for(stage.port, os.getppid(), argv, None)
+            os._exit(0 if bool(awaited) is not listens else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+@as_root
+@pytest.mark.parametrize("shares", [True, False])
 def test_a_server_in_a_container_counts_if_it_shares_the_ports_of_the_host(
     stage: Stage, shares: bool
 ) -> None:
@@ -216,3 +259,65 @@ def test_a_server_in_a_container_counts_if_it_shares_the_ports_of_the_host(
             if str(made) in process.argv(pid):
                 os.kill(pid, signal.SIGKILL)
         beside.wait()
+
+
+@pytest.mark.parametrize("more", [[], ["--ignore-term"]])
+def test_one_with_other_flags_takes_over_neither_proof_nor_figures(
+    stage: Stage, more: list[str]
+) -> None:
+    """The recorded server has ended, and somebody started its program by hand at its port."""
+    stage.seal(site_name="ws")
+    stage.start_baseline()
+    stage.until_it_is()
+    seen = Evidence(Kind.MEASURED, Word.SERVING, time.time(), Witness.ROLLBACK, tok_s=28.0)
+    evidence.record(stage.plan, observe.known_start(stage.plan, seen))
+    assert Looker().state(stage.plan).proven
+    stage.close()
+    argv = [*some(stage.plan.baseline.process).argv, *more]
+    by_hand = stage.spawn(argv, "theirs")
+    stage.until_it_is()
+    bench = Evidence(Kind.MEASURED, Word.SERVING, time.time(), Witness.BENCHMARK, tok_s=99.0)
+    evidence.record(stage.plan, observe.known_start(stage.plan, bench))
+    state = Looker().state(stage.plan)
+    known = f"not proven: another process (pid {by_hand[0]}, since "
+    assert state.word is (Word.UNKNOWN if more else Word.SERVING)
+    assert (state.doubt.startswith(known), state.figure is None) == (bool(more),) * 2, state
+    assert state.proven is not bool(more)
+    result = stage.roll_back()
+    assert (result.exit_code, result.serving) == ((7, False) if more else (0, True)), stage.lines
+    assert ("another process (pid" in result.detail) is bool(more)
+    assert not any("kill" in line for line in result.manual)
+    state = Looker().state(stage.plan)
+    assert state.word is (Word.UNKNOWN if more else Word.SERVING)
+    assert state.proven is not bool(more), "the rollback proved no other"
+    assert process.alive(*by_hand)
+
+
+@pytest.mark.parametrize("more", [[], ["--ignore-term"]])
+def test_the_script_proves_no_one_with_other_flags(stage: Stage, more: list[str]) -> None:
+    stage.seal(site_name="ws")
+    argv = [*some(stage.plan.baseline.process).argv, *more]
+    by_hand = stage.spawn(argv, "theirs")
+    stage.until_it_is()
+    done = run_script(stage)
+    named = f"another process (pid {by_hand[0]}, since "
+    assert (done.returncode, named in done.stdout) == ((7, True) if more else (0, False))
+    assert "kill" not in done.stdout
+    state = Looker().state(stage.plan)
+    assert state.word is (Word.UNKNOWN if more else Word.SERVING), state
+    assert state.proven is not bool(more)
+    assert named in state.doubt or not more
+    assert process.alive(*by_hand)
+
+
+def test_garbage_of_one_with_other_flags_is_told_of_it(stage: Stage, lines: Path) -> None:
+    stage.seal(site_name="ws")
+    argv = [*some(stage.plan.baseline.process).argv, "--ignore-term"]
+    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
+    by_hand = stage.spawn(argv, "theirs")
+    stage.until_it_is()
+    assert stage.roll_back().exit_code == 7
+    state = Looker().state(stage.plan)
+    assert (state.word, state.proven) == (Word.GARBLED, False), state
+    assert f"not proven: another process (pid {by_hand[0]}, since " in state.doubt
+    assert process.alive(*by_hand)

@@ -4,6 +4,7 @@ root and for a plain user."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from console.host import ports, process
+from console.recovery.rollback import evidence
+from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.live import Live, append
 from console.recovery.rollback.sealed_plan import Candidate
 from console.recovery.rollback.stages import left
@@ -84,12 +87,45 @@ def test_a_daemon_that_nobody_recorded_is_named_to_the_end(
     nobody says that all is gone, and beside an exclusive candidate that is no success."""
     found = daemon(exclusive=exclusive)
     stage.record("process", "cand", stage.sleeper("no"))
+    stage.seal(site_name="ws")
     code, words = roll_back(stage, by)
     assert process.alive(*found)
     assert code == (7 if exclusive else 0), words
     assert f"pid {found[0]}" in words
     assert "still runs beside" in words
+    state = evidence.state(stage.plan)
+    assert (state.word, state.proven) == (Word.SERVING, True), "and the baseline serves"
     assert "everything that was stopped is gone" not in words
+
+
+def test_what_a_run_left_behind_is_named_until_it_is_gone(
+    stage: Stage, daemon: Callable[..., tuple[int, int]]
+) -> None:
+    """A rollback after the end of that run has a plan without candidates."""
+    found = daemon()
+    stage.record("process", "cand", stage.sleeper("no"))
+    stage.seal(site_name="ws")
+    assert roll_back(stage, "procedure")[0] == 7
+    stage.seal(candidates=(), exclusive=False)
+    code, words = roll_back(stage, "procedure")
+    assert code == 7, words
+    assert f"pid {found[0]}" in words
+    os.kill(found[0], signal.SIGKILL)
+    until(lambda: not process.alive(*found), "it has ended")
+    assert roll_back(stage, "procedure")[0] == 0
+    assert left.kept(stage.plan) == []
+
+
+def test_what_was_left_behind_and_adopted_since_is_no_survivor(
+    stage: Stage, daemon: Callable[..., tuple[int, int]]
+) -> None:
+    found = daemon()
+    stage.seal(site_name="ws", candidates=())
+    survivor = left.Survivor(f"pid {found[0]}", *found)
+    left.keep(stage.plan, [survivor])
+    assert left.kept(stage.plan) == [survivor]
+    process.write_record(stage.plan.records_dir, "baseline", process.ProcessSpec(("x",)), *found)
+    assert left.kept(stage.plan) == []
 
 
 @BOTH

@@ -18,7 +18,7 @@ from console.recovery.rollback.observe import instead_of_baseline
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
-from console.runtime.probe import Completion
+from console.runtime.answers.completion import Completion
 from tests.rollback.conftest import Stage
 from tests.waiting import some
 

@@ -15,6 +15,7 @@ import pytest
 
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
+from console.frontends.cli import rollback as cli_rollback
 from console.host import process
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
@@ -288,6 +289,20 @@ def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another
     pointed = records.read(os.getuid())
     assert pointed is not None
     assert pointed.run_id == stage.plan.run_id, "the next rollback of its own site finds it"
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_what_a_run_of_this_site_set_aside_at_another_stays_if_it_is_over(
+    stage: Stage, over: bool
+) -> None:
+    """A rollback ends this site's run first, and then what was interrupted before it: clients that
+    are meant to stay at a candidate of another site are not that."""
+    asked, _ = other_site(stage)
+    stage.point(site=stage.plan.site_path, over=over)
+    words = cli_rollback._stays_at_other_site(stage.plan.run_dir, str(asked))
+    assert (f"omni-console rollback --site {stage.plan.site_path}" in words) is over
+    assert cli_rollback._stays_at_other_site(stage.plan.run_dir, str(asked), automatic=True)
+    assert not cli_rollback._stays_at_other_site(stage.plan.run_dir, stage.plan.site_path)
 
 
 def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:

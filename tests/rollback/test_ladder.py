@@ -41,6 +41,7 @@ from console.recovery.rollback.trigger import Lock, is_stopped
 from console.runtime.engine_api import RawEngine
 from console.runtime.loading import Work
 from console.runtime.probe import Health, health
+from tests.children import SLEEP
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, kill_now, run_script, standin
@@ -436,8 +437,8 @@ def servers(stage: Stage) -> list[int]:
 def test_the_commands_to_type_by_hand_start_what_is_down(stage: Stage) -> None:
     """A process that was taken over and does not listen yet has no mark: nothing starts beside
     it, as its record says that it lives."""
-    stage.base(process=ProcessSpec(("sleep", "600")))
-    pid, start = stage.spawn(["sleep", "600"], cookie="theirs")
+    stage.base(process=ProcessSpec(SLEEP))
+    pid, start = stage.spawn(list(SLEEP), cookie="theirs")
     spec = some(stage.plan.baseline.process)
     process.write_record(stage.plan.records_dir, stage.plan.baseline.name, spec, pid, start)
     by_hand(stage)
@@ -455,7 +456,7 @@ def test_the_commands_to_type_by_hand_start_what_is_down(stage: Stage) -> None:
 @pytest.mark.parametrize("record", [True, False])
 def test_the_commands_to_type_by_hand_end_nobody_who_loads(stage: Stage, record: bool) -> None:
     """vLLM, SGLang and TGI bind their port after the load: until then connections are refused."""
-    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=0.2)
+    stage.base(process=ProcessSpec(SLEEP), ready_timeout_s=0.2)
     result = stage.roll_back()
     assert result.exit_code == 7
     before = stage.running()
@@ -511,7 +512,7 @@ def test_what_still_works_at_its_load_is_not_restarted(
     stage: Stage, seconds: float, left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has not bound its port after `ready.timeout`: it loads, or it hangs."""
-    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=20.0)
+    stage.base(process=ProcessSpec(SLEEP), ready_timeout_s=20.0)
     monkeypatch.setattr(load, "Work", Working(seconds))
     monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     result = Procedure(stage.plan, clock=FakeClock(), emit=stage.lines.append).run()
@@ -559,7 +560,7 @@ def test_by_hand_shows_the_log_of_the_process_that_runs(stage: Stage, where: str
     own, base = stage.root / "its own.log", stage.plan.baseline
     assert base.process is not None
     with open(own if where == "file" else os.devnull, "w") as log:
-        child = subprocess.Popen(["sleep", "600"], stdout=log, stderr=log)
+        child = subprocess.Popen(list(SLEEP), stdout=log, stderr=log)
     stat = process.stat(child.pid)
     assert stat is not None
     process.write_record(stage.plan.records_dir, base.name, base.process, child.pid, stat.start)

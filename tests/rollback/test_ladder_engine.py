@@ -16,15 +16,17 @@ from typing import Any
 
 import pytest
 
+from console.host.ports import port_of
 from console.recovery.rollback import live, observe, procedure, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.live import Live
+from console.recovery.rollback.look import container_state
 from console.recovery.rollback.progress import PROGRESS_FILE, Follower, Line, size_of
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.recovery.rollback.stages import start, verify
-from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, RawEngine
+from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, ONE_OFF, RawEngine
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, RollsBack, standin
 from tests.runtime.made_engine import IMAGE, MadeEngine, made_engine
@@ -314,6 +316,37 @@ def test_only_what_compose_made_is_its_baseline(yard: Yard, tmp_path: Path) -> N
     labels = {COMPOSE_SERVICE: "base", made: str(tmp_path / "../" / tmp_path.name / "compose.yaml")}
     yard.create("b", server(base), labels)
     assert not observe.answers(plan, known=False), "it does not run"
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+def test_a_container_of_compose_run_is_not_the_services(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it answers, it is not taken for the baseline, and nothing is started beside it."""
+    base, file = yard.plan.baseline, tmp_path / "compose.yaml"
+    argv = ("docker", "compose", "-f", str(file), "up", "-d", "base")
+    unnamed = replace(base, container_id="", container_name="", compose_argv=argv)
+    yard.plan = replace(yard.plan, baseline=unnamed)
+    yard.remove(base.container_id)
+    labels = {COMPOSE_SERVICE: "base", f"{COMPOSE_PROJECT}.config_files": str(file)}
+    one_off = yard.create("p-base-run-1", server(base), {**labels, ONE_OFF: "True"})
+    yard.raw.start(one_off)
+    inspect = RawEngine.inspect
+
+    def published(engine: RawEngine, name: str) -> dict[str, Any]:
+        port = [{"HostIp": "127.0.0.1", "HostPort": str(port_of(base.url))}]
+        found = inspect(engine, name)
+        found["HostConfig"] = {"PortBindings": {"8000/tcp": port}}
+        return found | {"NetworkSettings": {"Ports": {"8000/tcp": port}}}
+
+    monkeypatch.setattr(RawEngine, "inspect", published)
+    monkeypatch.setattr(RollbackContext, "command", lambda *_: pytest.fail("nothing is started"))
+    assert not observe.answers(yard.plan, known=False)
+    result = yard.roll_back()
+    assert not result.serving
+    assert "p-base-run-1" in result.detail, result
+    assert yard.up(one_off)
+    assert "p-base-run-1" in container_state(yard.plan, 2.0)[1]
 
 
 @pytest.mark.parametrize("yard", ["made"], indirect=True)

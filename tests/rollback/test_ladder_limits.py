@@ -32,7 +32,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, Report, new_trigge
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.stages.start import Baseline
-from console.runtime.probe import Completion, prove
+from console.runtime.answers.completion import Completion, prove
 from console.runtime.spec import is_of_another, role_label
 from tests.clock import FakeClock
 from tests.ports import free_port
@@ -151,6 +151,13 @@ def context_of(stage: Stage, **base: Any) -> RollbackContext:
     report = Report(stage.root / "lines", new_trigger(clock), clock, None)
     plan = replace(stage.plan, baseline=replace(stage.plan.baseline, **base))
     return RollbackContext(plan, clock, report, None)
+
+
+def test_a_baseline_without_a_mark_owns_no_other_sites_server(stage: Stage) -> None:
+    """A container or a unit has none: what a console started for another site is not its own."""
+    assert stage.roll_back().serving
+    assert stage.running()[0] in context_of(stage).marked()
+    assert context_of(stage, **BOXED).marked() == set()
 
 
 def test_whose_container_it_is() -> None:

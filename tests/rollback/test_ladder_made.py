@@ -22,6 +22,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.stages import start, stop
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
+from tests.children import SLEEP
 from tests.licences import CANDIDATE
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
@@ -60,7 +61,7 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     yard.remove(base.container_id)
     base = replace(base, url=f"http://{at}:{port}")
     server = standin(port, "--host", "0.0.0.0")
-    argv = ["sleep", "600"] if loads else list(server.argv)
+    argv = list(SLEEP) if loads else list(server.argv)
     host = {"NetworkMode": "host"}
     made = engine_of(yard).make(base.container_name, argv, HostConfig=host)
     base = replace(base, container_id=made, ready_timeout_s=2.0 if loads else 60.0)
@@ -92,7 +93,7 @@ def test_a_container_that_is_published_elsewhere_is_not_what_answers(
     base = yard.plan.baseline
     yard.remove(base.container_id)
     port = int(base.url.rpartition(":")[2])
-    argv = list(standin(port).argv) if answers else ["sleep", "600"]
+    argv = list(standin(port).argv) if answers else list(SLEEP)
     ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "1"}]}
     made = engine_of(yard).make(base.container_name, argv, HostConfig={"PortBindings": ports})
     yard.plan = replace(yard.plan, baseline=replace(base, container_id=made, ready_timeout_s=30.0))
@@ -186,7 +187,7 @@ def test_the_container_whose_network_the_baseline_joins_is_started_first(
     base, engine = yard.plan.baseline, engine_of(yard)
     yard.remove(base.container_id)
     port = int(base.url.rpartition(":")[2])
-    other = engine.make("sidecar", ["sleep", "600"])
+    other = engine.make("sidecar", list(SLEEP))
     if not is_there:
         yard.remove(other)
     joins = {"NetworkMode": f"container:{other}"}

@@ -2,12 +2,13 @@
 nothing that serves is ended for it."""
 
 import shutil
+import socket
 import sys
 from dataclasses import replace
 
 import pytest
 
-from console.host import process
+from console.host import ports, process
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.stages import verify
@@ -83,3 +84,29 @@ def test_another_program_that_serves_there_is_not_the_baseline(stage: Stage, sam
     assert same or f"pid {pid}, {sys.executable}, holds its port: nothing" in done.stdout
     assert stage.baseline_process() is None, "nothing is started beside it"
     assert process.alive(pid, start)
+
+
+def test_a_connection_that_is_kept_alive_between_two_requests_uses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ports, "IDLE_MS", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        url = f"http://127.0.0.1:{address[1]}"
+        with (
+            socket.create_connection(address) as client, server.accept()[0] as answered,
+            socket.create_connection(address) as other, server.accept()[0] as waits,
+        ):  # fmt: skip
+            for end, asked in ((client, answered), (other, waits)):
+                end.sendall(b"ask")
+                asked.recv(3)
+            assert ports.lasting_clients(url) == 2
+
+            def is_idle() -> bool:  # the kernel counts in steps of some milliseconds
+                answered.sendall(b"an answer")
+                client.recv(9)
+                return ports.lasting_clients(url) == 1
+
+            until(is_idle, "the answered one is idle")
+            client.sendall(b"once more")
+            assert ports.lasting_clients(url) == 2

@@ -16,15 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from console.host import process
+from console.host import licence, process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence, live, progress
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.stops import STOPS
+from console.recovery.rollback.script.strangers import STRANGERS
 from console.recovery.rollback.script.template import BODY
-from console.recovery.rollback.sealed_plan import EngineAddress
+from console.recovery.rollback.sealed_plan import SITE, EngineAddress
 from console.runtime.probe import Health
 from console.runtime.spec import OWNER_LABEL, role_label
+from tests.children import SLEEP
+from tests.common.test_argv import FLAGS
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, begin_script, run_script, standin
 from tests.testbed.plugin import lacking
@@ -167,7 +170,7 @@ def test_the_wall_clock_counts_for_no_limit(stage: Stage, jump: int) -> None:
     if jump > 0:
         stage.base(process=standin(stage.port, "--loading", "3"))
     else:
-        stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=1.0)
+        stage.base(process=ProcessSpec(SLEEP), ready_timeout_s=1.0)
     done = run_script(stage, stage.tool("date", body))
     assert done.returncode == (0 if jump > 0 else 7), done.stdout
 
@@ -381,6 +384,121 @@ def test_a_zombie_that_is_reaped_while_it_is_looked_at_is_not_alive(tmp_path: Pa
     body = STOPS + once + f'echo "{zombie}"; }}\nalive $$ 4711 && echo alive; exit 0\n'
     said = subprocess.run(["sh", "-c", body], capture_output=True, text=True, check=True).stdout
     assert said == ""
+
+
+def in_shell(body: str) -> str:
+    """What these commands print behind the functions of the script that end processes."""
+    words = [str(DASH), "-uc", f"GRACE_S=1; {STOPS}\n{body}"]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_a_signal_reaches_the_process_that_was_meant_and_no_other(stage: Stage) -> None:
+    pid, start = stage.sleeper("theirs")
+    assert in_shell(f"signal_same KILL {pid} {start - 1} || echo no") == "no\n"
+    assert in_shell(f"signal_same KILL 4194305 {start} || echo no") == "no\n", "there is none"
+    assert process.alive(pid, start)
+    assert in_shell(f"signal_same KILL {pid} {start} && echo yes") == "yes\n"
+    until(lambda: not process.alive(pid, start), "it is dead")
+
+
+def test_a_pid_of_a_server_s_group_that_is_used_again_is_not_hit(stage: Stage) -> None:
+    """Between the look at the group and the signal, a member ends and a stranger gets its pid."""
+    leader, beside, stranger = (stage.sleeper("theirs") for _ in range(3))
+    looks = f"echo {stranger[0]} {stranger[1] - 1}; echo {leader[0]} {leader[1]}"
+    body = f"members_of() {{ {looks}; echo {beside[0]} {beside[1]}; }}; ports_of() {{ echo 1; }}\n"
+    body += f'is_beside() {{ [ "$1" = {beside[0]} ]; }}; program() {{ :; }}\n'
+    in_shell(f"{body}end_server {leader[0]} {leader[1]} 1")
+    assert process.alive(*beside)
+    assert process.alive(*stranger)
+    assert not process.alive(*leader)
+
+
+def test_a_group_whose_number_is_another_s_by_now_is_not_hit(stage: Stage) -> None:
+    """The server and its whole group ended while the script looked for what is beside it."""
+    stranger = stage.sleeper("theirs")
+    body = 'members_of() { echo 1 1; echo "$1 $(start_of "$1")"; }; program() { :; }\n'
+    body += 'is_beside() { [ "$1" = 1 ]; }; ports_of() { echo 1; }\n'
+    in_shell(f"{body}end_server {stranger[0]} {stranger[1] - 1} 1")
+    in_shell(f"end_group {stranger[0]} {stranger[1] - 1} 1 stop it")
+    assert process.alive(*stranger)
+
+
+def test_a_look_at_a_group_leaves_the_place_of_the_evidence_as_it_is(stage: Stage) -> None:
+    pid, start = stage.sleeper("theirs")
+    said = in_shell(f"SEEN=/place; end_group {pid} {start} 1 start 'the baseline'; echo $SEEN")
+    assert said.splitlines()[-1] == "/place"
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["python3", "-S", "a.py", "b.py"], "a.py"),
+        (["/usr/bin/python3.11", "-m", "vllm.entrypoints", "--port", "1"], "vllm.entrypoints"),
+        (["python3", "-c", "\nimport os\n-x", "a.py"], ""),
+        (["python3", "", "-u", "a b.py"], "a b.py"),
+        (["llama-server", "a.py"], ""),
+        (["VLLM::EngineCore"], ""),
+    ],
+)
+def test_a_program_is_told_apart_as_the_licence_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], script: str
+) -> None:
+    monkeypatch.setattr(process, "argv", lambda pid: tuple(filter(None, words)))
+    assert licence._program(os.getpid())[1] == script
+    shown = tmp_path / "cmdline"
+    shown.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
+    assert in_shell(f'script_in "{shown}"; exit 0').strip() == script
+
+
+@pytest.mark.parametrize(("spec", "argv", "other"), FLAGS)
+def test_other_flags_are_known_as_the_console_knows_them(
+    stage: Stage, tmp_path: Path, spec: str, argv: str, other: bool
+) -> None:
+    stage.base(process=ProcessSpec(tuple(spec.split())))
+    values = "; ".join(
+        f"{k}={shlex.quote(v)}" for k, v in write._known_by(stage.plan.baseline).items()
+    )
+    shown = tmp_path / "cmdline"
+    shown.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in argv.split()))
+    body = STRANGERS.replace("/proc/$1/cmdline", str(shown))
+    said = in_shell(f"{values}\n{body}\nif has_other_flags 1; then echo other; fi; exit 0")
+    assert said == ("other\n" if other else "")
+
+
+@pytest.mark.parametrize("port", ["", "1"])
+def test_compose_starts_nothing_beside_its_one_off(stage: Stage, port: str) -> None:
+    """Its container has the labels of the service, and its port. At another port it is no
+    hindrance."""
+    made = stage.root / "made"
+    path = stage.tool("docker", f"""case "$1 $*" in
+      ps*oneoff=True*service=llm*project=lab*) echo 0ff ;;
+      ps*) ;;
+      inspect*Ports*0ff) echo "/lab-llm-run-1 8080/tcp/127.0.0.1/{port or stage.port} " ;;
+      compose*) touch "{made}"; exit 1 ;;
+      *) exit 1 ;;
+    esac""")  # fmt: skip
+    compose = ("docker", "compose", "-f", "/c.yaml", "-p", "lab", "up", "-d", "llm")
+    stage.base(kind="container", process=None, container_name="llm-1", compose_argv=compose)
+    done = run_script(stage, path)
+    assert done.returncode == 7
+    named = "container lab-llm-run-1 has its port: it is of docker compose run"
+    assert (named in done.stdout) is not bool(port), done.stdout
+    assert made.exists() is bool(port)
+    assert "docker start" not in done.stdout.partition("By hand:")[2] or port
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_site_file_that_has_changed_since_is_said(stage: Stage, changed: bool) -> None:
+    """As after a promotion: the script of an older run brings back the baseline of then."""
+    site = stage.root / "site.yaml"
+    site.write_bytes(b"\xef\xbb\xbfname: ws\n" + b"# promoted\n" * changed)
+    Path(stage.plan.run_dir, SITE).write_text("name: ws\n")
+    stage.seal(site_path=str(site))
+    done = run_script(stage)
+    assert done.returncode == 0
+    said = f"the site file {site} has changed since this was sealed"
+    assert (said in done.stdout) is changed, done.stdout
+    assert ("serves, as the site file said when this was sealed" in done.stdout) is changed
 
 
 def test_torn_script_does_nothing(stage: Stage) -> None:

@@ -23,6 +23,7 @@ from console.recovery.rollback import observe, records
 from console.recovery.rollback.script import write
 from console.recovery.rollback.trigger import flocks
 from console.runtime import proxy
+from tests.children import SLEEP
 from tests.ports import free_port
 from tests.rollback.conftest import (
     NOBODY,
@@ -140,7 +141,7 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     words = ("-S", "-c", SERVER, str(STANDIN.parent), str(port))
     stage.spawn([sys.executable, *words], cookie="theirs")
     until(lambda: ports.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
-    stage.base(process=ProcessSpec(("sleep", "600")))
+    stage.base(process=ProcessSpec(SLEEP))
     assert "another user's server holds its port" in stage.roll_back().detail or os.getuid() == 0
     assert stage.baseline_process() is None, "nothing is started beside it"
     loads = stage.start_baseline()
@@ -237,7 +238,7 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
     """A process baseline is on this machine, whatever name its URL uses."""
     port = stage.port
     url = f"http://{host}:{port}"
-    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0, url=url)
+    stage.base(process=ProcessSpec(SLEEP), ready_timeout_s=3.0, url=url)
     stage.start_baseline()
     bound = "127.0.0.1" if host[0].isalpha() else host
     stage.spawn(list(standin(port, "--host", bound).argv), cookie="other")

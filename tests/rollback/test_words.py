@@ -21,7 +21,8 @@ from console.recovery.rollback.progress import Result, Trigger
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
 from console.recovery.rollback.stages import drain, measure, verify
-from console.runtime.probe import Completion, Health
+from console.runtime.answers.completion import Completion
+from console.runtime.probe import Health
 from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE

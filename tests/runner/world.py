@@ -19,7 +19,8 @@ from console.journal.run_view import RunView, StepView
 from console.journal.store import Event, Reader
 from console.recovery.rollback import live
 from console.runner import control
-from console.runtime.probe import ProbeError, complete, fetch
+from console.runtime.answers.completion import complete
+from console.runtime.probe import ProbeError, fetch
 from tests.ports import free_port
 from tests.waiting import LIMIT_S, until
 

@@ -3,7 +3,15 @@ looks a little like it."""
 
 import pytest
 
-from console.runtime.degenerate import MIN_SIGNS, Sign, broken, echoes, signs, telling
+from console.runtime.answers.degenerate import (
+    MIN_SIGNS,
+    Sign,
+    broken,
+    echoes,
+    signs,
+    telling,
+    together,
+)
 from tests.runtime.test_sanity import BEGINNINGS, ENDED, LONG_SANE, SANE
 
 S = Sign
@@ -81,3 +89,11 @@ def test_a_question_is_no_answer_to_itself() -> None:
 @pytest.mark.parametrize("text", ["a" * 400_000, "ab" * 200_000, "_" * 400_000, "a_ " * 99_999])
 def test_a_long_hostile_text_takes_no_time(text: str) -> None:
     assert not broken(signs(text + "x"))
+
+
+def test_answers_are_garbled_together_by_two_kinds_of_signs_that_no_prompt_asks_for() -> None:
+    ends, more = frozenset({S.LINE_ENDS}), frozenset({S.LINE_ENDS, S.WORD})
+    assert together([ends, more])
+    assert together([ends, frozenset({S.RULE})])
+    assert not together([ends, ends])
+    assert not together([more, frozenset(), frozenset({S.WORD, S.DIGIT})])

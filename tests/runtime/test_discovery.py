@@ -22,17 +22,19 @@ from console.common.options.engines import (
     port_of,
     weights,
 )
+from console.frontends.cli.site.init import _state
 from console.host import ports, process, units
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec, UnitState
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running, unit_of
-from console.runtime.discovery.servers import DEMO, Server, of_process, search, unfit_process
+from console.runtime.discovery.servers import DEMO, Server, look, of_process, search, unfit_process
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
 from tests.children import running
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
+from tests.runtime.serving import serving
 from tests.runtime.test_engine_raw import Answer, daemon, reply
 from tests.waiting import some, until
 
@@ -354,3 +356,21 @@ def test_an_engine_that_is_away_is_told_of(tmp_path: Path) -> None:
     found = search(f"unix://{tmp_path}/none.sock")
     assert "containers were not looked at" in found.trouble[0]
     assert not any("containers" in one for one in found.looked)
+
+
+@pytest.mark.parametrize(
+    ("status", "wants"), [(401, True), (403, True), (404, False), (405, False)]
+)
+def test_one_that_wants_a_key_is_no_server_that_serves(status: int, wants: bool) -> None:
+    """Its health path and its list of models are open, its completions are not."""
+
+    def talk(peer: socket.socket) -> None:
+        asked = peer.recv(4096).split(b" ")[1]
+        code = status if asked == b"/v1/chat/completions" else 200
+        peer.sendall(b"HTTP/1.1 %d x\r\nContent-Length: 2\r\n\r\n{}" % code)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    with serving(listener, talk):
+        found = look(Server(LLAMA, f"http://127.0.0.1:{listener.getsockname()[1]}"))
+    assert (found.state, found.wants_key) == (Health.SERVING, wants)
+    assert (_state(found) == "refuses: it wants a key") is wants

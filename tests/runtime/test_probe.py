@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from console.host.ports import connected
-from console.runtime.probe import Health, ProbeError, busy, complete, fetch, health, prove
-from console.runtime.sanity import Kind
+from console.runtime.answers.completion import complete, prove
+from console.runtime.answers.sanity import Kind
+from console.runtime.probe import Health, ProbeError, busy, fetch, health
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.runtime.serving import serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.runtime.sanity import Kind, judge, parted
+from console.runtime.answers.sanity import Kind, judge, parted
 
 GARBAGE = {
     "newlines": ("\n" * 16, Kind.BLANK),

@@ -14,6 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.common.errors import ConsoleError, EngineTimeout
 from console.host import process
 from console.host.process import ProcessSpec, Stat
+from console.runtime.answers.completion import complete
 from console.runtime.docker import engine_state
 from console.runtime.docker import exec as exec_module
 from console.runtime.docker.client import connect, translate
@@ -22,7 +23,7 @@ from console.runtime.docker.container import ContainerDriver
 from console.runtime.docker.engine_state import move_aside, silent, status_of
 from console.runtime.docker.exec import run_in, run_oneoff
 from console.runtime.engine_api import RawEngine
-from console.runtime.probe import Health, complete, health
+from console.runtime.probe import Health, health
 from console.runtime.spec import (
     ComposeSpec,
     ContainerSpec,

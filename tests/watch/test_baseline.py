@@ -1,6 +1,7 @@
 """The badge's baseline: real servers that serve, load, refuse, hang; an engine's own words."""
 
 import json
+import os
 import socket
 import threading
 import time
@@ -13,20 +14,25 @@ from typing import Any
 import pytest
 
 from console.common import paths
+from console.frontends.cli.watch import metrics
 from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
 from console.host import process
 from console.recovery.rollback import evidence
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
-from console.recovery.rollback.look import answers_200
+from console.recovery.rollback.look import Looker, answers_200
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
+from console.render.watch.metrics import text
+from console.runtime import proxy
 from console.runtime.probe import Health, health
 from tests.children import making
 from tests.ports import free_port
-from tests.rollback.conftest import Stage
+from tests.rollback.conftest import Stage, lines
 from tests.runtime.serving import serving, unix_listener
 from tests.waiting import some, until
 from tests.watch.conftest import Hand, gone
+
+__all__ = ["lines"]
 
 Watch = Callable[..., BaselineWatch]
 
@@ -95,6 +101,36 @@ def test_what_this_run_has_stopped_is_down_and_nothing_else_is(stage: Stage, wat
     looking.follow(stage.plan, planned=False)
     until(lambda: detail(looking) == "its process has ended", "it has ended")
     assert some(looking.latest).word == "down"
+
+
+def test_a_candidate_that_clients_were_given_to_and_that_is_silent_is_no_healthy_cutover(
+    stage: Stage, watch: Watch, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients get nothing, whatever the run has planned; of the baseline nothing is kept."""
+    stage.seal(site_name="ws")
+    url = stage.plan.baseline.url
+    relay = proxy.Relay(1, 1, url, url, "cand", "", os.getuid())
+    monkeypatch.setattr(proxy, "recorded", lambda records, at: relay)
+    lines.write_text("{}")
+    stage.start_baseline()
+    looking = watch(stage.plan)
+    looking.follow(stage.plan, planned=True)
+    assert wait(looking, "cut over").state == some(looking.latest).state
+    assert detail(looking).startswith("to cand, not promoted; F12")
+    lines.write_text('{"health": 404}')
+    assert Looker().look(stage.plan).word is Word.CUT_OVER, "it has another health path"
+    lines.write_text('{"health": 502}')
+    wait(looking, "down")
+    assert "cut over to cand, not promoted, AND DOES NOT SERVE: HTTP 502" in detail(looking)
+    stage.close()
+    until(lambda: "not promoted, AND DOES NOT ANSWER; F12" in detail(looking), "it is gone")
+    assert not some(looking.latest).planned
+    facts = metrics._baseline(stage.plan, None)
+    page = text("0", facts, None, [], None)
+    assert 'omni_baseline_up{site="ws"} 0' in page
+    assert 'omni_baseline_state{site="ws",state="down"} 1' in page
+    assert 'omni_baseline_state{site="ws",state="cut over"} 0' in page
+    assert evidence.read("ws", url) == []
 
 
 def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:

@@ -37,8 +37,8 @@ from console.recovery.rollback import records
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
+from console.runtime.answers.completion import LONGER, Completion
 from console.runtime.occupancy import Occupancy
-from console.runtime.probe import Completion
 from console.runtime.proxy import Relay
 from console.watch import look as looking
 from console.watch.look import Looker, first_token_s
@@ -135,10 +135,32 @@ def looker(llama: Llama, **settings: Any) -> Looker:
 
 
 def test_an_idle_server_is_asked_one_short_completion(llama: Llama) -> None:
-    seen = looker(llama, tokens=12).look()
-    assert (seen.word, seen.tok_s, seen.asked) == (SERVING, 10.0, True)
-    [ask] = llama.asked
-    assert (ask["max_tokens"], ask["stream"], "id_slot" in ask) == (12, False, False)
+    """And at the first look one that is long enough to tell how the model goes on."""
+    one = looker(llama, tokens=12)
+    for _ in range(2):
+        seen = one.look()
+        assert (seen.word, seen.tok_s, seen.asked) == (SERVING, 10.0, True)
+    assert [ask["max_tokens"] for ask in llama.asked] == [12, LONGER, 12]
+    assert not any(ask["stream"] or "id_slot" in ask for ask in llama.asked)
+
+
+@pytest.mark.parametrize(
+    ("rate", "interval", "tokens"),
+    [(4.0, 600.0, 64), (1.0, 600.0, 48), (0.5, 600.0, 24), (0.4, 600.0, 0), (1.0, 60.0, 30),
+     (1.0, 40.0, 0)],
+)  # fmt: skip
+def test_a_slow_server_is_judged_by_as_many_tokens_as_it_gives_in_time(
+    llama: Llama, rate: float, interval: float, tokens: int
+) -> None:
+    timings = {"predicted_n": 16, "predicted_ms": 15 * 1000 / rate}
+    llama.answer = {**ANSWER, "timings": timings}
+    one = looker(llama, tokens=16, interval_s=interval)
+    assert one.look().word == SERVING
+    assert [ask["max_tokens"] for ask in llama.asked] == [16, tokens][: 1 + bool(tokens)]
+    llama.answer = {
+        **saying("You_ Youc Youc Youc Youc Youc\n\n\n\n\n\n\nHH H"), "timings": timings,
+    }  # fmt: skip
+    assert one.look().word == (GARBLED if tokens else SERVING)
 
 
 def test_of_several_slots_always_the_same_answers(llama: Llama) -> None:
@@ -146,7 +168,7 @@ def test_of_several_slots_always_the_same_answers(llama: Llama) -> None:
     one = looker(llama)
     for _ in range(3):
         one.look()
-    assert [ask["id_slot"] for ask in llama.asked] == [2, 2, 2]
+    assert [ask["id_slot"] for ask in llama.asked] == [2] * 4
 
 
 def test_a_server_that_works_for_others_is_not_asked_until_it_has_to_be(llama: Llama) -> None:
@@ -270,6 +292,8 @@ def test_an_answer_that_takes_too_long_bounds_the_rate(
     """Its health path answers and it computes: then it is slow, and no figure is missing."""
     llama.holds = True
     monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: True)
+    # no time passes for the clock of this test: the connection of a question before would last
+    monkeypatch.setattr(looking, "lasting_clients", lambda url, sleep: 0)
     plan = plan_of(llama.url).sealed
     plan = replace(plan, baseline=replace(plan.baseline, reference_tok_s=reference))
     seen = Looker(plan, Settings(interval_s=1.0, tokens=16), FakeClock()).look(os.getpid())
@@ -439,6 +463,17 @@ def test_garbage_is_no_answer_whatever_its_speed(llama: Llama) -> None:
     assert seen.detail.startswith("garbled, nothing but white space: ")
     llama.answer = saying("", reasoning="The user wants to know")
     assert looker(llama).look().word == SERVING, "it was cut off while it reasoned"
+
+
+def test_an_answer_that_falls_apart_is_looked_at_longer_each_time(llama: Llama) -> None:
+    one = looker(llama)
+    assert one.look().word == SERVING
+    llama.answer = saying("You_ Youc Youc Youc Youc Youc\n\n\n\n\n\n\nHH H")
+    seen = one.look()
+    assert (seen.word, seen.weak) == (GARBLED, False)
+    assert "line ends in a row, one word in a row: “You_ Youc Youc" in seen.detail
+    llama.answer = saying("She sang: la la la la la la, la la la, and then")
+    assert one.look().word == SERVING, "a song is none"
 
 
 def test_a_look_says_whether_its_garbage_is_a_sure_sign(llama: Llama) -> None:

@@ -1,5 +1,7 @@
 """What follows from looks: words, events that are told once, restores, and what changed."""
 
+from dataclasses import replace
+
 import pytest
 
 from console.journal import watch_record as record
@@ -14,8 +16,9 @@ from console.journal.watch_record import (
     SUSPECT,
     UNJUDGED,
 )
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.watch.look import Holder, Look
-from console.watch.watcher import Restored
+from console.watch.watcher import Restored, evidence_of
 from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -426,3 +429,35 @@ def test_one_that_answers_garbage_twice_is_restored_once_and_then_told(world: Wo
     world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
     world.tick()
     assert world.kinds[-1] == "baseline-back"
+
+
+def test_garbage_of_another_process_is_told_and_kept_and_restores_nothing(world: World) -> None:
+    """A restart would find the port taken; whoever put it there has to hear of it."""
+    other = "another process (pid 7, since 14:03) with other flags answers"
+    garbled = Look(
+        UNJUDGED, f"{other}; it answers garbage: '0' 16 times", asked=True, other=other,
+        garbage="'0' 16 times",
+    )  # fmt: skip
+    world.look = lambda at: garbled
+    world.tick(3)
+    assert world.restored == []
+    assert [event["title"] for event in world.events] == [
+        "another process answers in the baseline's place, and answers garbage"
+    ]
+    assert evidence_of(garbled, 9.0) == Evidence(
+        Kind.FAILED, Word.GARBLED, 9.0, Witness.WATCH, "'0' 16 times", other=other
+    )
+    assert evidence_of(replace(garbled, asked=False, garbage=""), 9.0) is None, "it was not asked"
+
+
+def test_another_process_is_told_once_and_neither_proves_nor_is_restored(world: World) -> None:
+    other = "another process (pid 7, since 14:03:05) with other flags answers"
+    world.tick(3)
+    world.look = lambda at: Look(UNJUDGED, other, asked=True, other=other)
+    world.tick(9)
+    assert (world.kinds, world.restored) == (["baseline-down"], [])
+    assert "another process answers" in world.events[0]["title"]
+    assert "pid 7" in world.events[0]["text"]
+    told = evidence_of(Look(UNJUDGED, other, asked=True, other=other), 1.0)
+    assert told is not None
+    assert (told.kind, told.word, told.other) == (Kind.ANSWERS, Word.SERVING, other)

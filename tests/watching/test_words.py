@@ -41,6 +41,7 @@ def test_status(snapshot: SnapshotAssertion) -> None:
     states = {
         "none": None,
         "just begun": WatchState(SERVING, "16 tokens", at=NOW - 1, since=NOW - 1, learning=29),
+        "begins": WatchState(at=NOW - 1, detail="the console itself has changed"),
         "well": WELL,
         "slow": replace(WELL, slow_since=NOW - 3000, why=["driver 575 → 580", "image changed"]),
         "down": replace(WELL, word=DOWN, detail="connection refused", restores=[NOW - 9] * 3),

@@ -15,7 +15,7 @@ from console.bench.contract.answer import OFFERED, Answer, Token
 from console.bench.contract.fingerprint import Asked, Fingerprint
 from console.common.text import clean
 from console.common.units import plural
-from console.runtime.sanity import MIN_TOKENS, Kind, judge, quoted
+from console.runtime.answers.sanity import MIN_TOKENS, Kind, judge, quoted
 
 MOST_NAMED = 3
 SHOWN = 60

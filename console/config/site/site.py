@@ -5,6 +5,7 @@ Figures are declared if they cannot be measured, or to plan for another machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,8 @@ from pydantic import (
 
 from console.common import units
 from console.common.errors import InvalidFile, Problem
-from console.common.redact import NONE, Known
+from console.common.redact import HIDDEN, NONE, Known
+from console.common.text import one_line
 from console.config.playbook.inputs import InputValue, Offers
 from console.config.site.guard import LEASE, GuardModel, limits, trouble
 from console.config.site.notify import NotifyModel
@@ -47,7 +49,7 @@ from console.config.validation import (
     Text,
     validated,
 )
-from console.config.yaml import Document, parse, read_text
+from console.config.yaml import Document, Loc, parse, read_text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
 from console.runtime.spec import GRACE_S, ComposeSpec, ExistingContainer, Runs, ServiceSpec
@@ -289,11 +291,33 @@ def load_site(path: Path) -> Site:
         for index, limit in enumerate(guards):
             if words := trouble(limit, declared):
                 document.refuse(("guards", index), words)
+    refuse_masks(document)
     known = Known.of(document.data)
     if model is None or document.problems:
         told = [one.told(known.text) for one in sorted(document.problems)]
         raise InvalidFile(TITLE, told, "docs/reference/site.md describes the file")
     return Site(model, path, text, guards, known)
+
+
+_MASK = re.compile(rf"(?:^|[=:]|(?:^|\s)(?:bearer|basic|token) ){re.escape(HIDDEN)}(?:$|@)", re.I)
+
+
+def refuse_masks(document: Document) -> None:
+    """Refuse each value that is only the mask that a secret is shown as, also behind a flag's `=`,
+    as the password of an address, or as the credentials of a header."""
+    pending: list[tuple[Loc, Any]] = [((), document.data)]
+    while pending:
+        loc, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [((*loc, str(key)), one) for key, one in value.items()]
+        elif isinstance(value, list):
+            pending += [((*loc, at), one) for at, one in enumerate(value)]
+        elif isinstance(value, str) and _MASK.search(value):
+            where = next((one for one in reversed(loc) if isinstance(one, str)), "")
+            document.refuse(
+                loc, f"{one_line(where, 60)}: {HIDDEN} is what is shown instead of a secret",
+                "the value itself", "fill in the value that is hidden",
+            )  # fmt: skip
 
 
 def taken(

@@ -84,7 +84,7 @@ def _remember(result: BenchmarkResult) -> None:
             base.tolerance,
         )  # fmt: skip
         if seen is not None:
-            evidence.record(plan, seen)
+            evidence.record(plan, observe.known_start(plan, seen))
 
 
 def _protocol(args: Namespace) -> Protocol:

@@ -22,7 +22,7 @@ from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
 from console.journal.run_view import RunView
-from console.journal.state import RunState, StepState, exit_code, possible_verbs
+from console.journal.state import RunState, StepState, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
 from console.render.cells import outcome
@@ -183,7 +183,7 @@ class Told:
     def conclude(self) -> Exit:
         """Print how a run has ended; its exit code."""
         view = self.view
-        code = exit_code(view.state, view.decision)
+        code = view.exit_code
         decision = view.decision.word or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         named += " REHEARSAL" if view.rehearsal else ""

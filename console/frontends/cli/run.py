@@ -261,7 +261,8 @@ def promote(args: Namespace) -> int:
         return int(Exit.FAILED)
     made = promoting.accept(site, cut, operator(), why)
     url = site.model.baseline.url
-    before, lines = promoting.first(cut.spec, url), promoting.site_lines(cut.spec, url, cut.view)
+    before = promoting.first(cut.spec, url)
+    lines = promoting.site_lines(cut.spec, site.model.baseline, cut.view)
     for line in _meaning(site, cut, made, before, lines):
         print(line, file=out)
     if args.json:

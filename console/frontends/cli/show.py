@@ -34,11 +34,11 @@ from console.journal.run_files import (
     view_of,
 )
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
-from console.journal.state import Decision, RunState, StepState, exit_code, possible_verbs
+from console.journal.state import Decision, RunState, StepState, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import UP, Word
-from console.recovery.rollback.look import Looker, answers_200
+from console.recovery.rollback.look import Looker, answers_200, silence
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.breach import cause_of
 from console.render.cells import plain
@@ -97,7 +97,7 @@ def show(args: Namespace) -> int:
         print(redact.dumped({**reported(view), **told}))
     else:
         _print(run, view, state, guard)
-    return int(exit_code(view.state, view.decision)) if view.over else int(Exit.HOLD)
+    return int(view.exit_code) if view.over else int(Exit.HOLD)
 
 
 def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
@@ -184,7 +184,9 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     gone = state == INTERRUPTED
     out = []
     if view.cutover:
-        out.append(f"{cut_over(view)} at {clean(view.cutover['url'])}; {BACK}")
+        silent = _silence(run)
+        at = f"{cut_over(view)} at {clean(view.cutover['url'])}"
+        out.append(f"{at}{silent and ', '}{silent}; {BACK}")
     elif view.outage:
         out += _outage(run, view, gone=gone)
     elif view.back_at:
@@ -232,6 +234,15 @@ def _now_at(run: RunDir) -> tuple[Word, str]:
     except (ConsoleError, OSError):
         return Word.DOWN, ""
     return (Word.DOWN if word is Word.UNKNOWN and not _answers(plan) else word), plan.baseline.url
+
+
+def _silence(run: RunDir) -> str:
+    """That nobody answers at the baseline's address; "" also where it is not known."""
+    try:
+        base = sealed.read(run.sealed).baseline
+        return silence(base.url, base.ready_path)
+    except (ConsoleError, OSError):
+        return ""
 
 
 def _answers(plan: SealedPlan) -> bool:

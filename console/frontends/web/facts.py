@@ -36,7 +36,7 @@ from console.render.gauges import (
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
-from console.render.upcoming import fact
+from console.render.upcoming import fact, on_site
 
 LOG_LINES = 12
 STAGE_LINES = 14
@@ -66,12 +66,13 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
     """Everything that the page shows, and what an answer from it is bound to."""
     shot = seen.snapshot
     question = _question(shot, write)
+    site = on_site(shot.view, seen.baseline.site if seen.baseline is not None else "")
     return {
         "write": write,
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
         "baseline": _baseline(seen.baseline, seen.now),
-        "run": _run(shot, seen.now, write) if shot.run is not None else None,
-        "next": _next(shot, question, seen.now, write),
+        "run": _run(shot, seen.now, write, site) if shot.run is not None else None,
+        "next": _of(site, _next(shot, question, seen.now, write)),
         "seen": bound_to(shot),
         "question": question,
         "rollback": _rollback(seen),
@@ -107,7 +108,13 @@ def _baseline(view: BaselineView | None, now: float) -> dict[str, str]:
     return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
 
 
-def _run(shot: Snapshot, now: float, write: bool) -> dict[str, Any]:
+def _of(site: str, words: str) -> str:
+    """What is said of a run, with its site where that is another one than the baseline's."""
+    return f"{site}: {words}" if site and words else words
+
+
+def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
+    """`site`: on which site it is, in words; "" on the one whose baseline is on show."""
     view = shot.view
     assert shot.run is not None
     step = view.step(shot.at) or view.current
@@ -121,14 +128,15 @@ def _run(shot: Snapshot, now: float, write: bool) -> dict[str, Any]:
         "id": shot.run.id,
         "title": clean(view.title or view.playbook, 120),
         "word": word,
-        "words": standing or clean(view.reason).replace("_", " "),
+        "site": site,
+        "words": _of(site, standing or clean(view.reason).replace("_", " ")) or site,
         "mark": view.mark,
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
         "progress": f"steps {far}" if far else "",
         "share": run_share(view, now) if not (rolling or view.over) and view.steps else None,
-        "baseline": _outage(shot, now, write),
+        "baseline": _of(site, _outage(shot, now, write)),
     }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -101,6 +101,8 @@ class Evidence:
     are "" where that is not known. `beside`: who was answered at the same time, so that its rate is
     a bound from below; `remark`: what is to be known of a proof that is good. Both are clean.
     `dead`: the server itself says that its engine is dead, whatever its health path says.
+    `container`: the name that the plan has for the container that answered, and the id that it had.
+    `other`: which process answered that is not known to be the baseline; all before is of another.
     """
 
     kind: Kind
@@ -116,6 +118,8 @@ class Evidence:
     beside: str = ""
     remark: str = ""
     dead: bool = False
+    container: str = ""
+    other: str = ""
 
     @property
     def by(self) -> str:
@@ -212,6 +216,8 @@ def state_of(
     at = {id(e): place for place, e in enumerate(known)}
     if failed is not None and proof is not None and at[id(failed)] < at[id(proof)]:
         failed = None
+    if failed is not None and failed.word is Word.UNKNOWN:
+        failed = _surer(known[at[id(proof)] if proof is not None else 0 :]) or failed
     if look is not None and any(at[id(look)] < at[id(e)] for e in (proof, failed) if e is not None):
         look = None
     # what a server said that lived says nothing of the one after it; why one is down stays true
@@ -219,6 +225,8 @@ def state_of(
     gone = failed is not None and spoke and _ended_since(
         known[at[id(failed)] :], (Word.DOWN,)
     )  # fmt: skip
+    if look is not None and look.other:
+        return _of_another(look, known, proof, now)
     if failed is None and look is not None:
         look = _unless_silent(known, look)
     word, decisive = _judged(proof, failed, look, gone=gone)
@@ -239,7 +247,29 @@ def state_of(
     return BaselineState(
         word, detail, decisive.at, since, decisive.by, _figure(known),
         proof.at if proof is not None else 0.0, proof.by if proof is not None else "", doubt,
-        _remark(_of_this_start(known), now) if word in UP else "",
+        _remark(_of_this_start(known), look, now) if word in UP else "",
+    )  # fmt: skip
+
+
+def _of_another(
+    look: Evidence, known: list[Evidence], proof: Evidence | None, now: float
+) -> BaselineState:
+    """The state where a process answers that is not known to be the baseline: neither proofs nor
+    figures of the one before are its own. What it said itself, when it failed, is. While it answers
+    well, nobody knows whether the baseline serves."""
+    who = look.other.partition(",")[0]
+    # whoever else than a health path names it has asked it for a completion
+    asked = [
+        e for e in known if e.witness is not Witness.HEALTH and e.other.startswith(f"{who},")
+    ]  # fmt: skip
+    if look.word is Word.SERVING and asked and asked[-1].word in SPOKE:
+        look = replace(asked[-1], other=look.other)
+    serves = look.word is Word.SERVING
+    word, detail = (Word.UNKNOWN, "") if serves else (look.word, look.detail)
+    return BaselineState(
+        word, detail, look.at, look.since or look.at, look.by,
+        proven_at=proof.at if proof is not None else 0.0,
+        proven_by=proof.by if proof is not None else "", doubt=f"not proven: {look.other}",
     )  # fmt: skip
 
 
@@ -283,6 +313,16 @@ def _judged(
     decisive = look or proof
     assert decisive is not None
     return Word.SERVING, decisive
+
+
+def _surer(later: list[Evidence]) -> Evidence | None:
+    """What is known to be wrong since a proof, of a server that has not ended since: a failure that
+    leaves room for doubt, as the watch's first garbled answer does, takes nothing of it back."""
+    for place in range(len(later) - 1, -1, -1):
+        one = later[place]
+        if one.kind is Kind.FAILED and (one.word in (Word.REFUSING, Word.GARBLED) or one.dead):
+            return None if _ended_since(later[place:], (Word.DOWN,)) else one
+    return None
 
 
 def _unless_silent(known: list[Evidence], look: Evidence) -> Evidence:
@@ -369,9 +409,11 @@ def _figure(known: list[Evidence]) -> Figure | None:
     return None
 
 
-def _remark(known: list[Evidence], now: float) -> str:
-    """What the newest whole measurement says of a server that serves all the same, and when."""
+def _remark(known: list[Evidence], look: Evidence | None, now: float) -> str:
+    """What the newest look says of a server that serves all the same, and the newest whole
+    measurement, with its time."""
     measured = _newest(known, Kind.MEASURED)
-    if measured is None or not measured.remark:
-        return ""
-    return f"{measured.remark}, at {time_words(measured.at, now)} by {measured.by}"
+    remarks = [look.remark] if look is not None else []
+    if measured is not None and measured.remark:
+        remarks.append(f"{measured.remark}, at {time_words(measured.at, now)} by {measured.by}")
+    return "; ".join(one for one in remarks if one)

@@ -24,8 +24,8 @@ from console.recovery.rollback import sealed_plan
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report, StageName
 from console.recovery.rollback.sealed_plan import SealedPlan
+from console.runtime.answers.completion import Completion
 from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing, is_installed
-from console.runtime.probe import Completion
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
@@ -151,6 +151,12 @@ class RollbackContext:
         base = self.plan.baseline
         spec = base.process
         return process.mark(self.plan.records_dir, base.name, spec)[1] if spec is not None else ""
+
+    def marked(self) -> set[int]:
+        """The pids of every process that has the baseline's mark; none where it has no mark, since
+        every console's baselines would have that."""
+        mark = self.mark
+        return {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)} if mark else set()
 
     def baseline_process(self) -> tuple[int, int] | None:
         """(pid, start time) of the baseline's process if it runs, found by its record or mark."""

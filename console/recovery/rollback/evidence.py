@@ -35,7 +35,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, SCRIPT
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 if TYPE_CHECKING:
-    from console.runtime.probe import Completion
+    from console.runtime.answers.completion import Completion
 
 SIZE_LIMIT = 4096
 LOADING_STATUS = 503
@@ -141,6 +141,14 @@ def last_proof(site: str, url: str) -> Evidence | None:
     return newest_proof(read(site, url), time.time())
 
 
+def container_of(site: str, url: str, name: str) -> str:
+    """The id of the container that was newest proven to be the baseline of this name, which may
+    have been renamed since; "" if none was."""
+    known = [e for e in read(site, url) if name and e.container.partition(" ")[0] == name]
+    newest = max(known, key=lambda e: e.at, default=None)
+    return newest.container.partition(" ")[2] if newest is not None else ""
+
+
 def state(plan: SealedPlan, *looks: Evidence) -> BaselineState:
     """How the plan's baseline is, by all that is kept of it and by what was seen right now."""
     base = plan.baseline
@@ -200,6 +208,7 @@ def _read(file: Path) -> Evidence | None:
             None if rate is None else _number(rate), value.get("degraded") is True,
             _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
             _text(value, "beside"), _text(value, "remark"), value.get("dead") is True,
+            _text(value, "container"), _text(value, "other"),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -31,7 +31,7 @@ from console.recovery.rollback.baseline_state import (
     Witness,
     Word,
 )
-from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
 
 if TYPE_CHECKING:
@@ -44,9 +44,12 @@ MAX_LINE = 64
 HEALTH_S = 1.5
 SILENT = f"no answer in time: nothing within {HEALTH_S:.2f} s"
 ENGINE_S = 1.0
+QUICK_S = 0.5
+"""How long the engine may take where a whole look follows within the same deadline."""
 OWNER_S = 10.0
 """Seconds between checks that it is the baseline that answers at its address."""
 NEVER = "0001-"
+PAUSED = "container paused"
 
 
 class Looker:
@@ -55,7 +58,11 @@ class Looker:
     def __init__(self) -> None:
         self.stranger = ""
         """Who answers in the baseline's place, in words; "" for nobody."""
+        self.cut_over = False
+        """Whether clients are given to a candidate, which says nothing of the baseline itself."""
         self._life = ""
+        self._remark = ""
+        self._other = ""
         self._owner_looked = float("-inf")
         self._answered = False
 
@@ -71,19 +78,22 @@ class Looker:
         word, detail = self._seen(plan)
         self._answered = word is Word.SERVING
         seen = _evidence(word, detail, at)
-        life = self._life if self._answered else ""
-        return replace(seen, target=evidence.target_of(plan), life=life)
+        life, remark = (self._life, self._remark) if self._answered else ("", "")
+        other = self._other if self._answered else ""
+        target = evidence.target_of(plan)
+        return replace(seen, target=target, life=life, remark=remark, other=other)
 
     def _seen(self, plan: SealedPlan) -> tuple[Word, str]:
         base = plan.baseline
         switched = proxy.recorded(plan.records_dir, base.url)
+        self.cut_over = switched is not None
         if switched is not None:
-            return Word.CUT_OVER, _switched(plan, switched)
+            return _switched(plan, switched)
         begun = time.monotonic()
         if answers_200(base.url, base.ready_path, HEALTH_S):
             return self._serving(plan)
         if time.monotonic() - begun >= HEALTH_S:  # whoever asks again waits for nothing again
-            return Word.UNKNOWN, SILENT
+            return _paused(plan) or (Word.UNKNOWN, SILENT)
         return self._check_again(plan)
 
     def _check_again(self, plan: SealedPlan) -> tuple[Word, str]:
@@ -113,6 +123,8 @@ class Looker:
             self._owner_looked = now
             self.stranger = _stranger(plan)
             self._life = "" if self.stranger else observe.life(plan)
+            self._remark = "" if self.stranger else _renamed(plan)
+            self._other = "" if self.stranger else observe.another_process(plan)
         if not self.stranger:
             return Word.SERVING, ""
         # one that shares the address says nothing of the baseline, which may be well beside it
@@ -175,13 +187,15 @@ def answers_200(url: str, path: str, timeout_s: float) -> bool:
     return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
 
 
-def _switched(plan: SealedPlan, relay: Relay) -> str:
-    """Who answers in the baseline's place, whether it does, and how to go back."""
+def _switched(plan: SealedPlan, relay: Relay) -> tuple[Word, str]:
+    """Who is to answer in the baseline's place, and how to go back; down where that one does not:
+    clients get nothing then."""
     accepted = records.read_promotion(paths.runs_dir() / relay.run)
-    words = "promoted" if accepted else "not promoted"
-    if not _answers(plan.baseline.url, plan.baseline.ready_path):
-        words += ", AND DOES NOT ANSWER"
-    return f"to {relay.service}, {words}{BY_KEY}"
+    words = f"to {relay.service}, {'promoted' if accepted else 'not promoted'}"
+    trouble = silence(plan.baseline.url, plan.baseline.ready_path)
+    if trouble:
+        return Word.DOWN, f"cut over {words}, {trouble}{BY_KEY}"
+    return Word.CUT_OVER, f"{words}{BY_KEY}"
 
 
 def _stranger(plan: SealedPlan) -> str:
@@ -193,6 +207,37 @@ def _stranger(plan: SealedPlan) -> str:
         return observe.somebody_else(plan)
     word, detail = _owner(plan)
     return f"something else answers there; {detail}" if word is Word.DOWN else ""
+
+
+def _paused(plan: SealedPlan, limit_s: float = ENGINE_S) -> tuple[Word, str] | None:
+    """The state of a container that is silent because it was paused; None for any other. Its kernel
+    takes connections all the same."""
+    if plan.baseline.kind != "container":
+        return None
+    word, words = container_state(plan, limit_s)
+    return (word, words) if words.startswith(PAUSED) else None
+
+
+def paused_words(plan: SealedPlan) -> str:
+    """That the baseline's container is paused, and the command that unpauses it; "" for any other,
+    and where the engine does not say within QUICK_S."""
+    found = _paused(plan, QUICK_S)
+    return found[1] if found is not None else ""
+
+
+def _renamed(plan: SealedPlan) -> str:
+    """Which other name the container of a baseline that serves has by now, and what to do about it;
+    "" if it has its own, as far as known."""
+    from console.recovery.rollback.observe import renamed
+    from console.runtime.engine_api import RawEngine
+
+    if plan.baseline.kind != "container":
+        return ""
+    try:
+        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, ENGINE_S)
+        return renamed(plan.baseline, inspected(plan, engine))
+    except EngineError:
+        return ""
 
 
 def _refused(plan: SealedPlan, detail: str) -> tuple[Word, str]:
@@ -235,14 +280,18 @@ def _unit(unit: UnitSpec) -> tuple[Word, str]:
     return Word.DOWN, f"{unit.words} is {one_line(state.active, 40) or 'not there'}"
 
 
-def _answers(url: str, path: str) -> bool:
-    """Whether anything answers in HTTP: another engine may have another health path."""
+def silence(url: str, path: str) -> str:
+    """That nothing answers, or with what error; "" for an answer, whatever it is: another engine
+    may have another health path."""
     if answers_200(url, path, HEALTH_S):
-        return True
+        return ""
     from console.runtime.probe import Health, health
 
     state, detail = health(url, path, HEALTH_S)
-    return state in (Health.SERVING, Health.LOADING) or detail.startswith("HTTP")
+    if state in (Health.SERVING, Health.LOADING, Health.REFUSING):
+        return ""
+    words = one_line(redact.text(detail), 80)
+    return f"AND DOES NOT SERVE: {words}" if detail.startswith("HTTP") else "AND DOES NOT ANSWER"
 
 
 def without(detail: str, url: str) -> str:
@@ -259,27 +308,34 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
 
     try:
         engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
-        found = inspected(plan.baseline, engine)
-    except NoSuchContainer:
+        found = inspected(plan, engine)
+    except NoSuchContainer as error:
         base = plan.baseline
         of_compose = f"of {base.compose_argv[-1]}" if base.compose_argv else ""
         name = base.container_name or base.container_id[:12] or of_compose
         if not name:
             return Word.UNKNOWN, "which container it is nobody knows before the first run"
-        return Word.DOWN, f"there is no container {one_line(name, 60)}"
+        other = f"; {one_line(error.hint, 120)}" if error.hint else ""
+        return Word.DOWN, f"there is no container {one_line(name, 60)}{other}"
     except EngineError as error:
         return Word.UNKNOWN, one_line(str(error), 120)
-    return judge(found, time.time())
+    from console.recovery.rollback.observe import renamed
+
+    word, words = judge(found, time.time())
+    other = renamed(plan.baseline, found)
+    return word, f"{words}; {other}" if other else words
 
 
-def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
-    """The baseline's existing container: by its id and name, or as compose made it.
+def inspected(plan: SealedPlan, engine: RawEngine) -> dict[str, Any]:
+    """The baseline's existing container: by its name and ids, or as compose made it.
 
     Raises NoSuchContainer, and EngineError for an engine that does not answer.
     """
+    from console.recovery.rollback.observe import ways
     from console.runtime.engine_api import NoSuchContainer
 
-    for name in base.ways:
+    base = plan.baseline
+    for name in ways(plan, engine):
         try:
             return engine.inspect(name)
         except NoSuchContainer:
@@ -296,7 +352,8 @@ def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
     if not isinstance(state, dict):
         return Word.UNKNOWN, "the container engine's answer makes no sense"
     if state.get("Paused") is True:
-        return Word.DOWN, "container paused"
+        name = one_line(str(container.get("Name") or "").lstrip("/"), 60)
+        return Word.DOWN, f"{PAUSED}: docker unpause {name}" if name else PAUSED
     if state.get("Restarting") is True:
         return Word.LOADING, f"container restarting (exited {_code(state)})"
     if state.get("Running") is True:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console.common.argv import may_have_started
+from console.common.argv import has_other_flags, may_have_started
 from console.common.clock import SystemClock
 from console.common.errors import EngineError, ServiceError
+from console.common.text import one_line
 from console.host import process, units
 from console.host.memory import oom_kills, oom_kills_since, pids_of_container
 from console.host.ports import (
@@ -28,15 +32,18 @@ from console.host.ports import (
 )
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitState
-from console.recovery.rollback import live
+from console.recovery.rollback import evidence, live
+from console.recovery.rollback.baseline_state import GOOD, Evidence, Kind, time_words
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
-from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine, published_elsewhere
 from console.runtime.probe import Health, health
 
 ELSE = "something else answers there"
+OTHER = "another process (pid"
+RENAMED = "its container is named"
 SLOW_S = 5.0
 """Seconds that a health path gets before what is behind it counts as not serving."""
 OWNER_S = 2.0
@@ -112,6 +119,11 @@ class Observed:
         state = _dict(self._state(OWNER_S), "State")
         return f"{state.get('Pid')} {state.get('StartedAt')}" if state else ""
 
+    def container_words(self) -> str:
+        """The name that the plan has for the container, and its id; "" where either is unknown."""
+        name, known = self.plan.container_name, str((self.inspected or {}).get("Id") or "")
+        return f"{name} {known}" if name and known else ""
+
     def exit_code(self) -> int | None:
         """How the baseline ended, as far as that is known: negative for a signal."""
         if self.plan.kind == "process":
@@ -139,21 +151,10 @@ class Observed:
         return bool(self._members(*self.process))
 
     def ways(self) -> list[str]:
-        """Id and name of the container, in the order in which they are tried. Where the name comes
-        first, a container that was renamed and serves is still known by its id."""
-        base, engine = self.plan, self.context.engine
-        if not base.by_name or not base.container_id or engine is None:
-            return list(base.ways)
-        engine = RawEngine(engine.path, OWNER_S)
-        try:
-            with contextlib.suppress(NoSuchContainer):
-                if is_up(engine.inspect(base.container_name)):
-                    return list(base.ways)
-            sealed = engine.inspect(base.container_id)
-        except EngineError:
-            return list(base.ways)
-        here = is_up(sealed) and not published_elsewhere(sealed, base.url)
-        return list(base.ways[::-1] if here else base.ways)
+        """Names and ids of the container, in the order in which they are tried (`ways`)."""
+        engine = self.context.engine
+        raw = RawEngine(engine.path, OWNER_S) if engine is not None else None
+        return ways(self.context.plan, raw)
 
     def _state(self, limit_s: float | None, name: str = "") -> dict[str, Any] | None:
         """The inspected container, empty if it is gone; None if the engine gives no answer."""
@@ -258,8 +259,7 @@ class Observed:
             return units.pids(self.unit) if self.unit is not None else set()
         if self.plan.process is None or self.process is None:
             return set()
-        marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, self.context.mark)}
-        return {member.pid for member in self._members(*self.process)} | marked
+        return {member.pid for member in self._members(*self.process)} | self.context.marked()
 
     def own_pids(self) -> set[int]:
         """The pids of all of its processes on this machine, wherever they may answer."""
@@ -288,6 +288,64 @@ class Observed:
         """The pids of the container's processes, as this machine numbers them."""
         identity = str((self.inspected or {}).get("Id") or "")
         return {*pids_of_container(identity)} if identity else set()
+
+
+def ways(plan: SealedPlan, engine: RawEngine | None) -> list[str]:
+    """Name and ids of the plan's container, in the order in which they are tried. Where the name
+    comes first, a container that was renamed and serves is still known by its id: by the one that
+    was recorded when it was proven, or the sealed one."""
+    base = plan.baseline
+    recorded = evidence.container_of(plan.site_name, base.url, base.container_name)
+    name_first = base.by_name or not base.container_id
+    known = [*base.ways[:1], recorded, *base.ways[1:]] if name_first else [*base.ways, recorded]
+    known = list(dict.fromkeys(one for one in known if one))
+    if not name_first or len(known) < 2 or engine is None:
+        return known
+    with contextlib.suppress(EngineError):
+        for at, one in enumerate(known):
+            with contextlib.suppress(NoSuchContainer):
+                found = engine.inspect(one)
+                if is_up(found) and not (at and published_elsewhere(found, base.url)):
+                    return [one, *known[:at], *known[at + 1 :]]
+    return known
+
+
+def renamed(base: Baseline, container: Mapping[str, Any]) -> str:
+    """Which name an inspected container has instead of the plan's, and what to do about it; "" if
+    it has that one, or if compose names it."""
+    now = one_line(str(container.get("Name") or "").lstrip("/"), 60)
+    name = one_line(base.container_name, 60)
+    if not now or not name or now == name or base.compose_argv:
+        return ""
+    return (
+        f"{RENAMED} {now} now, and no longer {name}: write that name into the site "
+        f"file, or docker rename {now} {name}"
+    )
+
+
+def known_start(plan: SealedPlan, seen: Evidence) -> Evidence:
+    """What was just seen of the plan's baseline, with what tells this start of it from the next one
+    and, of a container, which one it is. The engine gets OWNER_S at most to answer."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    try:
+        now = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
+        seen = replace(seen, life=_life(now), container=now.container_words())
+        return of_another(seen, another_process(plan))
+    except OSError:
+        return seen
+    finally:
+        report.close()
+
+
+def of_another(seen: Evidence, other: str) -> Evidence:
+    """What was seen, where `other` answered: it proves that something answers, and nothing of the
+    baseline."""
+    if not other:
+        return seen
+    if seen.kind in GOOD:
+        seen = replace(seen, kind=Kind.ANSWERS, tok_s=None, degraded=False)
+    return replace(seen, other=other)
 
 
 def _shares_with_proxy(url: str) -> bool:
@@ -337,6 +395,24 @@ def somebody_else(plan: SealedPlan) -> str:
         report.close()
 
 
+def another_process(plan: SealedPlan) -> str:
+    """Which process of the baseline's program answers at its address, with other flags than the
+    baseline's and without a record, in clean words; "" for none, and where that cannot be told. It
+    may be what its operator has put in its place: what was known of the baseline is not its own."""
+    spec = plan.baseline.process
+    if spec is None or process.known(plan.records_dir, plan.baseline.name, spec, BASELINE_COOKIE):
+        return ""
+    for holder in listeners(plan.baseline.url):
+        lines, start = process.command_lines(holder.pid), process.start_time(holder.pid)
+        if start is None or not has_other_flags(spec.argv, process.argv(holder.pid)):
+            continue
+        if not any(tuple(line) == spec.argv for line in lines):
+            boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            since = time_words(boot + start / os.sysconf("SC_CLK_TCK"), time.time())
+            return f"{OTHER} {holder.pid}, since {since}) with other flags answers"
+    return ""
+
+
 def held_beside(plan: SealedPlan) -> str:
     """Who else than the plan's baseline is seen to listen at its address, in words."""
     clock = SystemClock()
@@ -357,13 +433,16 @@ def life(plan: SealedPlan) -> str:
     clock = SystemClock()
     report = Report(Path(os.devnull), new_trigger(clock), clock, None)
     try:
-        seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
-        known = seen.life() if seen.can_answer(OWNER_S) else ""
-        return known or (_of_listener(plan) if plan.baseline.kind == "process" else "")
+        return _life(Observed(RollbackContext(plan, clock, report, engine_of(plan, report))))
     except OSError:
         return ""
     finally:
         report.close()
+
+
+def _life(seen: Observed) -> str:
+    known = seen.life() if seen.can_answer(OWNER_S) else ""
+    return known or (_of_listener(seen.context.plan) if seen.plan.kind == "process" else "")
 
 
 def _of_listener(plan: SealedPlan) -> str:

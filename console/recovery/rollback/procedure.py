@@ -24,7 +24,7 @@ from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.context import FAILED, RollbackContext, engine_of
-from console.recovery.rollback.observe import OWNER_S
+from console.recovery.rollback.observe import OWNER_S, another_process, of_another, renamed
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
     Emit,
@@ -39,7 +39,7 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.stages import drain, fence, measure, stop, verify
+from console.recovery.rollback.stages import drain, fence, left, measure, stop, verify
 from console.recovery.rollback.stages.measure import Measured
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
@@ -53,6 +53,11 @@ PROOFS = 3
 """How often a baseline is proven at most: one that ends right after its proof is proven again."""
 ENGINE_REPORT_S = 1.5
 """Seconds after which a hung engine is reported, even while the fence is still at work."""
+
+ANOTHER = (
+    "which proves nothing of the baseline: it was left alone, and nothing was started beside it; "
+    "omni-console adopt takes it over, if it is what the site file starts"
+)
 
 
 def load() -> None:
@@ -158,12 +163,15 @@ class Procedure:
         result = self._prove_and_measure(context, readiness)
         hide = self.plan.secrets.text
         result = replace(result, detail=hide(result.detail), manual=tuple(map(hide, result.manual)))
-        evidence.record(self.plan, self._seen(result, context, readiness))
+        seen, other = self._seen(result, context, readiness), another_process(self.plan)
+        if other and context.answer is not None and context.answer.ok:
+            seen = replace(seen, kind=Kind.ANSWERS, word=Word.SERVING)
+        evidence.record(self.plan, of_another(seen, other))
         if self.settle is not None:
             self.settle()
         report.done(result)
         if self.trigger.emergency:
-            if result.serving:
+            if result.serving and not result.left:
                 _dismiss(self.plan, self.trigger)
             _start_closer(self.plan)
         return result
@@ -181,16 +189,31 @@ class Procedure:
                 continue
             answered = measured.tok_s is not None and measured.bound is None
             still_serves = baseline.is_ours(OWNER_S) if answered else baseline.serving()
-            # Two engines would be loaded: one of them may end at any moment, and no run may start.
-            beside = stop.lives_on(context)
-            if beside and self.plan.exclusive:
-                context.fail("stop", f"{beside} still runs beside the baseline")
+            if other := another_process(self.plan):
+                readiness.misplaced = True
+                context.fail("serving", f"{other}, {ANOTHER}")
                 break
             if still_serves:
-                words = f"{result.detail}; {beside} still runs beside it"
-                return replace(result, detail=words) if beside else result
+                return self._beside(context, result)
             context.report.note("serving", "not any more: the baseline ended after its completion")
         return self._failed_result(context, readiness)
+
+    def _beside(self, context: RollbackContext, result: Result) -> Result:
+        """The result of a baseline that serves, with what still runs beside it. Where that may not
+        be, two engines are loaded: one of them may end at any moment, and somebody has to act."""
+        survivor, before = stop.survivor_of(context), left.kept(self.plan)
+        own = [survivor] if survivor is not None and self.plan.exclusive else []
+        left.keep(self.plan, [*own, *before])
+        survivor = survivor or next(iter(before), None)
+        if survivor is None:
+            return result
+        beside = survivor.words
+        words = f"{result.detail}; {beside} still runs beside it"
+        if not (own or before):
+            return replace(result, detail=words)
+        context.report.failed("stop", f"{beside} still runs beside the baseline, which serves")
+        beside = self.plan.secrets.text(beside)
+        return replace(result, detail=words, left=beside, nothing_to_do=False)
 
     def _seen(
         self, result: Result, context: RollbackContext, readiness: verify.Readiness
@@ -219,6 +242,7 @@ class Procedure:
         return Evidence(
             kind, Word.SERVING, at, Witness.ROLLBACK, result.detail, result.tok_s, result.degraded,
             life=readiness.baseline.life(), beside=result.beside, remark=result.remark,
+            container=readiness.baseline.container_words(),
         )  # fmt: skip
 
     def _stage(
@@ -312,6 +336,7 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     if baseline.serving():
         context.report.skipped("start", "already serving")
         _report_unrecorded(context)
+        _report_renamed(context, baseline)
         return
     base = context.plan.baseline
     older = process.read_record(context.plan.records_dir, base.name) if base.process else None
@@ -322,6 +347,13 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
         )  # fmt: skip
     context.report.begin("start")
     context.report.ok("start", baseline.start())
+    _report_renamed(context, baseline)
+
+
+def _report_renamed(context: RollbackContext, baseline: Baseline) -> None:
+    """Report a container that was found by its id and has another name than the plan knows."""
+    if other := renamed(context.plan.baseline, baseline.inspected or {}):
+        context.report.note("start", other)
 
 
 def _report_unrecorded(context: RollbackContext) -> None:
@@ -330,6 +362,8 @@ def _report_unrecorded(context: RollbackContext) -> None:
         url = context.plan.baseline.url
         who = listener(url)
         pid = f"process {who.pid}" if who else "a process"
+        if other := another_process(context.plan):
+            context.report.note("start", f"{other}, {ANOTHER}")
         context.report.note(
             "start", f"{pid} serves, but the console did not start it from this site file, so no "
             "run will start; `omni-console adopt` takes it over, if it is what the site file "

@@ -72,7 +72,8 @@ NOTHING = "nothing was rolled back"
 class Result:
     """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds, None if the
     baseline was not started. `beside`: who was answered while it was measured; `remark`: what else
-    is to be known of its answers. Both are clean."""
+    is to be known of its answers; `left`: what should be gone and still runs beside it, so that one
+    of two loaded engines may end at any moment. All three are clean."""
 
     serving: bool
     degraded: bool = False
@@ -84,19 +85,22 @@ class Result:
     detail: str = ""
     beside: str = ""
     remark: str = ""
+    left: str = ""
 
     @property
     def notes(self) -> list[str]:
         """What is to be said of a baseline that serves, beside its rate."""
         beside = f"measured beside others ({self.beside})" if self.beside else ""
-        return [one for one in (beside, self.remark) if one]
+        left = f"{self.left} still runs beside it" if self.left else ""
+        return [one for one in (beside, self.remark, left) if one]
 
     @property
     def exit_code(self) -> Exit:
-        """0 only for a baseline that serves. 2 where nothing says which one: nothing was tried, so
+        """0 only for a baseline that serves, and alone where its candidate may not run beside
+        it. 2 where nothing says which one: nothing was tried, so
         nothing has failed, and somebody has to name the site."""
         if self.serving:
-            return Exit.OK
+            return Exit.ROLLBACK_FAILED if self.left else Exit.OK
         return Exit.USAGE if self.nothing_to_do else Exit.ROLLBACK_FAILED
 
     def fields(self) -> Line:
@@ -110,6 +114,7 @@ class Result:
             "nothing_to_do": self.nothing_to_do,
             **({"beside": self.beside} if self.beside else {}),
             **({"remark": self.remark} if self.remark else {}),
+            **({"left": self.left} if self.left else {}),
             **({"manual": list(self.manual)} if self.manual else {}),
         }
 
@@ -133,6 +138,7 @@ def result_of(line: Line) -> Result:
         detail=str(line.get("detail", "")),
         beside=one_line(str(line.get("beside") or ""), DETAIL_LIMIT),
         remark=one_line(str(line.get("remark") or ""), DETAIL_LIMIT),
+        left=one_line(str(line.get("left") or ""), DETAIL_LIMIT),
     )
 
 

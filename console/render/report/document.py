@@ -23,7 +23,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_files import INTERRUPTED, word_of
 from console.journal.run_view import MOST_TROUBLE, RunView
 from console.journal.samples import Gauge, gauges
-from console.journal.state import ENDS, exit_code
+from console.journal.state import ENDS
 from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.contract import contract_lines, contract_steps
@@ -181,7 +181,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "outcome": view.outcome or None,
         "mark": view.mark or None, "doubts": view.doubts,
         "overridden": view.overridden or None,
-        "exit_code": int(exit_code(view.state, view.decision)) if view.state in ENDS else None,
+        "exit_code": int(view.exit_code) if view.state in ENDS else None,
         "inputs": view.inputs, "machine": view.header.get("machine"),
         "restore_s": view.restored_s, "outage_s": view.down_s or None,
         "cutover": view.cutover or None,

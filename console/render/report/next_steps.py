@@ -124,6 +124,11 @@ def _urgent(view: RunView) -> Iterator[str]:
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
+    elif survivor := view.serving.get("left"):
+        yield (
+            f"First: {plain(str(survivor), 300)} still runs beside the baseline. End it if it is "
+            "yours, then `omni-console rollback` proves the baseline alone."
+        )
     elif view.serving.get("garbled"):
         yield (
             "First: the baseline answers garbage. `omni-console rollback` restarts it once and "

@@ -33,7 +33,7 @@ def lines(
 
 
 def _last_look(state: WatchState, now: float) -> str:
-    words = f"{state.word} since {when(state.since)}"
+    words = f"{state.word} since {when(state.since)}" if state.since else state.word
     if state.detail:
         words += f" ({state.detail})"
     ago = format_duration(max(0.0, now - state.at))

@@ -29,8 +29,8 @@ from console.runner.prepare import quality, tuning
 from console.runner.prepare.plan import PlannedStep
 from console.runner.prepare.quality import Trial
 from console.runner.services import refuse_stranger
+from console.runtime.answers.completion import complete
 from console.runtime.docker.exec import run_oneoff
-from console.runtime.probe import complete
 from console.runtime.spec import ContainerSpec, Launch, Mount, ServiceSpec
 
 ANSWER_S = 300.0

@@ -24,7 +24,8 @@ from console.runner.finish import bring_back
 from console.runner.prepare.plan import PlannedStep
 from console.runner.services import refuse_stranger
 from console.runtime import proxy
-from console.runtime.probe import Completion, Health, health, prove
+from console.runtime.answers.completion import Completion, prove
+from console.runtime.probe import Health, health
 from console.runtime.spec import ContainerSpec, memory_limit
 
 LOOK_S = 1.0
@@ -110,7 +111,7 @@ def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Stop what the run left running and bring the baseline back, by the rollback procedure."""
     point("before_restore")
     result = bring_back(context, planned.id, attempt.number)
-    if not result.serving:
+    if not result.serving or result.left:
         raise StepFailed(
             Cause.NOT_READY, result.detail or "the baseline does not serve",
             lines=list(result.manual),

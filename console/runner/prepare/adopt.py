@@ -27,12 +27,12 @@ from console.recovery.rollback.baseline_state import Witness
 from console.render.effects import service_words
 from console.runner.prepare import baseline, seal
 from console.runtime import proxy
+from console.runtime.answers.completion import Completion
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import unfit_process, user_name
 from console.runtime.discovery.supervisors import parent_of
 from console.runtime.docker.client import connect
-from console.runtime.probe import Completion
 
 AGAIN = "correct the site file, or let `omni-console init --force` write it from what runs"
 

@@ -22,11 +22,13 @@ from console.host.units import UnitSpec
 from console.recovery.rollback import evidence, observe, restores, sealed_plan
 from console.recovery.rollback.baseline_state import Kind, Witness
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.runner.prepare import mounts
 from console.runtime import proxy
+from console.runtime.answers.completion import Completion
+from console.runtime.answers.completion import prove_longer as completion
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.engine_api import made_of_others, unfit_as_baseline
-from console.runtime.probe import Completion, Health, health, remedy
-from console.runtime.probe import prove as completion
+from console.runtime.probe import Health, health, remedy
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
 if TYPE_CHECKING:
@@ -94,17 +96,20 @@ def written(site: Site) -> Baseline:
         # no name: the service's own may be that of somebody else's container
         return replace(common, compose_argv=tuple(argv), compose_env=runs.env)
     assert isinstance(spec.runs, ExistingContainer)
-    known = _known_id(site.name, spec.runs.name)
+    known = _known_id(site, spec.runs.name)
     return replace(common, container_name=spec.runs.name, container_id=known, by_name=bool(known))
 
 
-def _known_id(site: str, name: str) -> str:
-    """The id that the newest run on a site has sealed for a container of this name, which may have
-    been renamed since; "" if none has."""
+def _known_id(site: Site, name: str) -> str:
+    """The id of the container of this name that was proven last, or that the newest run on the site
+    has sealed: it may have been renamed since. "" if nobody knows."""
+    recorded = evidence.container_of(site.name, site.model.baseline.url, name)
+    if recorded:
+        return recorded
     for path in sealed_plan.copies():
         with contextlib.suppress(ConsoleError):
             plan = sealed_plan.read(path)
-            if (plan.site_name, plan.baseline.container_name) == (site, name):
+            if (plan.site_name, plan.baseline.container_name) == (site.name, name):
                 return plan.baseline.container_id
     return ""
 
@@ -167,6 +172,8 @@ def with_others(pid: int, start: int) -> tuple[str, str]:
 def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str, str, str]:
     """(id, name, image id) of the baseline's container, running or not; `known`: the id that it had
     in an earlier run."""
+    from console.runtime.docker.container import is_here
+
     ref = container_ref(spec, client)
     found = inspect(client, ref)
     if found is None:
@@ -195,6 +202,12 @@ def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str
         raise BaselineNotReady(
             "the baseline's container cannot be stopped and brought back",
             f"{one_line(ref)}: {why}", hint,
+        )  # fmt: skip
+    if is_here(client) and (why := mounts.lost(found)):
+        raise BaselineNotReady(
+            "the baseline's container would not come back", f"{one_line(ref)}: {why}",
+            "bring it back (findmnt shows what is mounted; mkdir, where it was empty), or make the "
+            "container again without it",
         )  # fmt: skip
     return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
 
@@ -291,5 +304,5 @@ def remember(plan: SealedPlan, done: Completion, witness: Witness) -> None:
     server at its address proves nothing about it, and fails nothing for it."""
     with contextlib.suppress(OSError):  # a badge refuses no run
         if observe.answers(plan, known=done.ok):
-            at, life = time.time(), observe.life(plan) if done.ok else ""
-            evidence.record(plan, evidence.of_completion(done, witness, at, life))
+            seen = evidence.of_completion(done, witness, time.time())
+            evidence.record(plan, observe.known_start(plan, seen) if done.ok else seen)

@@ -1,7 +1,8 @@
 """A compose service as compose reads it, for the questions that a container is asked before step 1.
 
 Only the plugin knows what its files come to (variables, anchors, `extends`, profiles), and it tells
-without an engine. Without the plugin nothing is said of the service.
+without an engine. Without the plugin the files are judged as lint does, and variables that they
+require are looked for; whether compose takes the rest is unknown, and that is said.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from console.checks.lint import files, yaml_tree
+from console.checks.lint import compose_keys, compose_model, files, yaml_tree
+from console.checks.lint.unit import Severity
 from console.common.errors import EngineError, Problem, ServiceError
 from console.common.text import one_line
 from console.config.yaml import Document, Loc
+from console.runner.prepare.mounts import FILES
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, ServiceSpec
 
 BESIDE = {
@@ -25,20 +29,21 @@ BESIDE = {
     for end in ("yaml", "yml")
 }
 """What compose reads beside a file of a usual name, when no file is named to it."""
-FILES = frozenset({
-    ".gguf", ".safetensors", ".json", ".jinja", ".jinja2", ".yaml", ".yml", ".toml", ".ini",
-    ".conf", ".env", ".txt", ".sh", ".py", ".pem", ".crt", ".key",
-})  # fmt: skip
-"""Ends of names that no directory has."""
 _NAMED = re.compile(r"services[.\[]([\w.-]+?)\]?((?:\.[\w-]+)*)(?=[:\s'\"]|\.\[|$)")
+_REQUIRED = re.compile(r"(?<!\$)(?:\$\$)*\$\{([A-Za-z_]\w*)(:?)\?")
+_FILLED = re.compile(r"(?<!\$)\$(?:\{([A-Za-z_]\w*)(?:(:?)([-+])([^{}$]*))?\}|([A-Za-z_]\w*))")
+"""A variable: in brackets with what counts in its place, or bare."""
+_ASSIGNED = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*=(.*)$", re.MULTILINE)
+MAX_SAID = 20
+"""Problems of one service that are said without compose."""
 _LINE = re.compile(r"\bline (\d+)")
 
 
 @dataclass(frozen=True)
 class Composed:
     """`spec` is the service as a container would be declared, or None; `document` has the places of
-    its keys in the compose file. `refused`: why compose does not take it; `unknown`: why nobody
-    knows, in words."""
+    its keys in the compose file. `refused`: why compose does not take it; `unknown`: why compose
+    could not be asked, in words."""
 
     document: Document
     spec: ServiceSpec | None = None
@@ -61,7 +66,8 @@ def read(spec: ServiceSpec) -> Composed:
     try:
         service = service_of(configured(runs, engine_host(), lambda words: None), runs)
     except EngineError as error:
-        return Composed(document, unknown=str(error))
+        refused = tuple(islice(_without_compose(runs, spec.name), MAX_SAID))
+        return Composed(document, refused=refused, unknown=str(error))
     except ServiceError as error:
         return Composed(document, refused=(_refused(runs, spec.name, error),))
     binds = [one for one in service.get("volumes") or () if one.get("type") == "bind"]
@@ -73,6 +79,86 @@ def read(spec: ServiceSpec) -> Composed:
         tuple(path for path, is_made in sources if is_made),
         tuple(path for path, is_made in sources if not is_made),
     )
+
+
+def _without_compose(runs: ComposeSpec, name: str) -> Iterator[Problem]:
+    """What is surely refused of the files, without the plugin that would say so."""
+    given = _given(runs)
+    for file in runs.files:
+        try:
+            tree = yaml_tree.parse(files.read(file))
+        except files.Unreadable as error:
+            if file.exists():  # one that is missing is warned of wherever it may be needed
+                yield Problem(str(file), 0, 0, f"service '{name}': its compose file {error}")
+            continue
+        except yaml_tree.NotYaml as error:
+            what = f"service '{name}': its compose file is not YAML: {one_line(str(error), 200)}"
+            yield Problem(str(file), error.place.line, error.place.column, what)
+            continue
+        hits = list(compose_keys.refused(tree, sure=True))
+        if len(runs.files) == 1:  # one of several may lean on another
+            hits += compose_model.refused(tree.root, file)
+        for hit in hits:
+            if hit.severity in (None, Severity.ERROR):
+                what = f"service '{name}': compose refuses its file: {one_line(hit.what, 300)}"
+                yield Problem(str(file), hit.place.line, hit.place.column, what, "", hit.fix)
+        yield from _ungiven(tree.root, file, name, given)
+        if len(runs.files) == 1:
+            yield from _without_image(tree.root, file, name, given)
+
+
+def _without_image(
+    root: yaml_tree.Node, file: Path, name: str, given: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Services whose image is nothing once its variables are filled in, and that build none."""
+    services = root.get("services")
+    for own, service in services.pairs() if services is not None else ():
+        image = service.get("image")
+        others = (service.get(key) for key in ("build", "extends", "provider", "profiles"))
+        if image is None or not image.text or any(one is not None for one in others):
+            continue
+        if not _FILLED.sub(lambda found: _value(found, given), image.text):
+            what = f"service '{name}': compose refuses its file: services.{own}.image is empty"
+            hint = (
+                f"`{one_line(image.text, 60)}`: set it under `env:`, or in `.env` beside the file"
+            )
+            yield Problem(str(file), image.place.line, image.place.column, what, "", hint)
+
+
+def _value(found: re.Match[str], given: Mapping[str, str]) -> str:
+    """What compose puts in the place of a variable."""
+    value = given.get(found[1] or found[5])
+    is_given = bool(value) if found[2] else value is not None
+    if found[3] == "+":
+        return found[4] if is_given else ""
+    return found[4] if found[3] == "-" and not is_given else value or ""
+
+
+def _ungiven(
+    root: yaml_tree.Node, file: Path, name: str, given: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Variables that the file requires, and that nobody gives."""
+    for node in root.walk():
+        for found in _REQUIRED.finditer(node.text or ""):
+            variable, filled = found[1], found[2] == ":"
+            if not given.get(variable) if filled else variable not in given:
+                what = f"service '{name}': its compose file requires the variable {variable}"
+                hint = f"set {variable} under `env:`, or in `.env` beside the file"
+                yield Problem(str(file), node.place.line, node.place.column, what, "", hint)
+
+
+def _given(runs: ComposeSpec) -> dict[str, str]:
+    """The variables that compose is given: those of the environment that are handed on, those of
+    `.env` beside the first file, and the playbook's."""
+    from console.runtime.docker.compose import ALLOWED
+
+    try:
+        beside = files.read(runs.files[0].parent / ".env")
+    except files.Unreadable:
+        beside = ""
+    own = {key: os.environ[key] for key in ALLOWED if key in os.environ}
+    kept = {one[1]: one[2].strip(" \t'\"") for one in _ASSIGNED.finditer(beside)}
+    return {**kept, **own, **dict(runs.env)}
 
 
 def unread(runs: ComposeSpec) -> Iterator[Path]:

@@ -19,7 +19,9 @@ from urllib.parse import urlsplit
 
 from console.common import paths
 from console.common.errors import EngineError, InvalidFile, Problem, ServiceError
+from console.common.options.engines import engine_of, engine_of_image
 from console.common.options.table import is_same
+from console.common.options.values import is_there, opened
 from console.common.text import one_line
 from console.config.locate import CANDIDATES
 from console.config.playbook.load import TITLE
@@ -29,7 +31,7 @@ from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listeners, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
-from console.runner.prepare import composed, contract, dry_start, quality
+from console.runner.prepare import composed, contract, dry_start, mounts, quality
 from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
 from console.runtime import engine_address
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
@@ -182,7 +184,10 @@ class _Walk:
             self._refuse(*_same_as_baseline(file, at, spec, self.site, self.here))
         if not self.here:
             return
-        self._await(spec.name, _missing(file, at, spec))
+        gone = list(_gone(file, at, spec, self.site))
+        below = (one for one in _missing(file, at, spec)
+                 if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
+        self._await(spec.name, [*gone, *below])
         self._refuse(*_hands_engine_over(file, at, spec, self.site))
         if self.now and isinstance(spec.runs, ComposeSpec):
             self._composed(spec, spec.runs)
@@ -220,7 +225,9 @@ class _Walk:
         if found.spec is None:
             if found.unknown:
                 words = one_line(found.unknown, 200)
-                self.found.awaited.append(f"{name}: its compose file is not judged: {words}")
+                self.found.awaited.append(
+                    f"{name}: UNKNOWN whether compose takes its file, judged as lint does: {words}"
+                )
             return
         file, at = _File(found.document), ("services", name)
         self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name),
@@ -365,6 +372,21 @@ def _hands_engine_over(
             yield file.document.problem((*at, "container", "mounts"), what, "", hint)
 
 
+def _gone(
+    file: _File, at: tuple[str, ...], spec: ServiceSpec, site: Site | None
+) -> Iterator[tuple[Problem, Path]]:
+    """Mounts of what this machine does not have, if the engine is this machine's."""
+    host = site.model.engine.host if site is not None else ""
+    try:
+        engine_address.socket_of(engine_address.address(host))
+    except EngineError:
+        return
+    for path in mounts.gone(spec.runs) if isinstance(spec.runs, ContainerSpec) else ():
+        what = f"service '{spec.name}': there is no {one_line(str(path), 300)} to mount"
+        loc = (*at, "container", "mounts")
+        yield file.document.problem(loc, what, "a source that is there", _near(path)), path
+
+
 def _files(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> list[Problem]:
     return [problem for problem, _ in _missing(file, at, spec)]
 
@@ -384,6 +406,35 @@ def _missing(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[tu
                 loc = file.at((*at, *keys), words, index)
                 what = f"service '{spec.name}': there is no {one_line(str(path), 300)}"
                 yield file.document.problem(loc, what, "a model that is there", _near(path)), path
+        yield from _unopened(file, (*at, *keys), spec, words)
+
+
+def _unopened(
+    file: _File, at: tuple[str, ...], spec: ServiceSpec, words: Sequence[str]
+) -> Iterator[tuple[Problem, Path]]:
+    """What else the engine opens at its start, and what is not there."""
+    options = _options_of(spec.runs)
+    for one in opened(options, words) if options else ():
+        path = on_host(spec.runs, one.path)
+        if path is None or is_there(path, one.kind) or any(is_same(one.option, m) for m in MODEL):
+            continue
+        index = next((i for i, word in enumerate(words) if one.path in word), 0)
+        what = (
+            f"service '{spec.name}': there is no {one_line(str(path), 300)}, and the engine does "
+            f"not start without it ({one.option})"
+        )
+        wanted = "a directory that is there" if one.kind == "dir" else "a file that is there"
+        yield file.document.problem(file.at(at, words, index), what, wanted, _near(path)), path
+
+
+def _options_of(runs: object) -> str:
+    """The table of options of the engine that is run; llama.cpp's of a fork, "" of no engine."""
+    engine = None
+    if isinstance(runs, ProcessSpec):
+        engine = engine_of(runs.argv)
+    elif isinstance(runs, ContainerSpec):
+        engine = engine_of([*runs.entrypoint, *runs.command]) or engine_of_image(runs.image)
+    return engine.options if engine else ""
 
 
 def _is_file(value: str, words: Sequence[str]) -> bool:

@@ -21,6 +21,7 @@ from console.runtime.engine_api import (
     COMPOSE_SERVICE,
     CONFIG_FILES,
     RawEngine,
+    is_one_off,
     unfit_as_baseline,
 )
 from console.runtime.spec import REHEARSAL_LABEL, role_of
@@ -136,7 +137,10 @@ def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) ->
 
 
 def _compose(labels: Mapping[str, str]) -> Compose | None:
-    """The one file that compose made it from; None for several files, or one that is gone."""
+    """The one file that compose made it from; None for several files, or one that is gone, and for
+    a container of `docker compose run`, which is not the service's."""
+    if is_one_off(labels):
+        return None
     made_from = labels.get(CONFIG_FILES, "").split(",")
     service, project = labels.get(COMPOSE_SERVICE, ""), labels.get(COMPOSE_PROJECT, "")
     if len(made_from) != 1 or not service or not os.path.isfile(made_from[0]):

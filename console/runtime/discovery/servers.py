@@ -27,6 +27,7 @@ from console.runtime.probe import Health, ProbeError, fetch, health
 
 PROBE_S = 2.0
 MODELS = "/v1/models"
+COMPLETIONS = "/v1/chat/completions"
 DEMO = "console.rehearsal.demo.engine"
 
 
@@ -43,6 +44,8 @@ class Server:
     model: str = ""
     ready: str = ""
     state: Health = Health.REFUSED
+    wants_key: bool = False
+    """Whether it refuses completions without a key, though its health path may be open."""
     said: str = ""
     unfit: str = ""
     hint: str = ""
@@ -138,7 +141,20 @@ def look(server: Server) -> Server:
         engine, model = _asked(server)
     if engine is OTHER and state in (Health.REFUSING, Health.UNHEALTHY) and model:
         ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
-    return replace(server, engine=engine, model=model, ready=ready, state=state, said=said)
+    wants_key = state in (Health.SERVING, Health.REFUSING) and _wants_key(server.url)
+    return replace(
+        server, engine=engine, model=model, ready=ready, state=state, said=said,
+        wants_key=wants_key,
+    )  # fmt: skip
+
+
+def _wants_key(url: str) -> bool:
+    """Whether completions are refused without a key. A GET asks for none and is answered before
+    that with 401 or 403 by engines and proxies that want one, else with 404 or 405."""
+    try:
+        return fetch(f"{url}{COMPLETIONS}", timeout_s=PROBE_S).status in (401, 403)
+    except ProbeError:
+        return False
 
 
 def _asked(server: Server) -> tuple[Engine, str]:

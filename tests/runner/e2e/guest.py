@@ -34,7 +34,7 @@ raise SystemExit(engine.main(sys.argv[1:]))
 """An engine that takes all the memory it gets, once told to."""
 COMPLETION = """
 import sys
-from console.runtime.probe import complete
+from console.runtime.answers.completion import complete
 raise SystemExit(not complete(sys.argv[1], max_tokens=4, timeout_s=30.0).ok)
 """
 CONSOLE = shlex.join(module_argv("console.cli"))

@@ -15,7 +15,7 @@ import pytest
 from console.common.errors import ConsoleError
 from console.host.ports import listener
 from console.journal.samples import gauge_lines
-from console.runtime.probe import complete
+from console.runtime.answers.completion import complete
 from tests.children import running
 from tests.runner.e2e.boxes import Boxes
 from tests.runner.e2e.sites import SIDE, UP, book

@@ -12,6 +12,7 @@ from tests.rehearsal import checkpoint
 from tests.runner.e2e.sites import book
 from tests.runner.e2e.world import World
 from tests.runner.scenes import KNOWN, output
+from tests.sizing import tiny
 from tests.testbed.engine import Engine
 from tests.testbed.hub import LocalHub
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
@@ -29,8 +30,8 @@ KT = {
 def test_an_architecture_that_the_build_refuses_cites_the_lesson(
     world: World, hub: LocalHub
 ) -> None:
-    for name in ("deepseek2", "deepseek3_2"):
-        (world.root / f"{name}.gguf").write_bytes(probe(name))
+    tiny.deepseek2().write(world.root / "deepseek2.gguf")
+    (world.root / "deepseek3_2.gguf").write_bytes(probe("deepseek3_2"))
     known = "id: known, gguf: {file: deepseek2.gguf}"
     refused = "id: refused, gguf: {file: deepseek3_2.gguf}"
     done = world.go(world.write("b.yaml", book(known, refused)))

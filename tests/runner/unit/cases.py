@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.soak_stats import Tally
+from console.config.site.site import BaselineModel
 from console.host.gpu.inventory import Cards
 from console.host.process import ProcessSpec
 from console.journal.fold import fold
@@ -91,12 +92,17 @@ PROMOTED: tuple[Runs, ...] = (
 )  # fmt: skip
 
 
+ASKED = {"model": "old", "prompt": "Say: yes\nor no", "timeout": "90s", "expect": r"(?i)\byes\b"}
+"""The site's own proof of its baseline."""
+
+
 def promoted(runs: Runs) -> list[list[str]]:
     """What a person is told to change, with and without a figure of the run's."""
     url, made = "http://127.0.0.1:8000", ServiceSpec("ik", "http://127.0.0.1:8001", runs, READY)
     rate = {"b": {"tok_s": {"value": 2}}}
     found = RunView("r1", benchmarks={"b": {"service": "ik"}}, metrics=rate)
-    return [site_lines(made, url, found), site_lines(made, url, RunView()), first(made, url)]
+    old = BaselineModel.model_validate({"container": "base", "url": url, "completion": ASKED})
+    return [site_lines(made, old, found), site_lines(made, old, RunView()), first(made, url)]
 
 
 HELD = ({"ram": 616 << 20, "swap": GIB, "age_s": 1.25}, {"ram": 5, "swap": 0, "age_s": 0.02},

@@ -134,11 +134,70 @@ def test_an_override_file_that_nobody_reads_is_said(plan: Plan, tmp_path: Path) 
     assert words.endswith("/compose.override.yaml is not read: only the named files are")
 
 
-def test_without_the_plugin_it_is_said_that_nobody_looked(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bare(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The same where there is no plugin."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = plan(FILE.replace("22001:8080", "22005:8080"))
+    return plan
+
+
+def test_without_the_plugin_it_is_said_that_nobody_looked(bare: Plan) -> None:
+    found = bare(FILE.replace("22001:8080", "22005:8080"))
     assert said(found) == []
-    assert found.awaited == ["cand: its compose file is not judged: There is no docker command: "
-                             "compose services need it"]  # fmt: skip
+    assert found.awaited == ["cand: UNKNOWN whether compose takes its file, judged as lint does: "
+                             "There is no docker command: compose services need it"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("    command:", "    comand:", "4: service 'cand': compose refuses its file: compose"),
+        ("    image: x:1\n", "    image: x:1\n    image: y:1\n", "4: service 'cand': compose"),
+        ("    image: x:1\n", "    image: x:1\n    mem_limit: lots\n", "mem_limit is `lots`"),
+        ("    image: x:1\n", "    image: x:1\n    depends_on: [db]\n", "needs the service `db`"),
+        ("    image: x:1\n", "    image: ${TAG:?is the tag}\n", "3: service 'cand': its compose"),
+        ("    image: x:1\n", "    image: 'x:${A:-1}-${TAG?}'\n", "requires the variable TAG"),
+        ("    image: x:1\n", "  image: [\n", "its compose file is not YAML"),
+    ],
+)  # fmt: skip
+def test_without_the_plugin_what_is_surely_refused(
+    bare: Plan, old: str, new: str, words: str
+) -> None:
+    assert words in said(bare(FILE.replace(old, new)))[0]
+
+
+@pytest.mark.parametrize(
+    ("image", "more", "is_empty"),
+    [
+        ("${IMG}", "", True),
+        ("$IMG", "", True),
+        ("${IMG:-}", "", True),
+        ("${IMG}${TAG}", "", True),
+        ("${IMG:+x}", "", True),
+        ("${IMG}", ", env: {IMG: ''}", True),
+        ("${IMG:-x}", "", False),
+        ("${IMG-x}", ", env: {IMG: ''}", True),
+        ("${IMG:-x}", ", env: {IMG: ''}", False),
+        ("${IMG}:latest", "", False),
+        ("${IMG}", ", env: {IMG: 'y'}", False),
+        ("${IMG:+x}", ", env: {IMG: 'y'}", False),
+        ("$${IMG}", "", False),
+    ],
+)
+def test_without_the_plugin_an_image_that_comes_to_nothing(
+    bare: Plan, image: str, more: str, is_empty: bool
+) -> None:
+    problems = said(bare(FILE.replace("x:1", f'"{image}"'), more=more))
+    assert [one for one in problems if "image is empty" in one] == problems[:is_empty], problems
+    assert bool(problems) is is_empty
+
+
+def test_without_the_plugin_variables_that_are_given(bare: Plan, tmp_path: Path) -> None:
+    text = FILE.replace("x:1", "x:${TAG:?is the tag}").replace('"8080"]', '"8080", "$${NO:?}"]')
+    assert "requires the variable TAG" in said(bare(text))[0]
+    assert said(bare(text, more=", env: {TAG: '5'}")) == []
+    (tmp_path / ".env").write_text("# TAG=3\nexport TAG = '4'\n")
+    assert said(bare(text)) == []
+    (tmp_path / ".env").write_text("TAG=\n")
+    assert "requires the variable TAG" in said(bare(text))[0]
+    assert said(bare(text.replace(":?", "?"))) == []

@@ -23,7 +23,7 @@ from console.runner.prepare.plan_text import lines
 from console.runner.prepare.seal import reference
 from console.runner.promote import measured, on_port
 from console.runtime import proxy
-from console.runtime.spec import ComposeSpec, Runs
+from console.runtime.spec import ComposeSpec, ContainerSpec, Runs
 from tests.runner.unit.cases import BENCH, BESIDE, DOWN, NOTE, PROMOTED, UP, promoted
 from tests.runner.unit.conftest import SITE, MakePlan
 
@@ -272,6 +272,9 @@ def test_the_lines_are_a_site_file(tmp_path: Path, runs: Runs) -> None:
     assert (base.url, base.ready.http, base.ready.timeout) == (URL, "/ready", 90.0)
     assert base.reference is not None
     assert base.reference.tok_s == 2.0
+    proof = base.completion
+    assert (proof.prompt, proof.expect, proof.timeout) == ("Say: yes\nor no", r"(?i)\byes\b", 90.0)
+    assert proof.model == "", "the candidate has another name"
     found = made.baseline_spec().runs
     if isinstance(runs, ProcessSpec):
         argv = tuple("8000" if word == "8001" else word for word in runs.argv)
@@ -280,6 +283,36 @@ def test_the_lines_are_a_site_file(tmp_path: Path, runs: Runs) -> None:
         assert found == runs
     else:
         assert base.container == "ik-baseline"
+
+
+def test_hidden_values_of_a_promoted_candidate_are_to_be_filled_in(tmp_path: Path) -> None:
+    argv = (
+        "serve",
+        "--port",
+        "8001",
+        "--api-key",
+        "k3y-Wq81",
+        "--ssl-password=pw-9Zx",
+        "--ctx",
+        "8",
+    )
+    env = (("LLAMA_API_TOKEN", "t0k-Zz93"), ("CTX", "8"))
+    lines = promoted(ProcessSpec(argv, env))[0]
+    comments = [line.strip() for line in lines if line.strip().startswith("# fill in")]
+    named = ("--api-key", "--ssl-password", "LLAMA_API_TOKEN")
+    assert [one.split(":")[0] for one in comments] == [f"# fill in the value of {n}" for n in named]
+    file = tmp_path / "site.yaml"
+    file.write_text("schema: omni.site/v1\nname: ws\n" + "\n".join(lines) + "\n")
+    with pytest.raises(InvalidFile) as refused:
+        load_site(file)
+    assert len(refused.value.problems) == len(named)
+    spec = ContainerSpec("i", ("--api-key", "k3y-Wq81"), env=env)
+    *told, command = promoted(spec)[2]
+    assert [one.split(":")[0] for one in told] == [
+        "# fill in the value of --api-key", "# fill in the value of LLAMA_API_TOKEN"
+    ]  # fmt: skip
+    assert command.startswith("docker create")
+    assert promoted(ProcessSpec(("serve",)))[1][-2].strip().startswith("# reference is missing")
 
 
 def test_another_services_figures_are_not_its_own() -> None:

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,44 @@ def test_a_model_that_is_not_there(refused: Refused, tmp_path: Path) -> None:
     assert found.endswith("there is no /nowhere/at/all.gguf (there is no directory /nowhere/at)")
 
 
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("--slot-save-path", "a directory"), ("--chat-template-file", "a file"),
+        ("--api-key-file", "a file"), ("--path", "a directory"), ("--lora", "a file"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_opens_at_its_start(
+    refused: Refused, tmp_path: Path, option: str, wanted: str
+) -> None:
+    (tmp_path / "m.gguf").touch()
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").touch()
+    server = tmp_path / "llama-server"
+    server.symlink_to("/bin/true")
+    service = partial(process, str(server), "-m", "m.gguf", option)
+    (found,) = refused(service("nowhere"))
+    assert f"there is no {tmp_path}/nowhere" in found
+    assert option in found
+    good, bad = ("dir", "file") if wanted == "a directory" else ("file", "dir")
+    assert refused(service(good)) == []
+    assert len(refused(service(bad))) == (option != "--api-key-file")
+    assert refused(service("nowhere"), "{id: make, run: [make]}", START) == []
+    assert refused(service("$HOME/x")) == []
+    assert refused(process("cat", "-m", "m.gguf", option, "nowhere")) == [], "no engine"
+
+
+def test_what_an_engine_in_a_container_opens_at_its_start(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    box = (
+        '{{container: {{image: llama.cpp:1, command: [--slot-save-path, {}], mounts: ["m:/m"]}}, '
+        'url: "http://127.0.0.1:9"}}'
+    )
+    assert "/slots, and the engine" in refused(box.format("/m/slots"))[0]
+    assert refused(box.format("/m")) == []
+    assert refused(box.format("/in-the-image")) == []
+
+
 def test_the_demo_makes_its_models_when_it_is_started(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +122,25 @@ def test_the_demo_makes_its_models_when_it_is_started(
     assert len(refused(process("cat", "--model", f"{models}/fats.gguf"))) == 1
 
 
-def test_a_model_in_a_container_is_looked_for_where_it_is_mounted(refused: Refused) -> None:
+def test_a_mount_of_what_is_not_there_is_refused_unless_a_step_makes_it(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = '{container: {image: i:1, mounts: ["models:/m", "here:/h"]}, url: "http://127.0.0.1:9"}'
+    (tmp_path / "here").mkdir()
+    (tmp_path / "model").mkdir()
+    (found,) = refused(box)
+    assert found == (
+        f"5:42 service 'cand': there is no {tmp_path}/models to mount (did you mean model?)"
+    )
+    assert refused(box, "{id: make, run: [mkdir, models]}", START) == []
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
+    assert refused(box) == [], "the paths are those of another machine"
+
+
+def test_a_model_in_a_container_is_looked_for_where_it_is_mounted(
+    refused: Refused, tmp_path: Path
+) -> None:
+    (tmp_path / "m").mkdir()
     box = '{{container: {{image: i:1, command: [-m, {}], mounts: ["m:/m"]}}, url: "http://127.0.0.1:9"}}'
     assert "there is no " in refused(box.format("/m/x.gguf"))[0]
     assert refused(box.format("/in-the-image/x.gguf")) == []
@@ -95,10 +152,12 @@ def test_a_mount_that_hands_the_engine_over_is_refused_before_anything_stops(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/run/docker.sock")
     (tmp_path / "run").mkdir()
+    (tmp_path / "run/docker.sock").touch()
     source, address = f"{tmp_path}/run{mount}", "http://127.0.0.1:9"
     box = f'{{container: {{image: i:1, mounts: ["{source}:/m"]}}, url: "{address}"}}'
     (found,) = refused(box)
     assert f"mounting {source} would hand the engine to the container" in found
+    (tmp_path / "run/models").mkdir()
     below = box.replace(f"{source}:", f"{tmp_path}/run/models:")
     assert refused(below) == []
 

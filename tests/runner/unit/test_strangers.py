@@ -16,9 +16,10 @@ from console.host.licence import Refused
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.runner.services import RunServices
 from console.runtime.spec import Handle
+from tests.children import SLEEP
 from tests.runner.unit.conftest import Bench
 
-SLEEPS = ProcessSpec(("sleep", "600"))
+SLEEPS = ProcessSpec(SLEEP)
 
 
 @pytest.fixture

@@ -174,3 +174,4 @@ def test_exit_codes() -> None:
     decisions = (Decision.NONE, Decision.GO, Decision.HOLD, Decision.NO_GO)
     found = {state: tuple(exit_code(state, one) for one in decisions) for state in RunState}
     assert found == {state: CODES.get(state, (Exit.HOLD,) * 4) for state in RunState}
+    assert exit_code(R.ROLLED_BACK, Decision.NONE, left=True) == 7, "somebody has to act"

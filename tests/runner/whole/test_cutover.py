@@ -107,6 +107,16 @@ def test_the_report_is_written_anew_after_a_rollback_of_a_run_that_was_over(worl
     world.until(lambda: "CUT OVER" not in world.run.report.read_text(), "the report follows")
 
 
+def test_show_says_that_what_clients_were_given_to_does_not_answer(world: World) -> None:
+    stay(world)
+    at = f"CUT OVER to cand, not promoted at {world.base_url}"
+    assert f"{at}; " in world.console("show").out
+    process.send(*some(process.read_record(world.records, "cand")), signal.SIGKILL)
+    world.until(lambda: f"{at}, AND DOES NOT ANSWER; " in world.console("show").out, "it says so")
+    roll_back(world)
+    is_back(world)
+
+
 @pytest.mark.parametrize(("killed", "changed"), [(False, True), (True, False), (True, True)])
 def test_a_dead_relay_or_a_changed_site_file_leaves_nothing_behind(
     world: World, killed: bool, changed: bool

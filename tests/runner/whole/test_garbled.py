@@ -60,8 +60,8 @@ def test_it_ends_in_no_go_at_once_with_both_answers(world: World, up: str, name:
 def test_a_baseline_that_answers_garbage_is_no_measure_and_nothing_is_taken_down(
     world: World,
 ) -> None:
-    """Sane when the run proves it at its start, garbled from then on."""
-    world.machine.garbage[world.base_port] = lambda number: "\n" if number > 1 else ""
+    """Sane in both answers that prove it at the start of the run, garbled from then on."""
+    world.machine.garbage[world.base_port] = lambda number: "\n" if number > 2 else ""
     done = world.go(world.write("b.yaml", book(UP, BENCH.replace("SERVICE", "cand"), GATE)))
     assert done.code not in (0, 3), done
     measured = world.at("baseline:measure")

@@ -100,7 +100,7 @@ def _tune(commands: Any) -> None:
     tune.add_argument("--most-vram", default="", metavar="SIZE", help="the same of GPU memory")
     tune.add_argument(
         "flags", nargs="*", metavar="-- FLAG VALUES",
-        help="flags with the values to try: -- -t 8,16 -ngl '0..60 by 4' --mlock true,false",
+        help="flags with the values to try: -- -t 8,16 -ngl '0..60 by 4' --no-repack true,false",
     )  # fmt: skip
     tune.add_argument("--fresh", action="store_true", help="measure again what is known")
     add_start(tune)

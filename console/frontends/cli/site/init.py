@@ -168,6 +168,8 @@ def _wrapped(*texts: str, indent: int = 2) -> list[str]:
 def _state(one: Server) -> str:
     from console.runtime.probe import Health
 
+    if one.wants_key:
+        return "refuses: it wants a key"
     words = {Health.REFUSED: "no answer", Health.UNHEALTHY: "unhealthy"}
     return words.get(one.state, str(one.state))
 
@@ -321,7 +323,8 @@ def _knows(server: Server, say: _Voice) -> bool:
     """Whether the server answers a question that nearly every model knows, each time that it is
     asked: then the proof asks that."""
     from console.config.site.draft import ANSWER, ANSWER_TOKENS, QUESTION
-    from console.runtime.probe import Health, prove
+    from console.runtime.answers.completion import prove
+    from console.runtime.probe import Health
 
     if server.state is not Health.SERVING:
         return False
@@ -478,7 +481,8 @@ def _remedy(detail: str) -> str:
 def _as_json(one: Server) -> dict[str, Any]:
     running, box = one.running, one.box
     return {
-        "kind": one.kind, "engine": one.engine.name, "url": one.url, "state": str(one.state),
+        "kind": one.kind, "engine": one.engine.name, "url": one.url,
+        "state": "refusing" if one.wants_key else str(one.state),
         "model": clean(one.model), "pid": running.pid if running and not box else None,
         "container": clean(box.name) if box else "", "unit": one.unit.name if one.unit else "",
         "unfit": one.unfit, "hint": one.hint,

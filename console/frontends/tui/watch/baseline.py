@@ -24,7 +24,7 @@ from console.recovery.rollback.look import Looker, without
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SealedPlan
 
 if TYPE_CHECKING:
-    from console.runtime.probe import Completion
+    from console.runtime.answers.completion import Completion
 
 NONE = "none"
 """The word where no baseline is configured."""
@@ -113,7 +113,7 @@ class BaselineWatch(Watch[BaselineView]):
             return f"no baseline to ask: {one_line(str(error))}"
         if plan is None:
             return "no baseline is known: there is no site file and no run yet"
-        from console.runtime.probe import prove
+        from console.runtime.answers.completion import prove_longer
 
         base = plan.baseline
         ask = base.completion
@@ -121,7 +121,7 @@ class BaselineWatch(Watch[BaselineView]):
 
         if other := observe.instead_of_baseline(plan):
             return f"{other} answers at {base.url}: the baseline was not asked"
-        done = prove(
+        done = prove_longer(
             base.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout_s, expect=ask.expect,
         )  # fmt: skip
@@ -143,7 +143,8 @@ class BaselineWatch(Watch[BaselineView]):
         if plan is None:
             return BaselineView()
         seen = self._looker.look(plan)
-        planned = self._planned and seen.word is Word.DOWN and not self._looker.stranger
+        other = bool(self._looker.stranger) or self._looker.cut_over
+        planned = self._planned and seen.word is Word.DOWN and not other
         if planned:
             seen = replace(seen, detail="for this run")
         self._keep(plan, seen, planned)
@@ -159,7 +160,7 @@ class BaselineWatch(Watch[BaselineView]):
     def _keep(self, plan: SealedPlan, seen: Evidence, planned: bool) -> None:
         """Keep a look that differs from the one before: another face may not have seen that the
         server was away. What the run on show does, its rollback tells."""
-        if seen.word != self._kept and not planned and seen.word is not Word.CUT_OVER:
+        if seen.word != self._kept and not planned and not self._looker.cut_over:
             self._kept = seen.word
             evidence.record(plan, seen)
 
@@ -178,8 +179,8 @@ def _note(plan: SealedPlan, done: Completion) -> str:
     except OSError:
         mine = False
     if mine:
-        life = observe.life(plan) if done.ok else ""
-        evidence.record(plan, evidence.of_completion(done, Witness.VERIFY, time.time(), life))
+        seen = evidence.of_completion(done, Witness.VERIFY, time.time())
+        evidence.record(plan, observe.known_start(plan, seen) if done.ok else seen)
     if not done.ok:
         return f"not serving: {without(done.why, plan.baseline.url)}"
     rate = done.decode_tok_s

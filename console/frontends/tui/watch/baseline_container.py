@@ -92,11 +92,10 @@ class BaselineLog:
                 self._newest = stamp
                 file.line(stamp + b" " + line)
 
-        base = self.plan.baseline
         client = connect(self.plan.engine.docker_host or None)
         try:
             engine = RawEngine(self.plan.engine.socket or self.plan.engine.docker_host)
-            name = str(inspected(base, engine)["Id"])
+            name = str(inspected(self.plan, engine)["Id"])
             stream = LogStream(client, name, entry=entry, note=file.note, since=self._since())
             self._stream = stream
             if not self._closed.is_set():

@@ -285,45 +285,6 @@ holds() {
   [ -z "$seen" ] && { [ -n "$alike" ] || [ -z "$other" ]; } && [ -z "$LEFT" ]
 }
 
-# Whether a process that no record knows may be the baseline, started by hand: it, or what has
-# started it, has a name of the baseline's program, module or script.
-resembles() {
-  [ -n "$NAMES" ] || return 0
-  above=$1
-  while [ "${above:-0}" -gt 1 ]; do
-    words=$(names_of "$above" "$1")
-    if printf '%s\n' "$words" | grep -qxF -e "$NAMES"; then return 0; fi
-    above=$(parent_of "$above")
-  done
-  return 1
-}
-
-# The names at the head of a command line: of a program, and of a script or module behind the flags
-# of its interpreter. With that of the program file of the process if it is the second one.
-names_of() {
-  {
-    tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | sed 5q
-    if [ "$1" = "$2" ]; then readlink "/proc/$1/exe" 2>/dev/null | sed 's/ (deleted)$//'; fi
-  } | LC_ALL=C tr A-Z a-z | LC_ALL=C sed -n -e 's/^[^=]*=//' -e 's#/*$##' -e 's#.*/##' \
-    -e p -e 's/^\([a-z][a-z0-9_]*\)[:.].*/\1/p'
-}
-
-# The first word of a process' command line.
-program() {
-  tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | tr -dc '\40-\176' | cut -d ' ' -f 1
-}
-
-# Who else than the baseline is seen to hold a socket of its address, in words.
-stranger() {
-  if [ "$KIND" = container ]; then own=$(pids_in_host); else own=$(own_pids); fi
-  for inode in $(answering 3); do
-    holds "$inode" "$own" && continue
-    for pid in $(holders "$inode" | head -n 1); do
-      printf ': pid %s, %s' "$pid" "$(program "$pid")"
-    done
-  done
-}
-
 started() { words=$(timeout 60 docker start "$1" 2>&1); }
 
 # Why the start failed: the output of docker in one line.
@@ -345,6 +306,16 @@ start_network() {
 # Selects the container: the one with the sealed id, or if that is gone, the one with its name.
 find_container() {
   for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done
+}
+
+# Says so where the container that was found by its id has another name by now.
+say_renamed() {
+  [ -n "$NAMED" ] || return 0
+  now=$(timeout 15 docker inspect --type container -f '{{.Name}}' "$STARTED" 2>/dev/null |
+    tr -dc '\40-\176'); now=${now#/}
+  [ -n "$now" ] && [ "$now" != "$NAMED" ] || return 0
+  say start "its container is named $now now, and no longer $NAMED: write that name into the site \
+file, or docker rename $now $NAMED"
 }
 
 # Running, paused, restarting, pid and start of the baseline's container, as the engine tells; for
@@ -392,22 +363,6 @@ is_ours() {
     '') [ -z "$LEFT" ] && [ -n "$FRESH" ] ;;
     *) return 1 ;;
   esac
-}
-
-# Starts a process again that ended because its address was in use, once it is free: connections of
-# its clients linger in the kernel for a minute, and then it can listen. Returns 1 for other ends.
-address_lingers() {
-  [ "$KIND" = process ] && [ -n "$FRESH" ] && [ -f "$LOG" ] && [ -z "$(answering 1)" ] || return 1
-  [ -n "$(tail -c "+$LOG_AT" "$LOG" | sed -n '/[Aa]ddress .*in use\|EADDRINUSE/p')" ] || return 1
-  LINGERS=${LINGERS:-$(uptime_s)}
-  say ready "its address is in use, though nobody listens there; it is started again when free"
-  port=$(printf '%04X' "$PORT")
-  while [ $(($(uptime_s) - LINGERS)) -lt "$ADDRESS_S" ]; do
-    sleep 0.5
-    if [ -z "$(sed -n "/^ *[0-9]*: [0-9A-F]*:$port /p" /proc/net/tcp /proc/net/tcp6 2>/dev/null)" ]
-    then start_process; return; fi
-  done
-  return 1
 }
 
 # Returns 2 if a server from before this rollback accepts connections but never answers.

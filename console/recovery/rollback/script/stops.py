@@ -24,6 +24,13 @@ session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
 parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
 user_of() { stat -c %u "/proc/$1" 2>/dev/null; }
 
+# Whether a process has the ports of this script. Its namespaces are closed to other users, but not
+# its tables of sockets: the kernel has one of each for a network, and numbers it.
+shares_ports() {
+  ports=$(stat -L -c %i "/proc/$1/net/tcp" 2>/dev/null) || return 1
+  [ "$ports" = "$(stat -L -c %i "/proc/$$/net/tcp" 2>/dev/null)" ]
+}
+
 # The id of the container that a process runs in.
 container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
 
@@ -34,14 +41,24 @@ alive() {
   [ "$(echo "$fields" | cut -d ' ' -f 20)" = "$2" ]
 }
 
+# Signals a process that still is the one which began at $3. Nothing is started between the look and
+# the signal: its number cannot well become another's meanwhile.
+signal_same() {
+  fields=''
+  { while read -r line; do fields="$fields $line"; done <"/proc/$2/stat"; } 2>/dev/null
+  set -- "$1" "$2" "$3" ${fields##*) }
+  case "${4-}" in ''|Z|X) return 1 ;; esac
+  [ "${23-}" = "$3" ] && kill -s "$1" "$2" 2>/dev/null
+}
+
 # The leader may be gone while its group lives: the kernel keeps the number for the group.
 group_lives() {
-  if alive "$1" "$2"; then SEEN="$1 $2"; return 0; fi
+  if alive "$1" "$2"; then LED="$1 $2"; return 0; fi
   if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
   kill -s 0 -- "-$1" 2>/dev/null || return 1
   # Every daemon is in a session without a leader, and the number may be a daemon's by now. Where
   # the leader was not seen alive, a cookie or the leader's control group has to prove the group.
-  if [ "${SEEN-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
+  if [ "${LED-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
   # Members are younger than their leader; if one is older, the number is another group's by now.
   [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
     while read -r state a group session b c d e f g h i j k l m n o p start rest; do
@@ -84,25 +101,30 @@ is_baseline() {
   say "$2" "pid $1 is left alone: it is the recorded baseline of site $site"
 }
 
+signal_group() {
+  group_lives "$2" "$3" || return 0
+  kill -s "$1" -- "-$2" 2>/dev/null || signal_same "$1" "$2" "$3"
+}
+
 end_group() {
   group_lives "$1" "$2" || return 0
   if [ "${5-}" != "the baseline" ] && is_baseline "$1" "$4"; then return 0; fi
   say "$4" "ending pid $1${5:+: $5}"
-  kill -s TERM -- "-$1" 2>/dev/null || kill -s TERM "$1" 2>/dev/null
+  signal_group TERM "$1" "$2"
   left=$(($3 * 10))
   while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
-  group_lives "$1" "$2" || return 0
-  kill -s KILL -- "-$1" 2>/dev/null || kill -s KILL "$1" 2>/dev/null
+  signal_group KILL "$1" "$2"
   left=100
   while group_lives "$1" "$2" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
   group_lives "$1" "$2" && say "$4" "pid $1 outlived SIGKILL"
   return 0
 }
 
-# The pids in the session or group of $1.
+# Prints PID START of each process in the session or group of $1 that is not older than $2.
 members_of() {
-  group='\([^ ]* \)\{0,1\}'
-  sed -n "s/^\([0-9]*\) .*) [^ZX] [^ ]* $group$1 .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
+  inside="\($1 [^ ]*\|[^ ]* $1\)"; start='\([^ ]* \)\{15\}\([^ ]*\)'
+  sed -n "s/^\([0-9]*\) .*) [^ZX] [^ ]* $inside $start .*/\1 \4/p" /proc/[0-9]*/stat 2>/dev/null |
+    while read -r pid start; do [ "$start" -lt "$2" ] || echo "$pid $start"; done
 }
 
 # The numbers, in decimal, of the ports at which a process listens.
@@ -121,52 +143,98 @@ told_to() {
     sed -n '/^\(LLAMA_ARG_PORT\|OLLAMA_HOST\|PORT\|UVICORN_PORT\)=/p'
 }
 
+# The file that a process runs. An update puts another in its place while it runs.
+file_of() { readlink "/proc/$1/exe" 2>/dev/null | sed 's/ (deleted)$//'; }
+
+# The script or module that an interpreter runs, of the command line in this file.
+script_in() {
+  tr '\0' '\n' 2>/dev/null <"$1" | {
+    read -r word
+    case "${word##*/}" in python*|pypy*|perl*|ruby*|node*) ;; *) return 0 ;; esac
+    while IFS= read -r word; do
+      case "$word" in
+        '') ;;
+        -c) return 0 ;;  # what follows is its code
+        -*) ;;
+        *) printf '%s\n' "$word"; return 0 ;;
+      esac
+    done
+  }
+}
+
+# Whether $1 may belong to the server $2: it is the same program, gives itself a title, or is what
+# engines start for themselves. Two scripts of one interpreter are two programs.
+is_worker() {
+  file=$(file_of "$1")
+  case "${file##*/}" in ''|gcs_server|raylet|orted|prted|prterun|mpirun) return 0 ;; esac
+  script=$(script_in "/proc/$1/cmdline")
+  case "$script" in */ray/*) return 0 ;; esac
+  [ "$file" = "$(file_of "$2")" ] || return 1
+  [ -z "$script" ] || [ "$script" = "$(script_in "/proc/$2/cmdline")" ]
+}
+
+# Whether a process was told to listen at this port, or is an engine that takes it without a word.
+is_told() {
+  if told_to "$1" | grep -q -x -e "\(.*[=:]\)\{0,1\}$2"; then return 0; fi
+  usual=$(printf '%s\n' "$USUALS" | sed -n "s/^$2 //p")
+  [ -n "$usual" ] && tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | head -n 3 |
+    grep -q "^\(.*[/.]\)\{0,1\}$usual"
+}
+
 # Whether $1 is something of its own in the group of the server $2, which a script may have started
 # beside it: another program, or one that listens at a port that it was told.
 is_beside() {
-  [ "$1" != "$2" ] && [ "$(told_to "$1")" != "$(told_to "$2")" ] || return 1
-  file=$(readlink "/proc/$1/exe" 2>/dev/null)
+  [ "$1" != "$2" ] || return 1
   case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in
     "ollama runner"*|*"/ollama runner"*) return 1 ;;  # it ends with `ollama serve`
   esac
-  case "${file##*/}" in
-    ''|gcs_server|raylet|orted|prted|prterun|mpirun) ;;
-    *) [ "$file" = "$(readlink "/proc/$2/exe" 2>/dev/null)" ] || return 0 ;;
-  esac
+  is_worker "$1" "$2" || return 0
+  [ "$(told_to "$1")" != "$(told_to "$2")" ] || return 1
   for port in $(ports_of "$1"); do
-    if told_to "$1" | grep -q -x -e "\(.*[=:]\)\{0,1\}$port"; then return 0; fi
+    if is_told "$1" "$port"; then return 0; fi
   done
   return 1
 }
 
-# Ends a server that the console did not start, and what it has started, without the servers beside
-# it in its group. $3: seconds for its end.
+# Ends a server that the console did not start, and what it has started, without what is beside it
+# in its group. $3: seconds for its end.
 end_server() {
   beside=' '
   # A script that still runs, and listens nowhere, starts all of its servers again.
-  for pid in $([ -z "$(ports_of "$1")" ] || members_of "$1"); do
+  for pid in $([ -z "$(ports_of "$1")" ] || members_of "$1" "$2" | cut -d ' ' -f 1); do
     if is_beside "$pid" "$1"; then
       beside="$beside$pid "
-      say start "pid $pid, $(program "$pid"), is in its group and is left alone"
+      script=$(script_in "/proc/$pid/cmdline" | tr -dc '\40-\176' | cut -c 1-100)
+      say start "pid $pid, $(program "$pid")${script:+ $script}, is in its group and is left alone"
     fi
   done
   if [ "$beside" = ' ' ]; then end_group "$1" "$2" "$3" start "the baseline"; return; fi
   say start "ending pid $1: the baseline"
   for signal in TERM KILL; do
-    for pid in $(of_server "$1"); do kill -s "$signal" "$pid" 2>/dev/null; done
+    group_lives "$1" "$2" || return 0
+    signal_server "$signal" "$1" "$2"
     left=$(($3 * 10))
-    while [ -n "$(of_server "$1")" ] && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+    while group_lives "$1" "$2" && [ -n "$(of_server "$1" "$2")" ] && [ "$left" -gt 0 ]; do
+      # what appears after the last look is killed, too
+      if [ "$signal" = KILL ]; then signal_server KILL "$1" "$2"; fi
+      sleep 0.1; left=$((left - 1))
+    done
   done
 }
 
+signal_server() {
+  of_server "$2" "$3" | while read -r pid start; do signal_same "$1" "$pid" "$start"; done
+}
+
+# Prints PID START of the members of a group that are not, and do not descend from, what is beside.
 of_server() {
-  for pid in $(members_of "$1"); do
+  members_of "$1" "$2" | while read -r pid start; do
     at=$pid
     while [ "${at:-0}" -gt 1 ]; do
       case "$beside" in *" $at "*) break ;; esac
       at=$(parent_of "$at")
     done
-    [ "${at:-0}" -gt 1 ] || echo "$pid"
+    [ "${at:-0}" -gt 1 ] || echo "$pid $start"
   done
 }
 
@@ -199,12 +267,17 @@ fence() {
   recorded runner | while read -r pid start name; do
     if alive "$pid" "$start" && ! is_baseline "$pid" fence; then
       say fence "killing the runner, pid $pid"
-      kill -s KILL "$pid" 2>/dev/null || say fence "not permitted to kill pid $pid"
+      signal_same KILL "$pid" "$start" || ! alive "$pid" "$start" ||
+        say fence "not permitted to kill pid $pid"
     fi
   done
   recorded step | while read -r pid start name; do
     end_group "$pid" "$start" 3 fence "a step of this run"
   done
+}
+
+carries_cookie() {
+  [ -n "$(sed -z -n "/^OMNI_RUN=$COOKIE\$/=" "/proc/$1/environ" 2>/dev/null)" ]
 }
 
 # Ends every process that has the run's cookie.
@@ -217,13 +290,14 @@ strays() {
     # root sees inside containers, too: those are stopped later, with a grace period
     [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     start=$(start_of "$pid")
-    [ -n "$start" ] || continue
+    # its number may be another's since its cookie was read
+    [ -n "$start" ] && carries_cookie "$pid" || continue
     is_baseline "$pid" fence && continue
     say fence "ending stray pid $pid: it carries the run's cookie"
-    kill -s TERM "$pid" 2>/dev/null
+    signal_same TERM "$pid" "$start"
     left=30
     while alive "$pid" "$start" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
-    alive "$pid" "$start" && kill -s KILL "$pid" 2>/dev/null
+    signal_same KILL "$pid" "$start"
   done
   return 0
 }

@@ -1,6 +1,7 @@
 """The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
 
-It consists of the stops, of the proof, and of what is here: the baseline's start, and the order.
+It consists of the stops, of the proof with what tells strangers apart, and of what is here: the
+baseline's start, and the order.
 
 All code is in functions, and the last line calls `main`: a truncated file does nothing.
 """
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
+from console.recovery.rollback.script.strangers import STRANGERS
 
 BODY = (
     STOPS
     + PROOF
+    + STRANGERS
     + r"""
 start_container() {
   for one in "$BASE_ID" "$BASE_NAME"; do
@@ -35,6 +38,7 @@ start_container() {
     stop_containers; LEFT=$(still_there) || LEFT=yes; start_container; return
   fi
   STARTED=$BASE_NAME
+  if one_off; then ALIVE=yes; return 1; fi
   if (callers_locale; start_fallback); then FRESH=yes; say start "by compose"; return 0; fi
   say start "every way to start the baseline's container has failed"
   return 1
@@ -68,8 +72,7 @@ holder() {
   for pid in $([ -z "$PROGRAM" ] || pids_with cmdline "1{/^$PROGRAM\$/F}"; model_servers); do
     case "$begun" in *" $pid "*) continue ;; esac
     case "$(user_of "$pid")" in 0|"$(id -u)") ;; *) continue ;; esac
-    ports=$(readlink "/proc/$pid/ns/net" 2>/dev/null) || continue
-    [ "$ports" = "$(readlink "/proc/$$/ns/net")" ] || continue
+    shares_ports "$pid" || continue
     if [ "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" = "$ARGV" ]; then
       does="has the site file's command line"
     elif asks_for "$pid"; then :
@@ -99,13 +102,17 @@ asks_for() {
       if [ -z "$USUAL" ] || ! echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$USUAL"; then
         [ -n "$SAME" ] && echo "$words" | head -n 3 | grep -q "^\(.*[/.]\)\{0,1\}$SAME" || return 1
         reads='^--*[a-z_-]*config\|[.]\(yaml\|yml\|json\|toml\|ini\|conf\|cfg\|env\)$'
-        echo "$words" | sed 1d | grep -q -i "$reads" && [ -z "$(ports_of "$1")" ] || return 1
+        echo "$words" | sed 1d | grep -q -i "$reads" || return 1
+        [ -r "/proc/$1/fd" ] && [ -z "$(ports_of "$1")" ] || return 1
         does="may be told by a file to listen at port $PORT"
         return
       fi ;;
     *) return 1 ;;
   esac
   does="is to listen at port $PORT"
+  # of another user's process it is only seen that this user listens there
+  user=$(user_of "$1")
+  if ! [ -r "/proc/$1/fd" ] && sockets 1 '[0-9A-F]*' | grep -q -x "$user"; then return 1; fi
   for inode in $(sockets 3 '[0-9A-F]*'); do
     if holders "$inode" | grep -q -x "$1"; then return 1; fi
   done
@@ -138,6 +145,50 @@ start_unit() {
   fi
   FRESH=yes
   say start "unit $UNIT"
+}
+
+BIND='import errno,socket as s,sys
+def bind(family,address):
+  one=s.socket(family)
+  if family==s.AF_INET6: one.setsockopt(s.IPPROTO_IPV6,s.IPV6_V6ONLY,0)
+  try: one.bind((address,int(sys.argv[1])))
+  except OSError as x: return x.errno
+codes=[bind(s.AF_INET,"0.0.0.0")]
+try: codes.append(bind(s.AF_INET6,"::"))
+except OSError: pass
+sys.exit(3 if errno.EADDRINUSE in codes else 4 if codes[0] else 0)'
+
+# Whether an engine that does not set SO_REUSEADDR could not listen on the baseline's port now. The
+# kernel tables tell it where it cannot be tried: they lack sockets that do not listen yet.
+in_use() {
+  if command -v python3 >/dev/null 2>&1; then
+    timeout 5 python3 -I -c "$BIND" "$PORT" >/dev/null 2>&1
+    case $? in 0) return 1 ;; 3) return 0 ;; esac
+  fi
+  row="^ *[0-9]*: [0-9A-F]*:$(printf '%04X' "$PORT") "
+  [ -n "$(sed -n "/$row/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null)" ]
+}
+
+# Starts a process again that ended because its address was in use, once it is free: connections of
+# its clients linger in the kernel for a minute, and then it can listen. Returns 1 for other ends.
+address_lingers() {
+  [ "$KIND" = process ] && [ -n "$FRESH" ] && [ -f "$LOG" ] && [ -z "$(answering 1)" ] || return 1
+  said=$(tail -c "+$LOG_AT" "$LOG" | sed -n '/[Aa]ddress .*in use\|EADDRINUSE/{p;q}')
+  [ -n "$said" ] || return 1
+  if ! in_use; then
+    # It may just have become free. A second time it is another one that is in use.
+    if [ -z "$FREE" ]; then FREE=yes; start_process; return; fi
+    say ready "its log says: $(printf %s "$said" | tr -dc '\40-\176' | cut -c 1-200)"
+    say ready "port $PORT is free: that is said of another port or socket"
+    return 1
+  fi
+  LINGERS=${LINGERS:-$(uptime_s)}
+  say ready "its address is in use, though nobody listens there; it is started again when free"
+  while [ $(($(uptime_s) - LINGERS)) -lt "$ADDRESS_S" ]; do
+    sleep 0.5
+    if ! in_use; then start_process; return; fi
+  done
+  return 1
 }
 
 # Waits up to $1 seconds for the unit to be down.
@@ -194,7 +245,8 @@ note_seen() {
   file="$SEEN/script.$1.json"
   [ ! -e "$file" ] || [ -f "$file" ] || return 0
   { printf '{"kind": "%s", "word": "%s", "at": %s, "witness": "script", ' "$1" "$2" "$at"
-    printf '"detail": "%s", "target": %s}\n' "$3" "$TARGET"; } 2>/dev/null >"$file"
+    printf '"detail": "%s", "other": "%s", "target": %s}\n' "$3" "$OTHER" "$TARGET"
+  } 2>/dev/null >"$file"
 }
 
 # Writes the last line of ladder.jsonl, from which resume and the next rollback know that this one
@@ -204,7 +256,11 @@ note_done() {
   { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
     read -r up rest </proc/uptime; } 2>/dev/null
   at=$((${at:-0} + ${up%%.*}))
-  case "$1" in ok) note_seen proof serving "$2" ;; *) note_seen failed "$WORD" "$2" ;; esac
+  case "$1$WORD" in
+    ok*) note_seen proof serving "$2" ;;
+    *serving) note_seen answers serving "$2" ;;  # another process does
+    *) note_seen failed "$WORD" "$2" ;;
+  esac
   [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
       "$at" $$ "$1" "$at"
@@ -249,10 +305,24 @@ on_signal() {
   exit 7
 }
 
+# Notes that the site file is another one than when this was sealed, as after a promotion.
+say_older() {
+  [ -f "$SITE_FILE" ] && [ -r "$SITE_FILE" ] || return 0
+  mark="1s/^$(printf '\357\273\277')//"
+  if [ -f "$SITE_COPY" ] && [ -r "$SITE_COPY" ]; then
+    [ "$(sed "$mark" "$SITE_FILE")" != "$(sed "$mark" "$SITE_COPY")" ] || return 0
+  elif [ -n "$SITE_COPY" ] || ! [ "$SITE_FILE" -nt "$0" ]; then return 0
+  fi
+  OLDER=yes
+  file=$(printf %s "$SITE_FILE" | tr -dc '\40-\176')
+  say fence "the site file $file has changed since this was sealed: the baseline of then \
+comes back; omni-console rollback brings back that of now"
+}
+
 main() {
   # No lost connection, closed terminal or file size limit may stop it. Some shells lack XFSZ.
   command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
-  WORKER=''; ASKED=''; OVER=''; WORD=down
+  WORKER=''; ASKED=''; OVER=''; WORD=down; OTHER=''
   WHY="FAILED: the shell ended early: out of processes or files?"
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap on_exit EXIT
@@ -273,7 +343,7 @@ restore() {
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''; ALIVE=''
-  LINGERS=''; LOG_AT=1
+  LINGERS=''; FREE=''; LOG_AT=1; OLDER=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -282,6 +352,7 @@ restore() {
     flock -w 5 9 || say fence "another rollback is running; going on without waiting for it"
   fi
   say fence "run ${RUN:-none}"
+  say_older
   fence
   stop_processes
   strays
@@ -303,12 +374,22 @@ restore() {
   if { [ "$result" = 2 ] && [ -z "$FRESH" ]; } || [ "$result" = 3 ]; then
     if start_again; then prove_baseline; result=$?; fi
   fi
+  OTHER=$(another_process)
+  if [ "$result" = 0 ] && [ -n "$OTHER" ]; then
+    WORD=serving; ALIVE=yes; result=1
+    say serving "$OTHER, which proves nothing of the baseline: it was left alone, and nothing was \
+started beside it; omni-console adopt takes it over, if it is what the site file starts"
+  fi
   [ "$result" = 0 ] || give_up
   beside=$(lives_on | tr '\n' ' ')
   if [ -n "$beside" ] && [ -n "$EXCLUSIVE" ]; then
-    say stop "FAILED: ${beside}still runs beside the baseline"; give_up
+    say stop "FAILED: ${beside}still runs beside the baseline, which serves"
+    note_done ok "the baseline serves, and a candidate may still run beside it" true
+    exit 7
   fi
-  say serving "$NAME serves${beside:+; ${beside}still runs beside it}"
+  say_renamed
+  now="$NAME serves${OLDER:+, as the site file said when this was sealed}"
+  say serving "$now${beside:+; ${beside}still runs beside it}"
   note_done ok "rollback.sh brought the baseline back" true
   send_to "$SENTINEL" '{"do": "quit"}'
   send_to "$LADDER" l

@@ -9,6 +9,7 @@ for the proof. Values are sealed as single-quoted words; the rest is the fixed `
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import shlex
 from pathlib import Path
 
 from console.common import paths, redact
-from console.common.argv import names_of
+from console.common.argv import names_of, words_behind
 from console.common.files import MOST_END
 from console.common.logs.output import of_process
 from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM, engine_of
@@ -29,7 +30,7 @@ from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
-from console.recovery.rollback.sealed_plan import SCRIPT, Baseline, SealedPlan, site_script
+from console.recovery.rollback.sealed_plan import SCRIPT, SITE, Baseline, SealedPlan, site_script
 from console.recovery.rollback.stages import left, start, verify
 from console.recovery.rollback.stages.stop import ROLES
 from console.recovery.rollback.trigger import FIFO, INBOX
@@ -100,6 +101,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
     return {
         "RUN": plan.run_id,
         "COOKIE": cookie.replace(".", "[.]"),
+        **_site_files(plan),
         "LIVE": str(plan.rollback_dir / LIVE),
         "MOST_END": str(MOST_END),
         "LOCK": str(plan.rollback_dir / "lock"),
@@ -110,8 +112,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,
-        "BASE_ID": base.container_id,
-        "BASE_NAME": base.container_name,
+        **_container_values(base),
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
         "AT": _addresses(plan),
@@ -136,7 +137,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
         "SERVICES": str(plan.records_dir.parent),
-        "NAMES": "\n".join(sorted(names_of(base.process.argv))) if base.process else "",
+        **_known_by(base),
         **_process(base),
         "MARK": "=".join(_mark(plan)),
         "UNIT": base.unit.name if base.unit else "",
@@ -205,10 +206,25 @@ def _process(base: Baseline) -> dict[str, str]:
         "PROGRAM": pattern,
         "ARGV": "\n".join(words) if plain else "",
         "SAME": _PROGRAMS.get(engine, "") if (engine := engine_of(words)) is not None else "",
+        "USUALS": "\n".join(f"{port} {program}" for port, program in _USUAL.items()),
         "USUAL": _USUAL.get(relay.port_of(base.url), ""),
         "LEAVES_S": f"{start.LEAVES_S:.0f}",
         "SHA": process.spec_sha(base.process) if base.process else "",
     }
+
+
+def _site_files(plan: SealedPlan) -> dict[str, str]:
+    """The site file, and the run's copy of it: whether it is the same that was sealed."""
+    copy = str(Path(plan.run_dir, SITE)) if plan.run_dir else ""
+    return {"SITE_FILE": plan.site_path, "SITE_COPY": copy}
+
+
+def _known_by(base: Baseline) -> dict[str, str]:
+    """The names by which the script knows the program of a process baseline again, and the words
+    that the site file tells to it, one a line."""
+    argv = base.process.argv if base.process else ()
+    words = [word.replace("\n", " ") for word in words_behind(argv)]
+    return {"NAMES": "\n".join(sorted(names_of(argv))), "WANTED": "\n".join(words)}
 
 
 def _exports(plan: SealedPlan) -> list[str]:
@@ -314,6 +330,18 @@ def _shows_log(plan: SealedPlan, pid: int | None) -> str:
         return f"# its log: {one_line(output.words, 200)}"
     path = log_path(plan) if output is None else output.path
     return f"tail -n 50 {shlex.quote(str(path))}"
+
+
+def _container_values(base: Baseline) -> dict[str, str]:
+    """How the script finds the container. NAMED: the name that it should have; what compose makes
+    may have another one. SERVICE, PROJECT: of which compose makes it."""
+    argv = base.compose_argv
+    named = "" if argv else base.container_name
+    project = next((word for flag, word in itertools.pairwise(argv) if flag == "-p"), "")
+    return {
+        "BASE_ID": base.container_id, "BASE_NAME": base.container_name, "NAMED": named,
+        "SERVICE": argv[-1] if argv else "", "PROJECT": project,
+    }  # fmt: skip
 
 
 def _container(plan: SealedPlan) -> str:

@@ -61,6 +61,8 @@ def memory(context: RollbackContext, lives: str = "") -> None:
         words = "; ".join([*([words] if killed else []), back])
     if short:
         context.fail("memory", short)
+    elif lives:
+        report.failed("memory", words)
     else:
         report.ok("memory", words)
 

@@ -17,8 +17,8 @@ from console.common.options.engines import OTHER, Engine, engine_of
 from console.common.options.engines import port_of as port_of_engine
 from console.host import process
 from console.host.memory import container_of
-from console.host.ports import foreign, held_words, is_local, port_of, ports_of, strangers
-from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.host.ports import doors, foreign, held_words, is_local, port_of, ports_of, strangers
+from console.host.process import ProcessSpec
 from console.recovery.rollback.observe import Observed
 
 INTERPRETER = re.compile(r"(?:ba|da|k|z)?sh|env|(?:python|pypy|perl|ruby|node)[\d.]*")
@@ -32,8 +32,7 @@ def held(baseline: Observed) -> str:
     baseline, and what to do about it; "" if nobody is seen to. What runs behind the engine's proxy
     may be what a start script is about to replace: that is nobody.
     """
-    url, own = baseline.plan.url, baseline.pids()
-    own |= {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, baseline.context.mark)}
+    url, own = baseline.plan.url, baseline.pids() | baseline.context.marked()
     behind = baseline.plan.kind != "container"  # that one would be somebody else's container
     if behind and any(other.is_engine_proxy for other in strangers(url, own)):
         return ""
@@ -73,10 +72,12 @@ def _started_by_hand(baseline: Observed) -> str:
 
 def _shares_ports(pid: int) -> bool:
     """Whether a process has the ports of this one: one in a container has them, too, if that is in
-    the host's network. Of a process of root's only root sees it: then only this container counts.
-    """
+    the host's network. Its namespaces are closed to other users, but not its tables of sockets:
+    the kernel has one of each for a network, and numbers it. Without them only this user's
+    processes of this container count."""
     with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net")
+        theirs, ours = (os.stat(f"/proc/{one}/net/tcp") for one in (pid, "self"))
+        return theirs.st_ino == ours.st_ino
     return process.user_of(pid) == os.getuid() and container_of(pid) == container_of(os.getpid())
 
 
@@ -110,13 +111,16 @@ def _asks_for(port: int, pid: int, argv: tuple[str, ...], own: Engine | None) ->
     engine = engine_of(argv)
     if engine is None:
         return ""
-    environ, listens = process.environ(pid), ports_of([pid])
+    environ, is_seen = process.environ(pid), os.access(f"/proc/{pid}/fd", os.R_OK)
+    # of another user's process it is only seen that this user listens there
+    user = process.user_of(pid)
+    listens = ports_of([pid]) if is_seen else [one.port for one in doors() if one.uid == user]
     told = port_of_engine(replace(engine, port=0), argv, environ)
     if engine == OTHER and not told:
         return ""
     if (told or engine.port) == port and port not in listens:
         return f"is to listen at port {port}"
-    may_read = engine == own and not told and not listens
+    may_read = is_seen and engine == own and not told and not listens
     if may_read and any(FILE.search(word) for word in argv[1:]):
         return f"may be told by a file to listen at port {port}"
     return ""

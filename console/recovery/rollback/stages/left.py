@@ -3,26 +3,100 @@
 A candidate that leaves its session, parents and environment (a double fork) is on record as long as
 its runner lives to notice it. Where none did, its address is all that is known. That is no licence:
 it is left alone, but named until the end, and nobody says that the candidates are gone.
+
+What an exclusive run has left beside its baseline is kept on file: a rollback after the end of that
+run knows no candidates, and names it all the same until it is gone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from console.common import paths
+from console.common.files import open_regular, write_atomically
+from console.common.text import one_line
 from console.host import licence, memory, ports, process
+from console.recovery.rollback import evidence
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.sealed_plan import SealedPlan
 
+FILE = "left-over.json"
+SIZE_LIMIT = 65536
+MAX_KEPT = 20
 
-def at_candidates(context: RollbackContext) -> list[str]:
-    """Each process that answers at the address of a candidate that was to stop, in words."""
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """What should be gone and still runs, in clean words: a process, or a container by its id."""
+
+    words: str
+    pid: int = 0
+    start: int = 0
+    container: str = ""
+
+    @property
+    def runs(self) -> bool:
+        if self.container:
+            return bool(memory.pids_of_container(self.container))
+        return process.alive(self.pid, self.start)
+
+
+def at_candidates(context: RollbackContext) -> list[Survivor]:
+    """Each process that answers at the address of a candidate that was to stop."""
     gone = [one for one in context.plan.candidates if not context.may_stay(one.service)]
     plan = replace(context.plan, candidates=tuple(gone))
-    return list(answering(plan, context.live, context.spared).values())
+    return [
+        Survivor(words, pid, process.start_time(pid) or 0)
+        for pid, words in answering(plan, context.live, context.spared).items()
+    ]
+
+
+def keep(plan: SealedPlan, survivors: Iterable[Survivor]) -> None:
+    """Keep what was left beside the plan's baseline, until it is gone. Never raises."""
+    if not plan.site_name:
+        return
+    file = _file(plan)
+    rows = [asdict(one) for one in dict.fromkeys(survivors)][:MAX_KEPT]
+    with contextlib.suppress(OSError):
+        if rows:
+            paths.make(file.parent)
+            write_atomically(file, json.dumps(rows) + "\n", durable=False)
+        else:
+            file.unlink(missing_ok=True)
+
+
+def kept(plan: SealedPlan) -> list[Survivor]:
+    """What an earlier rollback left beside the plan's baseline and still runs; nothing of it that
+    has become a baseline since."""
+    try:
+        with open_regular(_file(plan)) as stream:
+            rows: Any = json.loads(stream.read(SIZE_LIMIT))
+        known = [
+            Survivor(one_line(str(row["words"]), 300), int(row["pid"]), int(row["start"]),
+                     one_line(str(row["container"]), 80))
+            for row in rows
+        ]  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    baselines = list(licence.baselines(plan.records_dir))
+    return [one for one in known if one.runs and not _is_baseline(one, baselines)]
+
+
+def _is_baseline(survivor: Survivor, baselines: list[licence.Recorded]) -> bool:
+    stat = process.stat(survivor.pid) if survivor.pid else None
+    return stat is not None and any(one.has(stat) for one in baselines)
+
+
+def _file(plan: SealedPlan) -> Path:
+    return evidence.directory(plan.site_name, plan.baseline.url) / FILE
 
 
 def answering(plan: SealedPlan, live: list[Live], spared: Callable[[], set[int]]) -> dict[int, str]:

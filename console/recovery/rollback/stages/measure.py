@@ -14,8 +14,10 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.sealed_plan import Baseline
 from console.recovery.rollback.stages.verify import is_used_silently, try_timeout_s
 from console.runtime import occupancy
+from console.runtime.answers.completion import Completion, complete
+from console.runtime.answers.degenerate import broken, telling, together
 from console.runtime.occupancy import Occupancy
-from console.runtime.probe import Completion, Health, busy, complete, health
+from console.runtime.probe import Health, busy, health
 
 RUNS = 2
 TOKENS = 64
@@ -50,12 +52,26 @@ class Samples:
     shared: list[float] = field(default_factory=list)
     bounds: list[float] = field(default_factory=list)
     garbled: list[str] = field(default_factory=list)
+    odd: list[Completion] = field(default_factory=list)
+    """Answers that gave a rate, and have signs that they fall apart."""
     beside: str = ""
     """Who was answered beside the last sample that was not alone, in words."""
 
     @property
     def sane(self) -> int:
         return len(self.quiet) + len(self.shared)
+
+    @property
+    def doubted(self) -> bool:
+        """Whether one answer was well and the other was not, so that a third one decides."""
+        return len(self.garbled) + len(self.odd) == self.sane - len(self.odd) == 1
+
+    @property
+    def fall_apart(self) -> bool:
+        """Whether answers of which none is garbled by itself are so together."""
+        if not self.odd or len(self.odd) + len(self.garbled) <= self.sane - len(self.odd):
+            return False
+        return bool(self.garbled) or together([answer.signs for answer in self.odd])
 
     @property
     def remark(self) -> str:
@@ -76,7 +92,9 @@ def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Meas
     report = context.report
     report.begin("measure")
     samples = _take(context)
-    if samples.garbled and len(samples.garbled) >= samples.sane:
+    if samples.fall_apart:
+        samples.garbled.insert(0, _fallen(context, samples.odd[-1]))
+    if samples.garbled and (samples.fall_apart or len(samples.garbled) >= samples.sane):
         report.failed("measure", f"garbled, {samples.garbled[0]}")
         return Measured(garbled=samples.garbled[0])
     if not samples.sane and not samples.bounds and not (samples.beside and proven_tok_s):
@@ -105,9 +123,12 @@ def _take(context: RollbackContext) -> Samples:
         if answer.garbled is not None:
             context.answer = answer
             samples.garbled.append(answer.garbled.words)
+        elif broken(answer.signs):
+            samples.garbled.append(_fallen(context, answer))
         elif answer.status == 200 and answer.decode_tok_s is not None:
             _keep(samples, answer.decode_tok_s, _beside(before, _look(context)))
-        if len(samples.garbled) == samples.sane == 1 and not runs:
+            samples.odd += [answer] if telling(answer.signs) else []
+        if samples.doubted and not runs:
             runs = 1  # one says this, the other that: a third one decides
         if answer.status == 200 and answer.garbled is None:
             continue
@@ -115,6 +136,12 @@ def _take(context: RollbackContext) -> Samples:
         if _ends(context, samples, answer, limit_s):
             break
     return samples
+
+
+def _fallen(context: RollbackContext, answer: Completion) -> str:
+    """Why an answer is garbled that falls apart; it becomes the one that is told of."""
+    context.answer = answer.fallen()
+    return context.answer.garbled.words if context.answer.garbled else ""
 
 
 def _keep(samples: Samples, rate: float, beside: str) -> None:

@@ -11,18 +11,24 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
-from console.common.logs.cause import PORT, cause_of, may_be_taken
+from console.common.logs.cause import may_be_taken
 from console.common.logs.tail import read_last, size_of
 from console.common.text import one_line
 from console.host import process, units
 from console.host.licence import Reason, stop_group
-from console.host.ports import is_free, owners, port_of
+from console.host.ports import in_use, owners, port_of
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed, is_up
 from console.recovery.rollback.stages import stop
 from console.recovery.rollback.stages.held import held
-from console.runtime.engine_api import OVERRIDES, EngineRefused, NoSuchContainer, RawEngine
+from console.runtime.engine_api import (
+    OVERRIDES,
+    EngineRefused,
+    NoSuchContainer,
+    RawEngine,
+    is_published_at,
+)
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -108,11 +114,11 @@ class Baseline(Observed):
         return self.start()
 
     def address_lingers(self, lines: Sequence[str]) -> bool:
-        """Whether its address is in use, as these lines say, though nobody listens there. Where
-        they give no reason why it could not listen, the address itself is tried."""
+        """Whether its address is in use, as these lines say, though nobody listens there. They may
+        speak of another port, or give no reason: the address itself is tried."""
         if not may_be_taken(lines) or owners(self.plan.url, here=True):
             return False
-        return cause_of(lines)[0] == PORT or not is_free(port_of(self.plan.url), "0.0.0.0")
+        return in_use(port_of(self.plan.url))
 
     def _start_beside_nobody(self) -> None:
         """Raise ServiceError if somebody else has the baseline's address, and keeps it."""
@@ -307,6 +313,7 @@ class Baseline(Observed):
                 "the baseline's container is gone",
                 f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
+        self._start_beside_no_one_off()
         self.context.report.note("start", "the baseline has no container; compose is to make one")
         for override in _unread(self.plan.compose_argv):
             words = f"{one_line(override, 200)} is not read: the site file names other files"
@@ -316,6 +323,20 @@ class Baseline(Observed):
         # The compose file may name it differently by now, and the sealed id is the lost one's.
         self.container = self._made_by_compose() or self.plan.container_name
         return "by compose"
+
+    def _start_beside_no_one_off(self) -> None:
+        """Raise ServiceError if a container of `docker compose run` has the service's port."""
+        engine = self.context.engine
+        with contextlib.suppress(EngineError):  # compose itself is refused a port that is taken
+            for found in engine.one_offs(self.plan.compose_argv) if engine is not None else ():
+                container = engine.inspect(found.id) if engine is not None else {}
+                if is_up(container) and is_published_at(container, self.plan.url):
+                    name = one_line(found.name or found.id[:12], 60)
+                    self.displaced = (
+                        f"container {name} has its port: it is of `docker compose run`, not the "
+                        f"service's container, and is left alone; docker stop {name} ends it"
+                    )
+                    raise ServiceError(self.displaced)
 
     def _made_by_compose(self) -> str:
         with contextlib.suppress(EngineError):

@@ -26,6 +26,7 @@ from console.recovery.rollback.context import (
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence, left
+from console.recovery.rollback.stages.left import Survivor
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 from console.runtime.root_helper import helper_is_there, kill_by_helper
@@ -218,16 +219,23 @@ def _containers_run(context: RollbackContext) -> bool:
 
 
 def lives_on(context: RollbackContext) -> str:
-    """The first candidate that was to stop and still runs, in words; "" if there is none. The
-    kernel knows this without the engine."""
+    """The first candidate that was to stop and still runs, in words; "" if there is none."""
+    survivor = survivor_of(context)
+    return survivor.words if survivor is not None else ""
+
+
+def survivor_of(context: RollbackContext) -> Survivor | None:
+    """The first candidate that was to stop and still runs. The kernel knows this without the
+    engine."""
     for group in context.groups:
         if members := context.members(*group):
-            return f"candidate pid {members[0].pid}"
+            first = members[0]
+            return Survivor(f"candidate pid {first.pid}", first.pid, first.start)
     recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
     for one in dict.fromkeys([*context.containers, *recorded]):
         if _lives(one) and not _untouchable(context, one, ""):
-            return f"candidate container {one[:12]}"
-    return next(iter(left.at_candidates(context)), "")
+            return Survivor(f"candidate container {one[:12]}", container=one)
+    return next(iter(left.at_candidates(context)), None)
 
 
 def end_left_over(context: RollbackContext, engine: RawEngine) -> None:

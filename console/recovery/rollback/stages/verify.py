@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from console.common.errors import ConsoleError
-from console.common.logs.cause import cause_of, last_words, may_be_taken
+from console.common.logs.cause import PORT, cause_of, last_words, may_be_taken
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import has_clients, held_words, is_free, port_of, streams
+from console.host.ports import has_clients, held_words, in_use, port_of, streams
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
@@ -17,19 +17,10 @@ from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
 from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
 from console.recovery.rollback.stages.stop import sweep
+from console.runtime.answers.completion import Completion, prove
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
 from console.runtime.loading import Work
-from console.runtime.probe import (
-    DEAD,
-    OVERLOADED,
-    Completion,
-    Health,
-    busy,
-    engine_dead,
-    health,
-    prove,
-    tells_slots,
-)
+from console.runtime.probe import DEAD, OVERLOADED, Health, busy, engine_dead, health, tells_slots
 
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
@@ -228,7 +219,7 @@ class Readiness:
         words = "its address is in use, though nobody listens there; it is started again when free"
         report.note("ready", words)
         port = port_of(self.plan.url)
-        while clock.monotonic() < until and not is_free(port, "0.0.0.0"):
+        while clock.monotonic() < until and in_use(port):
             clock.sleep(LAST_PAUSE_S)
         clock.sleep(LAST_PAUSE_S)
         self.begun = clock.monotonic()
@@ -301,11 +292,14 @@ class Readiness:
         last, as far as that says more."""
         lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
         kills = self.baseline.oom_kills() if self.baseline.started else None
-        cause = cause_of(lines, self.baseline.exit_code(), kills)[1]
+        kind, cause = cause_of(lines, self.baseline.exit_code(), kills)
         held = held_words(self.plan.url, self.baseline.pids()) if may_be_taken(lines) else ""
         # nothing of its own listens any more: whoever does keeps a restart from serving, too
         self.misplaced = bool(held)
-        words = "; ".join(filter(None, (cause, held, "the baseline ended")))
+        port, free = port_of(self.plan.url), ""
+        if kind == PORT and not held and not in_use(port):
+            free = f"port {port} is free: that is said of another port or socket"
+        words = "; ".join(filter(None, (cause, held, free, "the baseline ended")))
         last = last_words(lines, LAST_LINES, cause)
         return words + (f"; its last lines: {one_line(last, 300)}" if last else "")
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import groupby
 
-from console.runtime.sanity import MAX_TEXT, VALUES, Garbled, Kind, is_of_bases, quoted
+from console.runtime.answers.sanity import MAX_TEXT, VALUES, Garbled, Kind, is_of_bases, quoted
 
 MIN_CHARACTERS = 12
 """From how many on the same letter in a row is a sign: cries and laughter are shorter."""
@@ -35,6 +35,9 @@ MIN_ODD_UNDERSCORES = 2
 """From how many underscores on that belong to no name and no emphasis is a sign."""
 MIN_ECHO = 4
 """Words of a question from which on it is one that somebody asked: `How so?` is an answer."""
+MIN_ANSWERS, MIN_KINDS = 2, 2
+"""From how many answers to one prompt on, and how many kinds of signs in them, several are garbled
+together, of which none is by itself."""
 MIN_SIGNS = 3
 """From how many different signs on an answer that was cut off is garbled by itself. A song has
 one, a program or a table that draws may have two, and none of these has one that is `telling`."""
@@ -84,6 +87,13 @@ def telling(found: frozenset[Sign]) -> bool:
 def broken(found: frozenset[Sign]) -> bool:
     """Whether an answer of these signs that was cut off is garbled, whatever the others are."""
     return len(found) >= MIN_SIGNS and telling(found)
+
+
+def together(several: Sequence[frozenset[Sign]]) -> bool:
+    """Whether answers to one prompt, all cut off, are garbled together: several have a sign that
+    no prompt asks for, and they fall apart in more than one way."""
+    odd = [found for found in several if telling(found)]
+    return len(odd) >= MIN_ANSWERS and len(frozenset().union(*odd)) >= MIN_KINDS
 
 
 def echoes(answer: str, prompt: str) -> bool:

@@ -1,0 +1,1 @@
+"""What a server answers: one real completion, and whether its text is an answer at all."""
