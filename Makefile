@@ -29,6 +29,7 @@ golden: $(VENV)/.dev
 	$(BIN)/python -m pytest --snapshot-update $$(find tests -name test_words.py) \
 	  tests/ui/test_snapshots.py
 	$(BIN)/python -m tests.ui.pictures
+	$(BIN)/python -m tests.preflight.compiled
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,11 +1,15 @@
 """Processes and things that a test starts and that end with it."""
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+SLEEP = ("sleep", f"600.{os.getpid()}")
+"""A program that does nothing, with words that no other process of the machine has: a server is
+recognised by its command line."""
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -24,6 +24,7 @@ from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
+from console.render.upcoming import on_site
 from widgets.rows import Part, Row, Rows, fit, once, spread, width_of
 from widgets.steps import paragraph, progress_words
 
@@ -387,8 +388,8 @@ def status(
     left: list[Part] = [("last run ", "dim")] if view.over else []
     left += [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
-    if view.site and site and view.site != site:
-        left.append((f" on site {clean(view.site, 30)}", "warn"))
+    if elsewhere := on_site(view, site):
+        left.append((f" {elsewhere}", "warn"))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
     if view.playbook and width >= NAMED and word != "unreadable":

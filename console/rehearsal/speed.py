@@ -24,8 +24,9 @@ from console.config.playbook.threshold import Threshold
 from console.rehearsal import image, workspace
 from console.rehearsal.inside.settings import HOLDS
 from console.rehearsal.workspace import Mapping
+from console.runtime.answers.completion import complete
 from console.runtime.docker.client import ask, inspect
-from console.runtime.probe import Health, complete, health
+from console.runtime.probe import Health, health
 
 if TYPE_CHECKING:
     import docker

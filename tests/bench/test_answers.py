@@ -11,7 +11,7 @@ from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import ChatRequest
 from console.bench.metrics import Sample
 from console.bench.sse import Reply
-from console.runtime.sanity import Garbled, Kind
+from console.runtime.answers.sanity import Garbled, Kind
 from tests.bench.scripted import (
     DONE,
     FINISH,

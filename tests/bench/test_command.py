@@ -13,7 +13,7 @@ from console.cli import main
 from console.frontends.cli import bench
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import BaselineState, Word, state_of
-from console.runtime.sanity import Kind
+from console.runtime.answers.sanity import Kind
 from tests.bench.machine import NoWatch, still
 from tests.bench.scripted import Answer, answers, garbage, reply, scripted, streams
 from tests.ports import free_port

@@ -12,6 +12,7 @@ from console.config.locate import demo_site
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     monkeypatch.delenv("OMNI_SITE", raising=False)
     return tmp_path
 

@@ -25,7 +25,7 @@ from console.rehearsal.demo.model import (
     ensure_models,
     write_llama,
 )
-from console.runtime.sanity import Garbled, judge
+from console.runtime.answers.sanity import Garbled, judge
 from tests.children import running
 from tests.testbed import models
 from tests.waiting import until

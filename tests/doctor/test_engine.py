@@ -209,3 +209,71 @@ def test_a_unit(
     (mine,) = look("baseline.service", UNIT)
     assert mine.level is (Level.OK if level is Level.WARNING else level)
     assert look("engine.answers", UNIT)[0].level is Level.NOTE
+
+
+def test_a_compose_container_made_anew_is_not_proven_any_more(
+    path: Path, tmp_path: Path, look: Look
+) -> None:
+    """Before the first run nothing but the site file says which container it is."""
+    (tmp_path / "c.yaml").touch()
+    labels = {
+        "com.docker.compose.service": "llm",
+        "com.docker.compose.project.config_files": f"{tmp_path}/c.yaml",
+    }
+    rows = [{"Id": "2", "Names": ["/s-llm-1"], "State": "running", "Labels": labels}]
+    state = {"Status": "running", "Running": True, "Pid": os.getpid(), "StartedAt": "2026-05-01"}
+
+    def answer(peer: socket.socket, request: str) -> None:
+        asked = request.partition(" ")[2]
+        value: Any = rows if asked.startswith("/containers/json") else None
+        if asked.startswith("/containers/2/json"):
+            value = {"Id": "2", "Name": "/s-llm-1", "State": state}
+        peer.sendall(reply(404, {"message": "no"}) if value is None else reply(200, value))
+
+    with serving(lambda exchange: exchange.send(200, b"")) as server, daemon(path, answer):
+        url = server.url
+        site = COMPOSE.replace("http://127.0.0.1:9", url)
+        for life, said in ((f"{os.getpid()} 2026-05-01", "answered"), ("7 2026", "started again")):
+            seen = Evidence(
+                Kind.PROOF, Word.SERVING, time.time(), Witness.ROLLBACK, target="container",
+                life=life,
+            )  # fmt: skip
+            evidence.keep("ws", url, seen)
+            (found,) = look("baseline.proof", site)
+            assert said in found.detail or said in found.what, found
+            assert (found.level is Level.OK) == (said == "answered"), found
+
+
+def test_a_container_of_compose_run_is_not_the_services(
+    path: Path, tmp_path: Path, look: Look
+) -> None:
+    (tmp_path / "c.yaml").touch()
+    labels = {
+        "com.docker.compose.project.config_files": f"{tmp_path}/c.yaml",
+        "com.docker.compose.oneoff": "True",
+    }
+    rows = [{"Id": "2", "Names": ["/s-llm-run-1"], "State": "running", "Labels": labels}]
+
+    def answer(peer: socket.socket, request: str) -> None:
+        listed = "/containers/json" in request
+        peer.sendall(reply(200, rows if listed else VERSION))
+
+    with daemon(path, answer):
+        (found,) = look("baseline.service", COMPOSE)
+    assert (found.level, "s-llm-run-1" in found.detail) == (Level.FAILED, True), found
+
+
+def test_a_paused_container_is_said_to_be_paused_without_a_wait(path: Path, look: Look) -> None:
+    state = {"Status": "paused", "Running": True, "Paused": True, "Pid": os.getpid()}
+
+    def answer(peer: socket.socket, request: str) -> None:
+        peer.sendall(reply(200, {"Id": "2", "Name": "/base", "State": state}))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent_server, daemon(path, answer):
+        url = f"http://127.0.0.1:{silent_server.getsockname()[1]}"
+        begun = time.monotonic()
+        (found,) = look("baseline.proof", CONTAINER.replace("http://127.0.0.1:9", url))
+        waited = time.monotonic() - begun
+    assert found.level is Level.WARNING
+    assert "container paused: docker unpause base" in found.detail
+    assert waited < 1.5, "the silent health path is not waited for"

@@ -240,9 +240,9 @@ def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
         until(lambda: client.tend() or not client.child.fresh, "the child has been heard")
         first = client.child.pid
         os.kill(first, signal.SIGKILL)
-        until(lambda: client.tend() or client.child.died, "it has died")
+        until(lambda: (client.tend(), client.child.died)[1], "it has died")
         clock.sleep(1)
-        until(lambda: client.tend() or (client.child.pid and not client.child.fresh))
+        until(lambda: (client.tend(), client.child.pid and not client.child.fresh)[1])
         assert client.child.pid != first
         told = json.loads(until(client.child.tend)[0])
         assert told["copy"] == str(tmp_path / DIRECTORY / RING)

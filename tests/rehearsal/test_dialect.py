@@ -24,7 +24,8 @@ from console.rehearsal.inside import relay
 from console.rehearsal.inside.dialect import CHAT, PLAIN, SGLANG, VLLM, Server
 from console.rehearsal.inside.ik_llama import bench_entry, named, refused
 from console.rehearsal.inside.settings import VARIABLE, Settings, packed
-from console.runtime.probe import Health, complete, health
+from console.runtime.answers.completion import complete
+from console.runtime.probe import Health, health
 from tests.children import running
 from tests.ports import free_port
 from tests.testbed.models import tiny_llama, visible_llama

@@ -30,9 +30,10 @@ from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import Word
 from console.runner.prepare import adopt as adoption
 from console.runner.prepare import baseline, seal
+from console.runtime.answers.completion import prove
 from console.runtime.discovery import processes
 from console.runtime.discovery.servers import Server
-from console.runtime.probe import Health, health, prove
+from console.runtime.probe import Health, health
 from tests.children import running
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN

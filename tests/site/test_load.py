@@ -51,6 +51,24 @@ def test_the_smallest_site(path: Path) -> None:
     assert (site.service_specs(), site.guards, site.model.lease) == ({}, (), None)
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("'*****'", True), ("--api-key=*****", True), ("http://u:*****@h:1", True),
+        ("Bearer *****", True), ("'** *** **'", False), ("'******'", False), ("a*****", False),
+    ],
+)  # fmt: skip
+def test_a_mask_is_no_value(path: Path, value: str, said: bool) -> None:
+    body = "baseline:\n  url: http://127.0.0.1:8000\n  process:\n    argv: [serve]\n"
+    body += f"    env:\n      A_TOKEN: {value}\n"
+    if not said:
+        assert load(path, body).name == "ws"
+        return
+    assert [one.split(";")[0] for one in problems(path, body)] == [
+        "8:16: A_TOKEN: ***** is what is shown instead of a secret"
+    ]
+
+
 def test_who_is_told(path: Path) -> None:
     body = "notify:\n- {webhook: 'https://u:pw@h:1/x', headers: {A: {env: TOKEN}}}\n"
     body += (

@@ -79,6 +79,17 @@ def test_a_cutover_names_no_key(run: RunDir) -> None:
         )
 
 
+def test_a_run_of_another_site_than_the_baseline_is_said_to_be(run: RunDir) -> None:
+    desk, _, _ = made(scene.snapshot(run, left_down()))
+    for site, words in (("workstation", ""), ("", ""), ("seven", "on site workstation: ")):
+        desk._baseline_seen(replace(scene.baseline(), site=site))
+        shown = desk.look()
+        assert shown["run"]["site"] == words.removesuffix(": ")
+        assert shown["run"]["baseline"].startswith(f"{words}the baseline has been down for ")
+        assert shown["next"].startswith(f"{words}the run has ended, and the baseline is not back")
+        assert shown["run"]["words"].startswith(words.removesuffix(": "))
+
+
 def test_what_others_wrote_is_clean(run: RunDir) -> None:
     view = scene.approval()
     view.title = view.detail = view.steps[8].title = "a\x1b]0;x\x07\u202eb<script>"
