@@ -15,7 +15,7 @@ from console.common import paths
 from console.common.errors import UsageError
 from console.common.files import write_atomically
 from console.common.text import clean, one_line
-from console.recovery.rollback.sealed_plan import BREACH, SITE
+from console.recovery.rollback.sealed_plan import BREACH, CUT_OVER, SITE
 
 ALLOCATION = "allocation.json"
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
@@ -69,8 +69,8 @@ class RunDir:
     guard = property(lambda self: self.path / "guard")
     breach = property(lambda self: self.path.joinpath(*BREACH))
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
-    switched = property(lambda self: self.path / "rollback" / "cut-over")
-    """Exists while clients are at this run's candidate, as far as is recorded."""
+    switched = property(lambda self: self.path / "rollback" / CUT_OVER)
+    """Exists while clients are at this run's candidate, as far as is recorded, and names it."""
     allocation = property(lambda self: self.path / ALLOCATION)
     """The job of Slurm's that this run's cards belong to; only there if it has one."""
     report = property(lambda self: self.path / "report.md")

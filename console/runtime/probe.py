@@ -76,9 +76,11 @@ class ProbeError(ConsoleError):
         self.kind = kind
 
 
+TIMEOUT = "no answer in time"
+"""How the words about a server begin that did not answer in time."""
 _TITLES = {
     "refused": "connection refused",
-    "timeout": "no answer in time",
+    "timeout": TIMEOUT,
     "reset": "connection dropped",
     "garbage": "not a usable HTTP reply",
 }

@@ -129,6 +129,8 @@ class Looker:
             return Look(LOADING, words)
         if state is not Health.SERVING:
             words = _why(words, pid)
+            if cut := records.cut_over(self.plan):
+                words = f"{words}; its clients were cut over to {cut.service}, whose relay is gone"
             if held is not None:
                 words = f"{words}; {held.words}, which has not stopped it"
             return Look(UNJUDGED if state is Health.REFUSING else SUSPECT, words)

@@ -120,8 +120,9 @@ def test_a_candidate_that_clients_were_given_to_and_that_is_silent_is_no_healthy
     lines.write_text('{"health": 404}')
     assert Looker().look(stage.plan).word is Word.CUT_OVER, "it has another health path"
     lines.write_text('{"health": 502}')
-    wait(looking, "down")
-    assert "cut over to cand, not promoted, AND DOES NOT SERVE: HTTP 502" in detail(looking)
+    told = "cut over to cand, not promoted, AND DOES NOT SERVE: HTTP 502"
+    until(lambda: told in detail(looking), "it says so")
+    assert some(looking.latest).word == "down"
     stage.close()
     until(lambda: "not promoted, AND DOES NOT ANSWER; F12" in detail(looking), "it is gone")
     assert not some(looking.latest).planned
@@ -131,6 +132,58 @@ def test_a_candidate_that_clients_were_given_to_and_that_is_silent_is_no_healthy
     assert 'omni_baseline_state{site="ws",state="down"} 1' in page
     assert 'omni_baseline_state{site="ws",state="cut over"} 0' in page
     assert evidence.read("ws", url) == []
+
+
+def test_a_candidate_that_does_not_answer_in_time_is_unknown_and_one_that_refuses_is_down(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may compute: nobody knows it for dead, and of the baseline's past nothing is said."""
+    monkeypatch.setattr("console.recovery.rollback.look.HEALTH_S", 0.05)
+    monkeypatch.setattr(
+        proxy, "recorded", lambda records, at: proxy.Relay(1, 1, at, at, "cand", "", os.getuid())
+    )
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        stage.base(url=url)
+        stage.seal(site_name="ws")
+        for before in (Word.DOWN, Word.GARBLED):  # of the baseline, before the cutover
+            failed = Evidence(Kind.FAILED, before, time.time() - 60, Witness.WATCH, "refused")
+            evidence.record(stage.plan, failed)
+            state = Looker().state(stage.plan)
+            assert state.word is Word.UNKNOWN
+            assert state.reasons[0].startswith(
+                "cut over to cand, not promoted, AND DOES NOT ANSWER"
+            )
+            assert len(state.reasons) == 1
+    stage.base(url="http://127.0.0.1:1")
+    assert Looker().state(stage.plan).word is Word.DOWN
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_cutover_whose_relay_is_dead_is_said_by_every_look_until_a_rollback(
+    stage: Stage, watch: Watch, ended: bool
+) -> None:
+    stage.seal(site_name="ws")
+    marker = stage.plan.rollback_dir / sealed.CUT_OVER
+    run = paths.runs_dir() / "20260101-000000-x" / sealed.ROLLBACK
+    run.parent.mkdir(parents=True)
+    run.symlink_to(stage.plan.rollback_dir)
+    marker.write_text("cand\n")
+    told = "cut over to cand, not promoted, but its relay is gone: connection refused; F12"
+    if ended:
+        progress = stage.plan.rollback_dir / "ladder.jsonl"
+        progress.write_text("{}\n")
+        os.utime(progress, ns=(0, marker.stat().st_mtime_ns + 1))
+    looking = watch(stage.plan)
+    looking.follow(stage.plan, planned=True)
+    found = wait(looking, "down")
+    assert (told in detail(looking), found.planned) == (not ended, ended)
+    elsewhere = replace(stage.plan, run_dir="")  # as doctor, the metrics and the watch have it
+    assert (told in Looker().state(elsewhere).detail) is not ended
+    assert told not in Looker().state(replace(elsewhere, site_name="other")).detail
+    stage.start_baseline()
+    looking.follow(stage.plan)
+    wait(looking, "serving")  # by hand: its clients are back
 
 
 def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:

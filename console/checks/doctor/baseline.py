@@ -161,16 +161,16 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
 def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
     """A candidate has the production port; the baseline itself is stopped."""
     from console.recovery.rollback import records
-    from console.runtime import probe
+    from console.recovery.rollback.baseline_state import Word
+    from console.recovery.rollback.look import silence
 
     base = site.baseline_spec()
     ready = site.service_specs().get(found.service, base).ready
-    state, said = probe.health(base.url, ready.path, ASK_S)
+    word, trouble = silence(base.url, ready.path)
     by = found.run or "a relay"
-    # A playbook's own service may have another health path: a page that is not there is an answer.
-    if state not in (probe.Health.SERVING, probe.Health.REFUSING):
-        words = f"CUT OVER: {found.service} does not answer at {base.url}, by {by} ({said})"
-        return check.failed(words, RESTORE)
+    if trouble:
+        words = f"CUT OVER: {found.service} is given {base.url} by {by}, {trouble}"
+        return (check.failed if word is Word.DOWN else check.warning)(words, RESTORE)
     accepted = records.read_promotion(paths.runs_dir() / found.run)
     words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
     return check.warning(

@@ -240,7 +240,7 @@ def _silence(run: RunDir) -> str:
     """That nobody answers at the baseline's address; "" also where it is not known."""
     try:
         base = sealed.read(run.sealed).baseline
-        return silence(base.url, base.ready_path)
+        return silence(base.url, base.ready_path)[1]
     except (ConsoleError, OSError):
         return ""
 

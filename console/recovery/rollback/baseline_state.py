@@ -103,6 +103,8 @@ class Evidence:
     `dead`: the server itself says that its engine is dead, whatever its health path says.
     `container`: the name that the plan has for the container that answered, and the id that it had.
     `other`: which process answered that is not known to be the baseline; all before is of another.
+    `cut_over`: it is of the candidate that clients were given to, so that it says nothing of the
+    baseline, and what is known of the baseline says nothing of it.
     """
 
     kind: Kind
@@ -120,6 +122,7 @@ class Evidence:
     dead: bool = False
     container: str = ""
     other: str = ""
+    cut_over: bool = False
 
     @property
     def by(self) -> str:
@@ -212,6 +215,8 @@ def state_of(
     known = sorted(fitting, key=lambda e: _place(e, now))
     if not known:
         return BaselineState(detail="nothing is known of it yet")
+    if known[-1].cut_over:
+        return _of_candidate(known[-1], known)
     proof, failed, look = _newest(known, *GOOD), _newest(known, Kind.FAILED), _newest(known, *LOOKS)
     at = {id(e): place for place, e in enumerate(known)}
     if failed is not None and proof is not None and at[id(failed)] < at[id(proof)]:
@@ -248,6 +253,16 @@ def state_of(
         word, detail, decisive.at, since, decisive.by, _figure(known),
         proof.at if proof is not None else 0.0, proof.by if proof is not None else "", doubt,
         _remark(_of_this_start(known), look, now) if word in UP else "",
+    )  # fmt: skip
+
+
+def _of_candidate(look: Evidence, known: list[Evidence]) -> BaselineState:
+    """The state while clients are at a candidate: what is seen of that, and nothing else."""
+    proof = _newest(known, *GOOD)
+    return BaselineState(
+        look.word, look.detail, look.at, _since(known, look), look.by,
+        proven_at=proof.at if proof is not None else 0.0,
+        proven_by=proof.by if proof is not None else "",
     )  # fmt: skip
 
 

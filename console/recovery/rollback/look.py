@@ -35,9 +35,9 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
 
 if TYPE_CHECKING:
+    from console.recovery.rollback.records import CutOver
     from console.runtime.engine_api import RawEngine
     from console.runtime.probe import Health
-    from console.runtime.proxy import Relay
 
 MAX_LINE = 64
 """Bytes of a status line that are examined."""
@@ -81,14 +81,26 @@ class Looker:
         life, remark = (self._life, self._remark) if self._answered else ("", "")
         other = self._other if self._answered else ""
         target = evidence.target_of(plan)
-        return replace(seen, target=target, life=life, remark=remark, other=other)
+        return replace(
+            seen, target=target, life=life, remark=remark, other=other, cut_over=self.cut_over
+        )
 
     def _seen(self, plan: SealedPlan) -> tuple[Word, str]:
-        base = plan.baseline
-        switched = proxy.recorded(plan.records_dir, base.url)
+        switched = proxy.recorded(plan.records_dir, plan.baseline.url)
         self.cut_over = switched is not None
         if switched is not None:
-            return _switched(plan, switched)
+            return _switched(plan, records.CutOver(switched.run, switched.service))
+        word, detail = self._at_address(plan)
+        lost = word in (Word.DOWN, Word.UNKNOWN) and not self.stranger
+        cut = records.cut_over(plan) if lost else None
+        self.cut_over = cut is not None
+        if cut is not None:
+            return word, f"cut over {_given(cut)}, but its relay is gone: {detail}{BY_KEY}"
+        return word, detail
+
+    def _at_address(self, plan: SealedPlan) -> tuple[Word, str]:
+        """How what answers at the baseline's own address is."""
+        base = plan.baseline
         begun = time.monotonic()
         if answers_200(base.url, base.ready_path, HEALTH_S):
             return self._serving(plan)
@@ -187,15 +199,19 @@ def answers_200(url: str, path: str, timeout_s: float) -> bool:
     return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
 
 
-def _switched(plan: SealedPlan, relay: Relay) -> tuple[Word, str]:
+def _switched(plan: SealedPlan, cut: CutOver) -> tuple[Word, str]:
     """Who is to answer in the baseline's place, and how to go back; down where that one does not:
-    clients get nothing then."""
-    accepted = records.read_promotion(paths.runs_dir() / relay.run)
-    words = f"to {relay.service}, {'promoted' if accepted else 'not promoted'}"
-    trouble = silence(plan.baseline.url, plan.baseline.ready_path)
+    clients get nothing then. One that does not answer in time may compute."""
+    words = _given(cut)
+    word, trouble = silence(plan.baseline.url, plan.baseline.ready_path)
     if trouble:
-        return Word.DOWN, f"cut over {words}, {trouble}{BY_KEY}"
+        return word, f"cut over {words}, {trouble}{BY_KEY}"
     return Word.CUT_OVER, f"{words}{BY_KEY}"
+
+
+def _given(cut: CutOver) -> str:
+    accepted = records.read_promotion(paths.runs_dir() / cut.run)
+    return f"to {cut.service}, {'promoted' if accepted else 'not promoted'}"
 
 
 def _stranger(plan: SealedPlan) -> str:
@@ -280,18 +296,26 @@ def _unit(unit: UnitSpec) -> tuple[Word, str]:
     return Word.DOWN, f"{unit.words} is {one_line(state.active, 40) or 'not there'}"
 
 
-def silence(url: str, path: str) -> str:
-    """That nothing answers, or with what error; "" for an answer, whatever it is: another engine
-    may have another health path."""
+def silence(url: str, path: str) -> tuple[Word, str]:
+    """How a server is that does not serve, and that in words: nothing answers, nothing did in time,
+    or with what error. Serving and "" for an answer, whatever it is: another engine may have
+    another health path."""
+    begun = time.monotonic()
     if answers_200(url, path, HEALTH_S):
-        return ""
-    from console.runtime.probe import Health, health
+        return Word.SERVING, ""
+    late = Word.UNKNOWN, "AND DOES NOT ANSWER IN TIME"
+    if time.monotonic() - begun >= HEALTH_S:
+        return late
+    from console.runtime.probe import TIMEOUT, Health, health
 
     state, detail = health(url, path, HEALTH_S)
     if state in (Health.SERVING, Health.LOADING, Health.REFUSING):
-        return ""
+        return Word.SERVING, ""
+    if detail.startswith(TIMEOUT):
+        return late
     words = one_line(redact.text(detail), 80)
-    return f"AND DOES NOT SERVE: {words}" if detail.startswith("HTTP") else "AND DOES NOT ANSWER"
+    http = detail.startswith("HTTP")
+    return Word.DOWN, f"AND DOES NOT SERVE: {words}" if http else "AND DOES NOT ANSWER"
 
 
 def without(detail: str, url: str) -> str:

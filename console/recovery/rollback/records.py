@@ -1,4 +1,4 @@
-"""Pointers to active runs, promotions of cutovers, and live runs of other users.
+"""Pointers to active runs, cutovers and their promotions, and live runs of other users.
 
 A pointer says which run is active, whose it is, and where its plan is; every user of the host can
 read it. Each user has one file in a sticky directory. A pointer counts only if the user whose uid
@@ -28,12 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
-from console.common.files import open_untrusted, write_atomically
+from console.common.errors import ConsoleError
+from console.common.files import open_untrusted, read_end, write_atomically
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
 from console.host.privileges import name_of
-from console.recovery.rollback.sealed_plan import ROLLBACK
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.progress import PROGRESS_FILE
+from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536
@@ -253,6 +256,35 @@ def read_promotion(run: Path) -> Promotion | None:
         return Promotion(service, who, why, float(value["at"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class CutOver:
+    """Whose clients were given to which candidate, by which run, as that run has recorded it."""
+
+    run: str
+    service: str
+
+
+def cut_over(plan: SealedPlan) -> CutOver | None:
+    """The cutover that gave this baseline's clients to a candidate, and that nothing has ended
+    since; None without one. It lasts though its relay has died, or the machine was rebooted.
+
+    A rollback ends it before anything else, so that one which has begun since leaves none. Never
+    raises.
+    """
+    found = None
+    for marker in sorted(paths.runs_dir().glob(f"*/{ROLLBACK}/{CUT_OVER}")):
+        with contextlib.suppress(OSError, ConsoleError):
+            made, progress = marker.stat().st_mtime_ns, marker.parent / PROGRESS_FILE
+            if progress.exists() and progress.stat().st_mtime_ns > made:
+                continue
+            run, owner = sealed.read_owned(marker.parent / PLAN)
+            same = (run.site_name, run.baseline.url) == (plan.site_name, plan.baseline.url)
+            if same and owner == os.getuid():
+                name = decode(read_end(marker)[0][:SIZE_LIMIT])
+                found = CutOver(marker.parent.parent.name, one_line(name, 60) or "a candidate")
+    return found
 
 
 LIMIT_S = 60.0

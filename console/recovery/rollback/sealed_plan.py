@@ -27,6 +27,8 @@ from console.runtime.spec import GRACE_S, PROMPT
 PLAN = "plan.json"
 SCRIPT = "rollback.sh"
 """The script that rolls back without Python; it is written after the plan."""
+CUT_OVER = "cut-over"
+"""In the same directory while clients are at the run's candidate: the name of its service."""
 SITE = "site.yaml"
 """In the run's directory: the site file as it was when the run began."""
 ROLLBACK, SITES = "rollback", "sites"

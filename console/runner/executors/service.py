@@ -194,7 +194,7 @@ def _record(
     if what == "back":
         context.run.switched.unlink(missing_ok=True)
     else:
-        context.run.switched.touch()
+        context.run.switched.write_text(f"{cut.to}\n")
     context.record(
         "cutover", attempt.step, attempt.number, what=what, service=cut.to,
         url=site.model.baseline.url, to=to, **more,

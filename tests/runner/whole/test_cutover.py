@@ -126,6 +126,9 @@ def test_a_dead_relay_or_a_changed_site_file_leaves_nothing_behind(
         process.send(found.pid, found.start, signal.SIGKILL)
         world.until(lambda: not process.alive(found.pid, found.start), "the relay is dead")
         assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
+        (said,) = health_said(world)
+        gone = "cut over to cand, not promoted, but its relay is gone"
+        assert (said["level"], gone in said["detail"]) == ("failed", True), said
     if changed:
         world.site.write_text(world.site.read_text() + "\n")
     roll_back(world)
@@ -294,7 +297,7 @@ def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     assert "cand does not run, or not at" in done.err
     (said,) = health_said(world)
     assert (said["level"], "rollback" in said["hint"]) == ("failed", True), said
-    assert "cand does not answer at" in said["detail"], said
+    assert "AND DOES NOT ANSWER" in said["detail"], said
     assert world.view().cutover["what"] == "stays"
     roll_back(world)
 
