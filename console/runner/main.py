@@ -59,6 +59,7 @@ from console.runner.recover import (
     settle_intents,
 )
 from console.runner.services import RunServices
+from console.runtime.discovery.adoption import advice
 
 WARM_READY_S = 10.0
 FENCED_S = 5.0
@@ -293,8 +294,7 @@ def _can_be_stopped(context: Context) -> None:
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
             f"{what} answers at {url}; the console did not start it as the site file has it now",
-            "`omni-console adopt` takes it over, if it is what the site file starts; "
-            "`omni-console init --force` writes a site file for what runs",
+            advice(context.plan.site.baseline_spec().runs, url),
         )
 
 

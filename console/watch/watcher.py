@@ -289,7 +289,10 @@ class Watcher:
             text = f"{seen.detail}; it is left alone: omni-console rollback says what can be done"
             self._tell(DOWN_KIND, f"other/{who}/garbage", f"{title}, and answers garbage", text, at)
             return
-        advice = "omni-console adopt takes it over if it is the baseline"
+        from console.runtime.discovery import adoption  # memory, for as long as nobody else answers
+
+        base = self.plan.sealed.baseline
+        advice = adoption.advice(base.process, base.url)
         text = f"{seen.other}; it is left alone: {advice}"
         self._tell(DOWN_KIND, f"other/{who}", title, text, at)
 

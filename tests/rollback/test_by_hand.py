@@ -46,7 +46,8 @@ def test_nothing_is_started_beside_what_serves_garbage_and_has_no_record(
     assert result.exit_code == 7
     held = f"pid {by_hand[0]}, {sys.executable} -S {path}"
     assert f"{held} …, holds port {stage.port}" in result.detail
-    assert "nothing is started beside it; `omni-console adopt` takes it over" in result.detail
+    refused = "omni-console adopt would refuse it, as run theirs of this console started it"
+    assert f"nothing is started beside it; {refused}" in result.detail
     assert program != STANDIN or "garbled, " in result.detail
     done = run_script(stage)
     assert done.returncode == 7

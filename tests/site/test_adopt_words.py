@@ -3,7 +3,7 @@
 import pytest
 
 from console.host.process import ProcessSpec
-from console.runner.prepare.adopt import difference
+from console.runtime.discovery.adoption import difference
 from console.runtime.discovery.processes import Running, not_again
 
 V = "Zx7Qv9Lm2Kp4Wt"

@@ -155,7 +155,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     elif _is_demo(facts):
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:
-        yield check.failed(said, _remedy(why))
+        yield check.failed(said, _remedy(why, site))
 
 
 def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
@@ -185,6 +185,7 @@ def _serving(site: Site, check: Check) -> Finding:
     from console.host import process
     from console.host.ports import listener
     from console.host.process import BASELINE_COOKIE, ProcessSpec
+    from console.runtime.discovery.adoption import advice
 
     spec = site.baseline_spec()
     runs = spec.runs
@@ -196,8 +197,7 @@ def _serving(site: Site, check: Check) -> Finding:
         return check.warning(
             f"{what} serves at {spec.url}, which the console did not start as the site file has "
             "it now: no run will start",
-            "omni-console adopt takes it over, if it is what the site file starts; omni-console "
-            "init --force writes a site file for what runs",
+            advice(runs, spec.url),
         )
     return check.ok(f"serves at {spec.url}")
 
@@ -240,7 +240,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
             words += f" {_ago(known.figure.at)} by {known.figure.by}"
     if known.doubt:
         last = f"it last {words}" if known.proven_at else "it never answered a completion"
-        yield check.warning(f"{known.doubt}; {last}", _remedy(known.doubt))
+        yield check.warning(f"{known.doubt}; {last}", _remedy(known.doubt, site))
     elif not known.proven_at:
         yield check.note("no completion on record yet; every run asks for one before it begins")
     elif not known.up:
@@ -258,7 +258,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok(words)
 
 
-def _remedy(why: str) -> str:
+def _remedy(why: str, site: Site) -> str:
     """What helps a baseline that is not well for this reason: no rollback where it would end the
     same way again."""
     from console.recovery.rollback.observe import ELSE, OTHER
@@ -267,7 +267,10 @@ def _remedy(why: str) -> str:
     if ELSE.removesuffix(" there") in why:
         return NOT_OURS
     if OTHER in why:
-        return "omni-console adopt takes it over if it is the baseline"
+        from console.runtime.discovery.adoption import advice
+
+        spec = site.baseline_spec()
+        return advice(spec.runs, spec.url)
     return remedy(why) or RESTORE
 
 
@@ -452,7 +455,7 @@ def watch(facts: Facts, check: Check) -> Iterator[Finding]:
     words = f"{state.word}, looked at {ago} ago"
     words += f", {state.level:.2f} tok/s" if state.level is not None else ""
     if state.word in watch_record.NOT_SERVING:
-        yield check.failed(f"{words}: {state.detail}", _remedy(state.detail))
+        yield check.failed(f"{words}: {state.detail}", _remedy(state.detail, site))
     elif state.slow_since:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.slow_since))
         what = f"{words}: slower since {since}: {'; '.join(state.why)}"

@@ -55,8 +55,7 @@ ENGINE_REPORT_S = 1.5
 """Seconds after which a hung engine is reported, even while the fence is still at work."""
 
 ANOTHER = (
-    "which proves nothing of the baseline: it was left alone, and nothing was started beside it; "
-    "omni-console adopt takes it over, if it is what the site file starts"
+    "which proves nothing of the baseline: it was left alone, and nothing was started beside it"
 )
 
 
@@ -191,7 +190,7 @@ class Procedure:
             still_serves = baseline.is_ours(OWNER_S) if answered else baseline.serving()
             if other := another_process(self.plan):
                 readiness.misplaced = True
-                context.fail("serving", f"{other}, {ANOTHER}")
+                context.fail("serving", f"{other}, {ANOTHER}; {_advice(context.plan)}")
                 break
             if still_serves:
                 return self._beside(context, result)
@@ -363,12 +362,17 @@ def _report_unrecorded(context: RollbackContext) -> None:
         who = listener(url)
         pid = f"process {who.pid}" if who else "a process"
         if other := another_process(context.plan):
-            context.report.note("start", f"{other}, {ANOTHER}")
+            context.report.note("start", f"{other}, {ANOTHER}; {_advice(context.plan)}")
         context.report.note(
             "start", f"{pid} serves, but the console did not start it from this site file, so no "
-            "run will start; `omni-console adopt` takes it over, if it is what the site file "
-            "starts"
+            f"run will start; {_advice(context.plan)}"
         )  # fmt: skip
+
+
+def _advice(plan: SealedPlan) -> str:
+    from console.runtime.discovery import adoption  # late: no rollback waits for it
+
+    return adoption.advice(plan.baseline.process, plan.baseline.url)
 
 
 def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
 
 from console.common import paths
-from console.common.argv import option_of, started
 from console.common.errors import ServiceError, UsageError
 from console.common.logs.output import of_process
 from console.common.text import one_line
 from console.config.site.draft import missing_values, variables, where_to_write, without_secrets
 from console.config.site.site import Site
 from console.host import licence, process
-from console.host.ports import answering, held_by_others, listeners
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback import records as pointers
@@ -28,19 +25,17 @@ from console.render.effects import service_words
 from console.runner.prepare import baseline, seal
 from console.runtime import proxy
 from console.runtime.answers.completion import Completion
-from console.runtime.discovery import processes
+from console.runtime.discovery import adoption, processes
 from console.runtime.discovery.processes import Running
-from console.runtime.discovery.servers import unfit_process, user_name
+from console.runtime.discovery.servers import user_name
 from console.runtime.discovery.supervisors import parent_of
 from console.runtime.docker.client import connect
-
-AGAIN = "correct the site file, or let `omni-console init --force` write it from what runs"
 
 
 class CannotAdopt(UsageError):
     """What runs cannot be taken over as the baseline; nothing was changed."""
 
-    def __init__(self, why: str, hint: str = AGAIN) -> None:
+    def __init__(self, why: str, hint: str = adoption.AGAIN) -> None:
         super().__init__("nothing was taken over", why, hint)
 
 
@@ -49,17 +44,11 @@ def adopt(site: Site, running: Running) -> list[str]:
     about it. Raises CannotAdopt, and ServiceError if the record cannot be written."""
     runs = _process_of(site)
     url = site.model.baseline.url
-    why, hint = unfit_process(running)
-    why, hint = (why, hint) if why else _of_a_unit(running)
-    if not why and (found := difference(runs, running)):
-        why, hint = f"it is not what the site file starts: {found}", AGAIN
-        if lacking := _secrets_of(runs, running):
-            why, hint = lacking[0], where_to_write(lacking[1], site.path)
-    if not why:
-        why, hint = baseline.with_others(running.pid, running.start)
+    why, hint = adoption.refusal(runs, running, url)
+    if why.startswith(adoption.DIFFERS) and (lacking := _secrets_of(runs, running)):
+        why, hint = lacking[0], where_to_write(lacking[1], site.path)
     if why:
         raise CannotAdopt(f"pid {running.pid}: {why}", hint)
-    _answers_there(running, url)
     records = paths.records_dir(site.name)
     recorded = process.known(records, "baseline", runs, BASELINE_COOKIE)
     if recorded is not None and recorded != (running.pid, running.start):
@@ -145,8 +134,7 @@ def at_its_address(site: Site) -> Running:
             f"{one_line(other.service)} answers at {url}, by a cutover",
             "omni-console rollback ends it and brings the baseline back",
         )
-    pids = {one.pid for one in listeners(url, here=True)}
-    first = sorted(pid for pid in pids if not (process.ancestry(pid) - {pid}) & pids)
+    first = adoption.first_at(url)
     if len(first) > 1:
         which = ", ".join(map(str, first))
         raise CannotAdopt(
@@ -162,36 +150,6 @@ def at_its_address(site: Site) -> Running:
     return found
 
 
-def difference(runs: ProcessSpec, running: Running) -> str:
-    """Where a process is not what the site file would start, in clean words; "" if it is."""
-    program = baseline.program_of(runs)
-    if os.path.realpath(program) != os.path.realpath(running.program):
-        return f"its program is {one_line(running.program or ' '.join(started(running.argv)), 120)}"
-    for at, (ours, theirs) in enumerate(zip(runs.argv[1:], running.argv[1:], strict=False), 1):
-        if ours != theirs:
-            return _other_word(running.argv, at)
-    count = len(running.argv)
-    if len(runs.argv) != count:
-        return f"its command line has {count} words, and the site file's {len(runs.argv)}"
-    for name, value in runs.env if running.environ is not None else ():
-        if running.environ is not None and running.environ.get(name) != value:
-            return f"the variable {one_line(name, 60)} has another value"
-    if os.path.realpath(runs.cwd) != os.path.realpath(running.cwd) and _has_relative(running):
-        return f"its directory is {one_line(running.cwd, 120)}, and its command line depends on it"
-    return ""
-
-
-def _other_word(argv: Sequence[str], at: int) -> str:
-    """Which word of a foreign command line is another one. Of what it holds nothing is said, as any
-    word may be a secret."""
-    option = option_of(argv, at)
-    if option and argv[at] != option:
-        return f"it has another value of {option} (word {at + 1} of its command line)"
-    if option:
-        return f"word {at + 1} of its command line is {option}"
-    return f"word {at + 1} of its command line is another one"
-
-
 def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | None:
     """Why the site file starts something else if its secret values are all that is missing or
     different, and the flags of these. `init` has left them out, and would again."""
@@ -202,15 +160,6 @@ def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | 
     if missing:
         return f"{missing_values(missing)} in the site file", missing
     return f"it was started with another value of {', '.join(left)} than the site file has", left
-
-
-def _has_relative(running: Running) -> bool:
-    """Whether a word of its command line is a path in its directory."""
-    words = (word.rpartition("=")[2] for word in running.argv[1:])
-    return any(
-        os.path.exists(os.path.join(running.cwd, word))
-        for word in words if word and not word.startswith("/")
-    )  # fmt: skip
 
 
 def notes(running: Running, runs: ProcessSpec) -> list[str]:
@@ -282,30 +231,3 @@ def _process_of(site: Site) -> ProcessSpec:
             "has to be taken over"
         )
     return runs
-
-
-def _of_a_unit(running: Running) -> tuple[str, str]:
-    if running.unit is None:
-        return "", ""
-    what = f"{running.unit.words} runs it, and its systemd may start it again when a run stops it"
-    return what, "write `unit:` into the site file instead of `process:`: omni-console init --force"
-
-
-def _answers_there(running: Running, url: str) -> None:
-    """Raise CannotAdopt unless the process and its own listen at the baseline's address, and nobody
-    else: whoever shares it gets a part of the requests."""
-    sockets = answering(url, here=True)
-    holders = {one.pid for socket in sockets for one in socket.holders}
-    own = {one.pid for one in process.members(running.pid, running.start)}
-    own |= {running.pid, *processes.outside(running)}
-    if not holders & own:
-        raise CannotAdopt(
-            f"pid {running.pid} does not listen at {url}",
-            "wait until it does, or correct `url` in the site file",
-        )
-    other = next(held_by_others(sockets, own), None)
-    if other is not None:
-        raise CannotAdopt(
-            f"pid {other.pid}, {other.words}, answers at {url}, too",
-            "give one of the two another port",
-        )

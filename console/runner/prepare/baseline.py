@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,6 +24,7 @@ from console.runner.prepare import mounts
 from console.runtime import proxy
 from console.runtime.answers.completion import Completion
 from console.runtime.answers.completion import prove_longer as completion
+from console.runtime.discovery import adoption
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.engine_api import made_of_others, unfit_as_baseline
 from console.runtime.probe import Health, health, remedy
@@ -84,7 +83,7 @@ def written(site: Site) -> Baseline:
         environment = tuple(sorted(children.kept().items()))
         return replace(
             common, kind="process", process=spec.runs, log=str(log),
-            program=program_of(spec.runs), environment=environment,
+            program=adoption.program_of(spec.runs), environment=environment,
         )  # fmt: skip
     if isinstance(spec.runs, UnitSpec):
         return replace(common, kind="unit", unit=spec.runs)
@@ -112,15 +111,6 @@ def _known_id(site: Site, name: str) -> str:
             if (plan.site_name, plan.baseline.container_name) == (site.name, name):
                 return plan.baseline.container_id
     return ""
-
-
-def program_of(spec: ProcessSpec) -> str:
-    """The absolute path at which a program would be found now; "" if it is not found."""
-    first = spec.argv[0]
-    if "/" in first:
-        return os.path.abspath(os.path.join(spec.cwd, first))
-    found = shutil.which(first, path=dict(spec.env).get("PATH"))
-    return os.path.abspath(found) if found else ""
 
 
 def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
@@ -151,22 +141,12 @@ def _may_be_stopped(found: Baseline, site: Site) -> None:
     if known and why:
         raise BaselineNotReady(
             f"no run starts: pid {known[0]} could not be stopped", why,
-            "omni-console adopt with this site file makes it this site's alone",
+            adoption.advice(found.process, found.url, known[0]),
         )  # fmt: skip
-    why, hint = with_others(*known) if known else ("", "")
+    why, hint = adoption.with_others(*known) if known else ("", "")
     if known and why:
         title = f"no run starts: to stop pid {known[0]} would end more than the baseline"
         raise BaselineNotReady(title, why, hint)
-
-
-def with_others(pid: int, start: int) -> tuple[str, str]:
-    """Which other servers are in the process group of one, in words, and a hint; two empty texts
-    if there are none. Signals go to the group, and nothing would start the others again."""
-    others = [f"pid {other} at port {port}" for other, port in licence.other_servers(pid, start)]
-    if not others:
-        return "", ""
-    why = f"another server is in its process group: {' and '.join(others)}"
-    return why, "start each in a session of its own (setsid), or as a service of its own"
 
 
 def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str, str, str]:

@@ -58,7 +58,7 @@ held() {
   [ -n "$who" ] || return 1
   ALIVE=yes
   say start "$who: nothing is started beside it"
-  say start "omni-console adopt takes it over if it is the baseline"
+  say start "omni-console adopt takes it over if it is the baseline, or says why it cannot"
 }
 
 holder() {
@@ -378,7 +378,7 @@ restore() {
   if [ "$result" = 0 ] && [ -n "$OTHER" ]; then
     WORD=serving; ALIVE=yes; result=1
     say serving "$OTHER, which proves nothing of the baseline: it was left alone, and nothing was \
-started beside it; omni-console adopt takes it over, if it is what the site file starts"
+started beside it; omni-console adopt takes it over, or says why it cannot"
   fi
   [ "$result" = 0 ] || give_up
   beside=$(lives_on | tr '\n' ' ')

@@ -38,20 +38,22 @@ def held(baseline: Observed) -> str:
         return ""
     hidden = not own and foreign(url, here=True, published=True) is not None
     words = held_words(url, own) or ("another user's server holds its port" if hidden else "")
-    words = words or ("" if own else _started_by_hand(baseline))
+    pid = next((other.pid for other in strangers(url, own)), 0)
+    if not words and not own:
+        words, pid = _started_by_hand(baseline)
     if not words:
         return ""
-    return (
-        f"{words}: nothing is started beside it; `omni-console adopt` takes it over if it is the "
-        "baseline"
-    )
+    from console.runtime.discovery import adoption  # late: no rollback waits for it
+
+    can_be_done = adoption.advice(baseline.plan.process, url, pid)
+    return f"{words}: nothing is started beside it; {can_be_done}"
 
 
-def _started_by_hand(baseline: Observed) -> str:
+def _started_by_hand(baseline: Observed) -> tuple[str, int]:
     """What process of this user or root, which no console has started, may become the baseline, in
-    words; "" for none. Some engines load for minutes before they listen. One is known by the
-    command line of a process baseline, or as a model server that is told to listen at the
-    baseline's port: a start script may have become it, and by hand it may get other words.
+    words, and its pid; "" and 0 for none. Some engines load for minutes before they listen. One is
+    known by the command line of a process baseline, or as a model server that is told to listen at
+    the baseline's port: a start script may have become it, and by hand it may get other words.
     """
     plan = baseline.plan
     spec, port = plan.process if plan.kind == "process" else None, port_of(plan.url)
@@ -66,8 +68,9 @@ def _started_by_hand(baseline: Observed) -> str:
             continue
         if _shares_ports(pid):
             does = asks or "has the site file's command line"
-            return f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
-    return ""
+            words = f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
+            return words, pid
+    return "", 0
 
 
 def _shares_ports(pid: int) -> bool:

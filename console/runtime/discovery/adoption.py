@@ -1,0 +1,152 @@
+"""Whether `adopt` would take a running server over: the judge of that command, and of every line
+that advises it. Nothing is started, stopped or signalled here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+
+from console.common.argv import option_of, started
+from console.common.text import one_line
+from console.host import licence, process
+from console.host.ports import answering, held_by_others, listeners
+from console.host.process import ProcessSpec
+from console.runtime.discovery import processes
+from console.runtime.discovery.processes import Running
+from console.runtime.discovery.servers import unfit_process
+
+AGAIN = "correct the site file, or let `omni-console init --force` write it from what runs"
+DIFFERS = "it is not what the site file starts: "
+ADOPT = "omni-console adopt takes it over, if it is meant as the baseline"
+LIST = "omni-console init --list shows what serves here"
+
+
+def refusal(runs: ProcessSpec, running: Running, url: str) -> tuple[str, str]:
+    """Why a process cannot be taken over as the baseline that `runs` starts and that answers at
+    `url`, and what to do, in clean words; two empty texts if it can."""
+    why, hint = unfit_process(running)
+    why, hint = (why, hint) if why else _of_a_unit(running)
+    if not why and (found := difference(runs, running)):
+        why, hint = f"{DIFFERS}{found}", AGAIN
+    if not why:
+        why, hint = with_others(running.pid, running.start)
+    return (why, hint) if why else _elsewhere(running, url)
+
+
+def first_at(url: str) -> list[int]:
+    """The processes at an address of this machine that none of the others there has started."""
+    pids = {one.pid for one in listeners(url, here=True)}
+    return sorted(pid for pid in pids if not (process.ancestry(pid) - {pid}) & pids)
+
+
+def advice(runs: object, url: str, pid: int = 0) -> str:
+    """What the operator can do about a server that may be the baseline and that nothing records as
+    such: the one that answers at `url`, or the one with this pid. `runs` is what starts the
+    baseline. No command is named that would refuse. Never raises."""
+    try:
+        return _advice(runs, url, pid)
+    except Exception:  # a word of advice ends no rollback
+        return LIST
+
+
+def _advice(runs: object, url: str, pid: int) -> str:
+    pids = [pid] if pid else first_at(url)
+    running = processes.read(pids[0]) if len(pids) == 1 else None
+    if running is None:
+        which = f"omni-console adopt PID names one of {', '.join(map(str, pids))}"
+        return which if len(pids) > 1 else LIST
+    spec = runs if isinstance(runs, ProcessSpec) else None
+    why, hint = refusal(spec, running, url) if spec is not None else unfit_process(running)
+    if why:
+        return f"omni-console adopt would refuse it, as {why}" + (f": {hint}" if hint else "")
+    if spec is None:
+        return (
+            f"if it is meant as the baseline, omni-console init --pick {running.pid} --force "
+            "writes a site file for it"
+        )
+    return ADOPT
+
+
+def program_of(spec: ProcessSpec) -> str:
+    """The absolute path at which a program would be found now; "" if it is not found."""
+    first = spec.argv[0]
+    if "/" in first:
+        return os.path.abspath(os.path.join(spec.cwd, first))
+    found = shutil.which(first, path=dict(spec.env).get("PATH"))
+    return os.path.abspath(found) if found else ""
+
+
+def difference(runs: ProcessSpec, running: Running) -> str:
+    """Where a process is not what the site file would start, in clean words; "" if it is."""
+    program = program_of(runs)
+    if os.path.realpath(program) != os.path.realpath(running.program):
+        return f"its program is {one_line(running.program or ' '.join(started(running.argv)), 120)}"
+    for at, (ours, theirs) in enumerate(zip(runs.argv[1:], running.argv[1:], strict=False), 1):
+        if ours != theirs:
+            return _other_word(running.argv, at)
+    count = len(running.argv)
+    if len(runs.argv) != count:
+        return f"its command line has {count} words, and the site file's {len(runs.argv)}"
+    for name, value in runs.env if running.environ is not None else ():
+        if running.environ is not None and running.environ.get(name) != value:
+            return f"the variable {one_line(name, 60)} has another value"
+    if os.path.realpath(runs.cwd) != os.path.realpath(running.cwd) and _has_relative(running):
+        return f"its directory is {one_line(running.cwd, 120)}, and its command line depends on it"
+    return ""
+
+
+def _other_word(argv: Sequence[str], at: int) -> str:
+    """Which word of a foreign command line is another one. Of what it holds nothing is said, as any
+    word may be a secret."""
+    option = option_of(argv, at)
+    if option and argv[at] != option:
+        return f"it has another value of {option} (word {at + 1} of its command line)"
+    if option:
+        return f"word {at + 1} of its command line is {option}"
+    return f"word {at + 1} of its command line is another one"
+
+
+def _has_relative(running: Running) -> bool:
+    """Whether a word of its command line is a path in its directory."""
+    words = (word.rpartition("=")[2] for word in running.argv[1:])
+    return any(
+        os.path.exists(os.path.join(running.cwd, word))
+        for word in words if word and not word.startswith("/")
+    )  # fmt: skip
+
+
+def _of_a_unit(running: Running) -> tuple[str, str]:
+    if running.unit is None:
+        return "", ""
+    what = f"{running.unit.words} runs it, and its systemd may start it again when a run stops it"
+    return what, "write `unit:` into the site file instead of `process:`: omni-console init --force"
+
+
+def with_others(pid: int, start: int) -> tuple[str, str]:
+    """Which other servers are in the process group of one, in words, and a hint; two empty texts
+    if there are none. Signals go to the group, and nothing would start the others again."""
+    others = [f"pid {other} at port {port}" for other, port in licence.other_servers(pid, start)]
+    if not others:
+        return "", ""
+    why = f"another server is in its process group: {' and '.join(others)}"
+    return why, "start each in a session of its own (setsid), or as a service of its own"
+
+
+def _elsewhere(running: Running, url: str) -> tuple[str, str]:
+    """Why a process and its own do not listen at an address, or not alone, and what to do: whoever
+    shares it gets a part of the requests. Two empty texts if they do."""
+    sockets = answering(url, here=True)
+    holders = {one.pid for socket in sockets for one in socket.holders}
+    own = {one.pid for one in process.members(running.pid, running.start)}
+    own |= {running.pid, *processes.outside(running)}
+    if not holders & own:
+        return (
+            f"it does not listen at {url}",
+            "wait until it does, or correct `url` in the site file",
+        )
+    other = next(held_by_others(sockets, own), None)
+    if other is not None:
+        words = f"pid {other.pid}, {other.words}, answers at {url}, too"
+        return words, "give one of the two another port"
+    return "", ""

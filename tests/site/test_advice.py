@@ -1,0 +1,84 @@
+"""What is advised about a server without a record is what the command then does."""
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from console.checks.doctor import baseline as doctor
+from console.cli import main
+from console.config.site.site import load_site
+from console.host.ports import listener
+from console.recovery.rollback.observe import OTHER
+from console.runtime.discovery import adoption
+from console.runtime.probe import Health, health
+from tests.children import running
+from tests.ports import free_port
+from tests.rollback.conftest import STANDIN
+from tests.waiting import until
+
+SUPERVISED = "it is a child of supervisord"
+HOW = {
+    "alone": ("exec {server}", ""),
+    "supervised": ("sh {supervisor}", SUPERVISED),
+    "a proxy in its group": (
+        "{python} -S -m http.server --bind 127.0.0.1 {other} & exec {server}",
+        "another server is in its process group",
+    ),
+    "other words": ("exec {server} --loading 0", "it is not what the site file starts"),
+}
+
+
+@contextmanager
+def started(words: str, url: str) -> Iterator[int]:
+    """The server that a shell's words start, in a session of its own; its pid."""
+    with running(["sh", "-c", words], start_new_session=True) as child:
+        try:
+            until(lambda: health(url)[0] is Health.SERVING, "it serves")
+            yield until(lambda: listener(url), "it is seen").pid
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("words", "why"), HOW.values(), ids=HOW)
+def test_no_adopt_is_advised_that_would_refuse(
+    tmp_path: Path, words: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port, supervisor = free_port(), tmp_path / "supervisord"
+    argv, url = [sys.executable, "-S", str(STANDIN), str(port)], f"http://127.0.0.1:{port}"
+    supervisor.write_text(f"{shlex.join(argv)} & wait\n")
+    file = tmp_path / "site.yaml"
+    file.write_text(
+        f"schema: omni.site/v1\nname: ws{port}\nbaseline:\n  url: {url}\n"
+        f"  process: {{argv: {json.dumps(argv)}, cwd: {json.dumps(os.getcwd())}}}\n"
+    )
+    shell = words.format(
+        server=shlex.join(argv), supervisor=supervisor, python=sys.executable, other=free_port()
+    )
+    site = load_site(file)
+    runs = site.baseline_spec().runs
+    with started(shell, url) as pid:
+        told = adoption.advice(runs, url)
+        by_doctor = doctor._remedy(f"{OTHER} {pid}) answers", site)
+        none = adoption.advice(None, url)
+        code = main(["adopt", "--site", str(file)])
+        said = capsys.readouterr().err
+    assert by_doctor == told
+    assert (code, told == adoption.ADOPT) == ((2, False) if why else (0, True)), said
+    assert why in said
+    assert why in told
+    pick = f"omni-console init --pick {pid} --force"
+    assert (SUPERVISED in none) if why == SUPERVISED else (pick in none)
+
+
+def test_of_what_nobody_sees_nothing_is_advised_but_to_look() -> None:
+    assert adoption.advice(None, f"http://127.0.0.1:{free_port()}") == adoption.LIST
+    assert adoption.advice(None, "no address") == adoption.LIST
+    assert adoption.advice(None, "http://127.0.0.1:1", 4194305) == adoption.LIST
