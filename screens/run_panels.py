@@ -251,7 +251,7 @@ class RunPanels(Guarded):
             return self._first_rows(width)
         height = self.query_one("#detail", TextView).size.height
         if view.over and not self.query_one(StepList).chosen:
-            rows = summary_rows(view, width)
+            rows = summary_rows(view, width, time.time())
             return rows + more_rows(view, step, self.earlier, width, height - len(rows))
         current = step.id == (self.shot.at or (view.current or step).id)
         can: list[Row] = []

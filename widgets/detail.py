@@ -17,11 +17,12 @@ from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import UNDECIDED, Decision, RunState, StepState
+from console.recovery.rollback.baseline_state import time_words
 from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
-from widgets.rows import Part, Row, fit, width_of
+from widgets.rows import Row, fit, width_of
 from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _said(line: str, width: int, tone: str) -> list[Row]:
     return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]
 
 
-def summary_rows(view: RunView, width: int) -> list[Row]:
+def summary_rows(view: RunView, width: int, now: float) -> list[Row]:
     """A finished run: how it ended, what was decided, where the baseline is, what was measured."""
     rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
@@ -138,13 +139,13 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
     elif view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
-        slow = "serves again" if view.restored_s else "serves"
-        slow = "DEGRADED" if view.serving.get("degraded") else slow
+        # what was seen at the run's end says nothing of now: the header does
+        slow = bool(view.serving.get("degraded"))
+        at = view.serving.get("looked_at") or view.serving.get("at")
+        when = f"at {time_words(at, now)}" if at else "when it was last seen"
+        words = f"{when} the baseline {'was DEGRADED' if slow else 'served'}"
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
-        seen: list[Part] = [(f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good")]
-        if at := view.serving.get("looked_at") or view.serving.get("at"):
-            seen.append((f", {time.strftime('%H:%M:%S', time.localtime(at))}", "dim"))
-        rows.append(tuple(seen))
+        rows += paragraph(f"{words}{back}", width, "warn" if slow else "good")
         for note in view.serving.get("notes") or ():
             rows += paragraph(clean(str(note)), width, "warn")
     return rows + _evidence_rows(view, width)

@@ -69,7 +69,7 @@ def test_what_makes_a_gate_doubtful_stands_before_its_word() -> None:
     doubt = {"gate": "go", "verdict": "NO-GO", "words": words}
     step = StepView("go", "Gate", "Trial", "gate", state=StepState.SUCCEEDED)
     view = RunView(verdicts=[Verdicts("go", "GO", "", SAID)], doubts=[doubt], steps=[step])
-    for rows in (summary_rows(view, 76), detail_rows(view, step, [], 76, 0.0, 9)):
+    for rows in (summary_rows(view, 76, 0.0), detail_rows(view, step, [], 76, 0.0, 9)):
         lines = ["".join(text for text, _ in row) for row in rows]
         at = next(number for number, line in enumerate(lines) if line.startswith("GATE"))
         before = [number for number, line in enumerate(lines) if line.startswith("DOUBTFUL: gate")]

@@ -25,7 +25,7 @@ from console.frontends.tui.watch.history import RunRow
 from console.host.sample import History
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.recovery.rollback.baseline_state import Figure
+from console.recovery.rollback.baseline_state import Figure, time_words
 from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
@@ -140,8 +140,29 @@ def test_the_detail_of_a_step_and_what_can_be_done(snapshot: SnapshotAssertion) 
             can = option_rows(view, word, confirm, width)
             said.append(drawn(detail_rows(view, view.steps[step], can, width, scene.NOW)))
     said += [drawn([result_row(step, 50) for step in scene.ended().steps])]
-    said += [drawn(summary_rows(view, 60)) for view in (scene.ended(), scene.failed())]
+    said += [drawn(summary_rows(view, 60, scene.NOW)) for view in (scene.ended(), scene.failed())]
     assert "\n\n".join(said) == snapshot
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("width", [20, 40, 120])
+def test_how_a_run_left_the_baseline_is_said_with_its_time_and_not_as_of_now(
+    slow: bool, width: int
+) -> None:
+    """It may have ended since: the header says how it is."""
+    view = scene.approval()
+    view.state, view.ended, view.restored_s = RunState.SUCCEEDED, scene.NOW, 74.0
+    view.serving, view.cutover, view.outage = {"at": scene.NOW - 90, "degraded": slow}, {}, False
+    said = " ".join(drawn(summary_rows(view, width, scene.NOW)).split())
+    for tag in ("<warn>", "<good>"):
+        said = said.replace(tag, "").replace("  ", " ")
+    at = time_words(scene.NOW - 90, scene.NOW)
+    assert f"at {at} the baseline {'was DEGRADED' if slow else 'served'}" in said
+    assert "the baseline serves" not in said
+    view.serving["looked_at"] = scene.NOW - 90_000
+    assert time_words(scene.NOW - 90_000, scene.NOW)[:10] in drawn(
+        summary_rows(view, 120, scene.NOW)
+    )
 
 
 def test_a_panel_fills_its_rows_with_runs_and_earlier_runs() -> None:
