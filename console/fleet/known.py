@@ -139,19 +139,24 @@ def words_of(one: Known, now: float) -> str:
     run, base = one.part("run"), clean(str(one.part("baseline").get("word", "")), 30)
     if not one.at:
         return "nothing is known of it"
-    if not run.get("alive"):
-        return f"at {clock(one.at, now)} no run was active, baseline {base or 'unknown'}"
-    name = clean(str(run.get("id", "")), 100)
-    if (back := one.back_at) is not None:
+    name, seen, alive = clean(str(run.get("id", "")), 100), clock(one.at, now), run.get("alive")
+    # the sentinel of a run whose runner has died counts its lease all the same
+    if (back := one.back_at) is not None and (alive or run.get("outage")):
         word = "comes back" if back > now else "should be back since"
         at = clock(back, now)
         return (
             f"the baseline {word} {'at ' if back > now else ''}{at} by the lease of run {name}, "
             "unless somebody is attached there"
         )
-    if not run.get("outage"):
-        return f"at {clock(one.at, now)} run {name} had not taken the baseline down"
-    return f"run {name} has no lease: the baseline comes back when it ends"
+    if run.get("outage"):
+        runner = "its runner was on" if alive else "its runner was gone"
+        return (
+            f"at {seen} run {name} had the baseline down, {runner}, and no lease was told of; "
+            "whether the baseline is back is not known"
+        )
+    if not alive:
+        return f"at {seen} no run was active, baseline {base or 'unknown'}"
+    return f"at {seen} run {name} had not taken the baseline down"
 
 
 def _path(host: str) -> Path:

@@ -280,6 +280,21 @@ def test_a_rollback_without_a_line_says_what_is_known_and_waits_for_nothing(
     assert len(fars["a"].told) == asked
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_rollback_that_had_begun_without_a_lease_says_that_its_end_is_not_known(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], alive: bool
+) -> None:
+    run = {**STATE["run"], "alive": alive, "outage": True}
+    remember(Host("a", "a"), {**STATE, "run": run, "guard": {}}, 1_000.0)
+    fars["a"].lose, fars["a"].words = ["rollback!"], ["fence ok"]
+    assert main(["fleet", "rollback", "a"]) == 7
+    said = capsys.readouterr().out
+    assert "its rollback goes on there" in said
+    assert "whether the baseline is back is not known\n  see: omni-console fleet\n" in said
+    assert "lease" not in said
+    assert "when it ends" not in said
+
+
 def test_a_line_that_ctrl_c_has_ended_is_not_called_lost(
     fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,6 +136,10 @@ def test_when_a_host_comes_back_by_itself(snapshot: SnapshotAssertion) -> None:
         "lease of another day": replace(BUSY, at=NOW + 90_000),
         "no lease, no outage": Known("a", NOW, {**STATE, "run": run, "guard": {}}),
         "no lease, outage": Known("a", NOW, {**STATE, "guard": {}}),
+        "dead, lease": replace(BUSY, state={**STATE, "run": {**STATE["run"], "alive": False}}),
+        "dead, no lease": Known(
+            "a", NOW, {**STATE, "run": {**STATE["run"], "alive": False}, "guard": {}}
+        ),
         "no run": Known("a", NOW, {**STATE, "run": None}),
     }
     assert {name: words_of(one, NOW) for name, one in states.items()} == snapshot

@@ -145,7 +145,13 @@ def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
             words = f"the line was lost, its rollback goes on there: {why}"
         elif token:
             words = f"the line was lost, and whether its rollback has begun is not known: {why}"
-        say(f"{host.name}: {words}\n  {words_of(before, time.time())}")
+        # what a run would have done by itself says nothing once its rollback has begun
+        begun = heard and before.back_at is None
+        more = words_of(before, time.time())
+        more = "whether the baseline is back is not known" if begun else more
+        say(f"{host.name}: {words}\n  {more}")
+        if heard:
+            say("  see: omni-console fleet")
         if token and not heard:
             say(f"  ask again: omni-console fleet rollback {host.name}")
         reached = True if heard else None if token else False
