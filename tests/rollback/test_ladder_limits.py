@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from console.common.clock import SystemClock
-from console.common.errors import EngineError
-from console.host import children, process
+from console.common.errors import EngineError, EngineTimeout
+from console.host import children, memory, process
 from console.host.licence import Licence
 from console.host.process import ProcessSpec
 from console.journal.lock import ladder_busy
@@ -212,6 +212,85 @@ def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: S
     Baseline(context).start()
     assert engine.said == ["stop cand", "start base"]
     assert not context.engine_away
+
+
+class Dead:
+    """An engine that takes connections and answers nothing: each call takes its whole deadline."""
+
+    path, call_s = "/nowhere", 2.0
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock, self.asked = clock, 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def hang(*_: object) -> None:
+            self.asked += 1
+            self.clock.sleep(self.call_s)
+            raise EngineTimeout("the container engine does not answer")
+
+        return hang
+
+
+@pytest.mark.parametrize("kind", ["container", "process"])
+def test_a_rollback_waits_once_for_an_engine_that_is_dead(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """All stages and the docker command have one deadline; they waited for six minutes."""
+    stage.seal(engine=EngineAddress("/nowhere"))
+    clock = FakeClock()
+    dead, took, begun = Dead(clock), list[float](), clock.monotonic()
+
+    def command(argv: list[str], timeout_s: float, **_: object) -> tuple[int, bytes, bytes]:
+        clock.sleep(timeout_s)
+        took.append(timeout_s)
+        raise subprocess.TimeoutExpired(argv, timeout_s)
+
+    monkeypatch.setattr(children, "run", command)
+    monkeypatch.setattr(RollbackContext, "engine_is_missing", lambda *_: False)
+    made = context_of(stage, **(BOXED if kind == "container" else {}))
+    live.append(stage.live, live.Live("container", "cand", container="cand"))
+    made.clock, made.engine = clock, dead  # type: ignore[assignment]
+    monkeypatch.setattr(stop, "pids_of_container", lambda _: [os.getpid()])
+    stop.stop(made)
+    if kind == "process":
+        assert clock.monotonic() - begun <= stop.ENGINE_WAIT_S + 2 * dead.call_s
+        assert made.stop_failed
+        return
+    for _ in range(2):  # the second one is a restart
+        with pytest.raises(EngineError, match="did not end in time"):
+            Baseline(made).start()
+    assert clock.monotonic() - begun < 160
+    assert dead.asked > 25, "it usually comes back"
+    assert took[1:] == [5.0] * (len(took) - 1)
+
+
+def test_an_engine_that_has_answered_is_waited_for_again(stage: Stage) -> None:
+    made = context_of(stage, **BOXED)
+    made.clock, made.engine = FakeClock(), Engine(3)  # type: ignore[assignment]
+    assert made.engine_left_s() == 120.0
+    made.clock.sleep(119.0)
+    made.engine_away = True
+    made.engine_answers()
+    assert (made.engine_left_s(), made.engine_away) == (120.0, False)
+
+
+def test_what_is_ended_twice_or_in_parts_is_one_candidate(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are ended without a hung engine, which then stops its container."""
+    made, engine = context_of(stage), Engine(3)
+    live.append(stage.live, live.Live("container", "cand", container="cand"))
+    made.clock, made.engine, lines = FakeClock(), engine, list[dict[str, Any]]()  # type: ignore[assignment]
+    made.report._emit = lines.append
+    inside = [stage.sleeper(made.plan.run_id) for _ in range(3)]
+    pids = {pid for pid, _ in inside}
+    monkeypatch.setattr(memory, "container_of", lambda pid: "cand" if pid in pids else "")
+    monkeypatch.setattr(stop, "pids_of_container", lambda _: [os.getpid()])
+    stop.stop(made)
+    assert engine.said == ["stop cand"]
+    assert not any(process.alive(*one) for one in inside)
+    said = [one["detail"] for one in lines if one["rung"] == "stop" and one["state"] == "ok"]
+    assert said == ["1 candidate stopped"]
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -149,7 +149,7 @@ def test_an_engine_that_is_closed_to_this_user_is_not_waited_for_as_for_one_that
         monkeypatch.setattr(module, "ENGINE_RETRY_S", 0.05)
     monkeypatch.setattr(context, "DENIED_S", 0.2)
     monkeypatch.setattr(stop, "ENGINE_WAIT_S", 1e6)
-    monkeypatch.setattr(start, "START_WAIT_S", 1e6)
+    monkeypatch.setattr(context, "ENGINE_WAIT_S", 1e6)
     result = yard.roll_back()  # which would never end if it waited as for one that is away
     assert not result.serving
     for stage in ("stop", "start"):

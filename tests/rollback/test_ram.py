@@ -35,7 +35,7 @@ class MemoryStage:
         begun = Trigger(trigger, True, self.clock.monotonic())
         report = Report(self.stage.root / "l", begun, self.clock, self.stage.lines.append)
         made = RollbackContext(self.stage.plan, self.clock, report, None)
-        made.stopped = stopped
+        made.ended = {(pid, 0) for pid in range(stopped)}
         return made
 
     def wait(

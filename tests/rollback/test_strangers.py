@@ -348,7 +348,7 @@ def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, ports: str, up: int, code: int
 ) -> None:
     """It was made again under its name, or not at all; or its engine does not answer."""
-    monkeypatch.setattr(write, "ENGINE_S", 1)
+    monkeypatch.setattr(write, "ENGINE_WAIT_S", 1)
     stage.spawn(list(standin(stage.port).argv), cookie="no")
     body = INSPECT.format(up=up, old="a" * 64, ports=ports.format(port=stage.port))
     path = stage.tool("docker", body)

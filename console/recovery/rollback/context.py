@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,8 +29,15 @@ from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missi
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
+HUNG_COMMAND_S = 5.0
+"""The same, once one has not ended in time: the engine behind it does not answer."""
+ENGINE_WAIT_S = 120.0
+"""Seconds for which an engine that does not answer is asked again in a whole rollback, since it
+usually comes back; rollback.sh has the same."""
 DENIED_S = 6.0
 """Seconds for which an engine whose socket this user may not open is asked again."""
+Ended = tuple[int, int] | str
+"""What has ended: (pid, start time) of the process that led it, or the id of its container."""
 MISSING = "no engine is installed on this machine"
 SLICE_S = 0.2
 FAILED: dict[StageName, str] = {
@@ -43,7 +50,7 @@ own matter."""
 
 @dataclass
 class RollbackContext:
-    """One rollback in progress. `stopped` counts the candidates, runners and steps that ended."""
+    """One rollback in progress."""
 
     plan: SealedPlan
     clock: Clock
@@ -53,11 +60,17 @@ class RollbackContext:
     """The OOM score for processes started here; None when this process is not protected."""
     engine_away: bool = False
     """The stop stage has given up on the engine: later calls to it must not delay the baseline."""
+    engine_gives_up_at: float | None = None
+    """Until when an engine that does not answer is asked again; None while it answers."""
+    command_hung: bool = False
+    """A docker command has not ended in time."""
     denied_since: float | None = None
     """Since when the engine has refused this user without a break; None while it has not."""
     no_grace: bool = False
     """RAM is nearly full: candidates are killed without a grace period."""
-    stopped: int = 0
+    ended: set[Ended] = field(default_factory=set)
+    """The candidates, runners and steps that have ended: each counts once, whoever ends what part
+    of it, and however often."""
     containers: list[str] = field(default_factory=list)
     """Ids of the containers that were told to stop."""
     groups: list[tuple[int, int]] = field(default_factory=list)
@@ -80,10 +93,15 @@ class RollbackContext:
     _others: dict[str, str] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count_ended(self, count: int = 1) -> None:
+    @property
+    def stopped(self) -> int:
+        """How many candidates, runners and steps have ended."""
+        return len(self.ended)
+
+    def count_ended(self, who: Iterable[Ended]) -> None:
         """Count what has ended; stages call this from several threads."""
         with self._lock:
-            self.stopped += count
+            self.ended.update(who)
 
     def count_held(self, holding: Resident) -> None:
         """Add the RAM of what was told to stop; stages call this from several threads."""
@@ -117,6 +135,19 @@ class RollbackContext:
         said = not lead or detail.startswith(lead)
         self.failures.append((stage, detail if said else f"{lead}: {detail}"))
         self.report.failed(stage, detail)
+
+    def engine_answers(self) -> None:
+        """Forget that the engine did not answer: where it is away again, it is waited for again."""
+        self.engine_away, self.command_hung = False, False
+        self.engine_gives_up_at = self.denied_since = None
+
+    def engine_left_s(self) -> float:
+        """For how many seconds an engine that does not answer is still asked again: there is one
+        deadline for all stages, from the first time on that it did not."""
+        now = self.clock.monotonic()
+        if self.engine_gives_up_at is None:
+            self.engine_gives_up_at = now + ENGINE_WAIT_S
+        return max(0.0, self.engine_gives_up_at - now)
 
     def report_engine_away(self, stage: StageName, error: EngineError, limit_s: float) -> bool:
         """Report that the engine does not answer and for how long it is asked again, each fact
@@ -245,9 +276,11 @@ class RollbackContext:
 
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
         """Run a command and return its output. Raises EngineError with the end of the output."""
+        timeout_s = min(timeout_s, HUNG_COMMAND_S) if self.command_hung else timeout_s
         try:
             code, out, _ = children.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:
+            self.command_hung = argv[:1] == ["docker"]
             raise EngineError(f"{argv[0]} {argv[1]} did not end in time") from None
         except OSError as error:
             raise EngineError(f"{argv[0]} cannot be run", error.strerror or "") from None

@@ -26,7 +26,7 @@ from console.host import process, units
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback import evidence
-from console.recovery.rollback.context import log_path
+from console.recovery.rollback.context import ENGINE_WAIT_S, log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
@@ -40,8 +40,6 @@ from console.runtime.engine_address import DEFAULT_SOCKET
 from console.runtime.root_helper import HELPER
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
-ENGINE_S = 120
-"""Seconds for which the script asks again if the engine does not answer at the baseline's start."""
 _CURL, _CURL_REFUSED = "curl -q --noproxy '*' -sS", 7
 """A question that no user's settings and no proxy change; its exit code where nothing listens."""
 WAIT = "# the baseline runs, and may still load: wait, or see in its log why it does not answer"
@@ -132,7 +130,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "REFUSING_S": f"{verify.REFUSING_S:.0f}",
         "ADDRESS_S": f"{start.ADDRESS_S:.0f}",
         "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",
-        "ENGINE_S": str(ENGINE_S),
+        "ENGINE_S": f"{ENGINE_WAIT_S:.0f}",
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",

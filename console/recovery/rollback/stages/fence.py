@@ -38,7 +38,7 @@ def fence(context: RollbackContext) -> None:
 
 def _kill_runners(context: RollbackContext) -> int:
     """Kill every recorded runner but this very process; return how many were killed."""
-    killed = 0
+    killed = list[tuple[int, int]]()
     for pid, start in _recorded(context):
         try:
             if not licence.send(context.licence(Reason.RUNNER), pid, start, signal.SIGKILL):
@@ -49,11 +49,11 @@ def _kill_runners(context: RollbackContext) -> int:
         except Refused as error:
             context.fail("fence", str(error))
             continue
-        killed += 1
+        killed.append((pid, start))
         if not _await_gone(context, pid, start, RUNNER_S):
             context.fail("fence", f"the runner, pid {pid}, outlived SIGKILL")
     context.count_ended(killed)
-    return killed
+    return len(killed)
 
 
 def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
@@ -97,16 +97,23 @@ def stray_steps(context: RollbackContext) -> int:
         if e.kind == "process" and e.pid
         for s in context.members(e.pid, e.start)
     }
-    ended = len(steps) + _end_all(lambda: _strays(context, spared | candidates), context, TERM_S)
+    ended = [*steps, *_end_all(lambda: _strays(context, spared | candidates), context, TERM_S)]
     context.count_ended(ended)
-    return ended
+    return len(ended)
 
 
-def end_contained(context: RollbackContext) -> int:
+def end_contained(context: RollbackContext) -> tuple[int, set[str]]:
     """End the run's processes inside containers because the engine does not. Return how many were
-    alive. Only root can see them."""
-    spared = context.spared()
-    return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
+    alive, and the ids of these containers. Only root can see them."""
+    spared, inside = context.spared(), dict[tuple[int, int], str]()
+
+    def find() -> list[tuple[int, int]]:
+        found = _strays(context, spared, inside=True)
+        inside.update((one, memory.container_of(one[0])) for one in found if one not in inside)
+        return found
+
+    found = _end_all(find, context, context.grace_s)
+    return len(found), {inside[one] for one in found}
 
 
 def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
@@ -136,14 +143,14 @@ def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
     return [one for one in found if (memory.container_of(one[0]) != mine) is inside]
 
 
-def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
-    """Send SIGTERM, then SIGKILL to what `find` returns. Return how many it found at first."""
+def _end_all(find: Find, context: RollbackContext, grace_s: float) -> list[tuple[int, int]]:
+    """Send SIGTERM, then SIGKILL to what `find` returns. Return what it found at first."""
     found = find()
     kill_s = kill_wait_s(memory.resident(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         if not _signal(find, context, number, limit_s):
             break
-    return len(found)
+    return found
 
 
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:

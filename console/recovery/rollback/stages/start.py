@@ -31,8 +31,6 @@ from console.runtime.engine_api import (
 )
 
 ENGINE_RETRY_S = 2.0
-START_WAIT_S = 300.0
-"""Seconds for which an engine that is away is asked again, since it usually comes back."""
 OTHERS_NETWORK = "container:"
 """Prefix of NetworkMode if a container joins another one's network; it can start only while that
 one runs."""
@@ -80,8 +78,6 @@ class Baseline(Observed):
         or there is no engine on this machine."""
         self.displaced = ""
         """Who serves at its address, so that nothing was started beside it; "" for nobody."""
-        self._give_up_at: float | None = None
-        """When to stop waiting for an engine that is away; None before the wait has begun."""
         self._log_begin = 0
         """Where in its log the last start of the process begins."""
 
@@ -90,7 +86,7 @@ class Baseline(Observed):
         self.failed = True
         ways = {"process": self._start_process, "unit": self._start_unit}
         how = ways.get(self.plan.kind, self._start_container)()
-        self.failed, self._give_up_at = False, None
+        self.failed = False
         return how
 
     def restart(self) -> str:
@@ -208,15 +204,13 @@ class Baseline(Observed):
     def _start_container(self) -> str:
         """Start the container by its id, or else by name, or else by compose.
 
-        An engine that is away is asked again, for START_WAIT_S in all, a restart included. It is
+        An engine that is away is asked again for as long as the whole rollback waits for it. It is
         the engine that refuses a published port which somebody holds; in the host's network it
         would let the container load beside whoever serves there.
         """
         context, state = self.context, self._state(OWNER_S) or {}
         if (state.get("HostConfig") or {}).get("NetworkMode") == "host" and not is_up(state):
             self._start_beside_nobody()
-        if self._give_up_at is None:
-            self._give_up_at = context.clock.monotonic() + START_WAIT_S
         refused, address_until = 0, context.clock.monotonic() + ADDRESS_S
         while True:
             try:
@@ -235,13 +229,13 @@ class Baseline(Observed):
                 if context.engine_is_missing(context.engine):
                     self.gone = True
                     raise EngineError(error.title, f"{error.detail}; {MISSING}") from None
-                asks_again = context.report_engine_away("start", error, START_WAIT_S)
+                left_s = context.engine_left_s()
+                asks_again = context.report_engine_away("start", error, left_s)
                 # A start that timed out may have succeeded all the same.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
                     return "the container runs, although the engine answered late"
-                late = context.clock.monotonic() + ENGINE_RETRY_S >= self._give_up_at
-                if late or not asks_again:
+                if left_s <= ENGINE_RETRY_S or not asks_again:
                     break
             context.clock.sleep(ENGINE_RETRY_S)
         try:
@@ -258,7 +252,9 @@ class Baseline(Observed):
         ways = self.ways()
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
-        return self._start_first(ways, lambda name: self._start_or_unpause(engine, name))
+        how = self._start_first(ways, lambda name: self._start_or_unpause(engine, name))
+        self.context.engine_answers()
+        return how
 
     def _start_or_unpause(self, engine: RawEngine, name: str) -> bool:
         """Start a container. A paused one is unpaused instead: it still has its model loaded."""

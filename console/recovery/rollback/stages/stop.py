@@ -35,6 +35,7 @@ from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role
 ROLES = ("candidate", "oneoff")
 ENGINE_RETRY_S = 2.0
 ENGINE_WAIT_S = 60.0
+"""Seconds of the wait for an engine that does not answer that this stage takes at most."""
 AWAY_CALL_S = 0.3
 LEEWAY_S = 5.0
 """Seconds beyond the grace and the wait after a kill, for what those leave behind."""
@@ -146,7 +147,7 @@ def _stop_processes(
         why = context.licence(Reason.CANDIDATE)
         left = licence.end_cgroup(why, e.group, e.pid, e.start, spared)
         if left:
-            context.count_ended(left)
+            context.count_ended([(e.pid, e.start)])
             context.report.note("stop", f"ended {left} process(es) that pid {e.pid} left behind")
 
 
@@ -156,7 +157,7 @@ def _process_task(
     def task() -> None:
         try:
             if context.stop_group(why, *group, context.grace_s):
-                context.count_ended()
+                context.count_ended([group])
         except ServiceError as error:
             context.fail("stop", str(error))
 
@@ -174,7 +175,7 @@ def _end_containers(context: RollbackContext) -> None:
     while True:
         try:
             _stop_containers(context, engine, _targets(context, engine))
-            context.engine_away, context.denied_since = False, None
+            context.engine_answers()
             return
         except EngineRefused as error:
             context.fail("stop", str(error))
@@ -187,13 +188,14 @@ def _end_containers(context: RollbackContext) -> None:
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            asks_again = context.report_engine_away("stop", error, ENGINE_WAIT_S)
+            left_s = min(context.engine_left_s(), deadline - context.clock.monotonic())
+            asks_again = context.report_engine_away("stop", error, left_s)
             context.engine_away = True
             if context.plan.baseline.kind != "container":
                 _end_without_engine(context)
                 if not _containers_run(context):
                     break
-            if context.clock.monotonic() + ENGINE_RETRY_S >= deadline or not asks_again:
+            if left_s <= ENGINE_RETRY_S or not asks_again:
                 break
             context.clock.sleep(ENGINE_RETRY_S)
     _end_without_engine(context)
@@ -204,8 +206,9 @@ def _end_containers(context: RollbackContext) -> None:
 
 
 def _end_without_engine(context: RollbackContext) -> None:
-    if ended := fence.end_contained(context):
-        context.count_ended(ended)
+    ended, containers = fence.end_contained(context)
+    if ended:
+        context.count_ended(containers)
         context.report.note("stop", f"ended {ended} process(es) of containers, without the engine")
 
 
@@ -244,7 +247,7 @@ def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
     Raises EngineError if it is still away.
     """
     targets = _targets(context, engine)
-    context.engine_away = False
+    context.engine_answers()
     if targets:
         context.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
         _stop_containers(context, engine, targets)
@@ -305,7 +308,7 @@ def _end_hung(
     ran = _lives(identity)
     left = _kill_directly(context, engine, identity, why)
     if ran and not left:
-        context.count_ended()
+        context.count_ended([identity])
     words = "it still runs" if left else "it does not run now, but may still start"
     context.fail("stop", f"container {short}: {error}; {words}")
 
@@ -445,7 +448,7 @@ def _container_task(
                 except EngineError as worse:
                     context.report.note("stop", f"{short}: {worse}")
         if _await_gone(context, engine, identity, gone_s, seen):
-            context.count_ended()
+            context.count_ended([identity])
             return
         denied = seen and _all_denied(identity, why)
         hint = "; this user may not signal it: `sudo omni-console rollback` may" if denied else ""
@@ -533,7 +536,7 @@ def _stop_by_command(context: RollbackContext) -> None:
                 context.report.note("stop", f"stopping container {identity[:12]}: {why}")
         if targets:
             stop_by_command(context, targets, context.grace_s)
-            context.count_ended(len(targets))
+            context.count_ended(targets)
     except EngineError as error:
         context.fail("stop", f"candidate containers: {error}")
 
