@@ -23,7 +23,8 @@ from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from console.runtime.probe import Health, health
-from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
+from tests.ports import free_port
+from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected, standin
 from tests.rollback.test_command import run_of_nobody
 from tests.runtime.serving import in_child
 from tests.waiting import until
@@ -299,10 +300,69 @@ def test_what_a_run_of_this_site_set_aside_at_another_stays_if_it_is_over(
     are meant to stay at a candidate of another site are not that."""
     asked, _ = other_site(stage)
     stage.point(site=stage.plan.site_path, over=over)
-    words = cli_rollback._stays_at_other_site(stage.plan.run_dir, str(asked))
+    words = finder.stays_at_other_site(stage.plan.run_dir, str(asked))
     assert (f"omni-console rollback --site {stage.plan.site_path}" in words) is over
-    assert cli_rollback._stays_at_other_site(stage.plan.run_dir, str(asked), automatic=True)
-    assert not cli_rollback._stays_at_other_site(stage.plan.run_dir, stage.plan.site_path)
+    assert finder.stays_at_other_site(stage.plan.run_dir, str(asked), automatic=True)
+    assert not finder.stays_at_other_site(stage.plan.run_dir, stage.plan.site_path)
+
+
+def test_a_restore_by_the_watch_rolls_back_no_run_of_another_site_that_no_pointer_names(
+    stage: Stage,
+) -> None:
+    asked, _ = other_site(stage)
+    assert finder.stays_at_other_site(stage.plan.run_dir, str(asked), automatic=True)
+    assert not finder.stays_at_other_site(stage.plan.run_dir, str(asked))
+    assert not finder.stays_at_other_site(stage.plan.run_dir, stage.plan.site_path, automatic=True)
+    assert not finder.stays_at_other_site("/nowhere", str(asked), automatic=True)
+
+
+def test_the_rollback_of_one_of_two_sites_leaves_the_finished_cutover_of_the_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both serve on this machine; the later run has set the earlier one's pointer aside."""
+    ours, theirs = stage.root / "our site.yaml", stage.root / "their site.yaml"
+    stage.seal(site_name="theirs", site_path=str(theirs))
+    stage.point(over=True, site=str(theirs))
+    clients_at = stage.recorded("process", "cand")
+    plan = stage.plan
+    port, run = free_port(), stage.root / "runs" / "later"
+    base = replace(
+        plan.baseline, url=f"http://127.0.0.1:{port}", process=standin(port),
+        records_dir=str(paths.records_dir("ours")), log=str(stage.root / "ours.log"),
+    )  # fmt: skip
+    later = replace(
+        plan, run_id="later", run_dir=str(run), baseline=base, site_name="ours",
+        site_path=str(ours),
+    )  # fmt: skip
+    (run / "rollback").mkdir(parents=True)
+    sealed.write(later, run / "rollback" / sealed.PLAN)
+    records.set_aside(os.getuid(), run / "rollback")
+    records.write(records.Pointer("later", str(run), "me", os.getuid(), 1, 1, started_at=2.0))
+    left = iter([plan.run_dir])
+    monkeypatch.setattr(cli_rollback, "_interrupted", lambda done: next(left, None))
+    monkeypatch.setattr(cli_rollback, "_left_down", lambda run_dir: True)
+    monkeypatch.setattr(
+        cli_rollback, "_site_plan", lambda path: later if path == str(ours) else plan
+    )
+    given = SimpleNamespace(rehearse=False, if_interrupted=False, by="person", json=False)
+    try:
+        given.site = str(ours)
+        assert cli_rollback.rollback(given) == 0  # type: ignore[arg-type]
+        said = capsys.readouterr().out
+        assert health(base.url)[0] is Health.SERVING
+        assert process.alive(*clients_at)
+        assert stage.baseline_process() is None
+        assert f"omni-console rollback --site '{theirs}' ends it" in said
+        given.site = str(theirs)
+        stage.point(over=True, site=str(theirs))
+        assert cli_rollback.rollback(given) == 0  # type: ignore[arg-type]
+        assert not process.alive(*clients_at)
+        assert stage.baseline_process() is not None
+        assert health(base.url)[0] is Health.SERVING, "the first site's baseline stays"
+    finally:
+        started = process.read_record(Path(base.records_dir), base.name)
+        if started is not None:
+            process.stop_group(*started, grace_s=0.0)
 
 
 def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from console.common.progress import Figures, Pace, Progress, advanced, far_words
 from console.common.text import clean
 from console.common.units import number
 from console.recovery.rollback.command import rollback as roll_back
+from console.recovery.rollback.finder import stays_at_other_site
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 
@@ -45,7 +45,7 @@ def rollback(args: Namespace) -> int:
     # not started for itself: an operator may have stopped its baseline on purpose.
     while (run_dir := _interrupted(done)) is not None:
         done.append(run_dir)
-        if site and (words := _stays_at_other_site(run_dir, site, automatic=args.by == "watch")):
+        if site and (words := stays_at_other_site(run_dir, site, automatic=args.by == "watch")):
             print(words, file=sys.stderr if args.json else sys.stdout)
             continue
         outcomes.of(partial(_roll_back, args, explicit_site=False, run_dir=run_dir))
@@ -152,29 +152,6 @@ def _interrupted(done: list[str]) -> str | None:
 
         mine = records.read(os.getuid())
         return mine.run_dir if mine is not None and mine.run_dir not in done else None
-
-
-def _stays_at_other_site(run_dir: str, site: str, *, automatic: bool = False) -> str:
-    """Why an earlier run is left alone by a rollback of one site, in words; "" if it is not. It is
-    over at another site, and its clients may be meant to stay at its candidate. `automatic`: nobody
-    asked, so that nothing of another site is touched."""
-    from console.recovery.rollback import records, sealed_plan
-
-    mine = records.read(os.getuid())
-    if mine is None:
-        return ""
-    before = records.earlier(mine.uid, Path(mine.run_dir) / sealed_plan.ROLLBACK)
-    pointer = next((one for one in (mine, *before) if one.run_dir == run_dir), None)
-    if pointer is None or not (pointer.over or automatic):
-        return ""
-    try:
-        plan = sealed_plan.read(Path(run_dir) / sealed_plan.ROLLBACK / sealed_plan.PLAN)
-    except ConsoleError:
-        return ""
-    if not plan.site_path or os.path.realpath(plan.site_path) == os.path.realpath(site):
-        return ""
-    ends = f"omni-console rollback --site {shlex.quote(plan.site_path)} ends it"
-    return clean(f"run {pointer.run_id} is of site {plan.site_name} and is left alone; {ends}", 500)
 
 
 def _left_down(run_dir: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import ConsoleError, UsageError
+from console.common.text import clean
 from console.host import licence, process
 from console.host.licence import Licence, Reason, Refused
 from console.host.privileges import become, name_of, owner_of
@@ -326,13 +327,13 @@ class Finder(_Plans):
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """Select a run of another site first, but only once, and only if it is not over yet. A run
         that is over is left alone: its clients may be meant to stay at its candidate."""
-        theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
         if pointer.run_id in self._selected_first:
             return None
         if pointer.over:
-            self.note(f"{theirs}; omni-console rollback --site {selected.plan.site_path} ends it")
+            self.note(_stays_words(replace(selected.plan, run_id=pointer.run_id)))
             return None
         self._selected_first.add(pointer.run_id)
+        theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
         self.note(f"{theirs}: it is rolled back first")
         return replace(selected, first=True)
 
@@ -381,6 +382,30 @@ class Finder(_Plans):
             except Exception as error:  # an older plan still restores a baseline
                 self.note(f"no plan can be made from the site file: {_error_words(error)}")
         return None
+
+
+def stays_at_other_site(run_dir: str, site: str, *, automatic: bool = False) -> str:
+    """Why an earlier run is left alone by a rollback of the site file `site`, in clean words; "" if
+    it is not. It is over at another site, and its clients may be meant to stay at its candidate.
+    `automatic`: nobody asked, so that nothing of another site is touched. Never raises."""
+    mine = pointers.read(os.getuid())
+    before = pointers.earlier(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
+    over = any(one.over for one in (mine, *before) if one is not None and one.run_dir == run_dir)
+    if not (over or automatic):
+        return ""
+    try:
+        plan = sealed.read(Path(run_dir) / ROLLBACK / PLAN)
+    except ConsoleError:
+        return ""
+    if not plan.site_path or _is_of(plan, os.path.realpath(site)):
+        return ""
+    return _stays_words(plan)
+
+
+def _stays_words(plan: SealedPlan) -> str:
+    """That the run of a plan is left alone, which is of another site, and what ends it."""
+    ends = f"omni-console rollback --site {shlex.quote(plan.site_path)} ends it"
+    return clean(f"run {plan.run_id} is of site {plan.site_name} and is left alone; {ends}", 500)
 
 
 def _is_alive(pointer: Pointer) -> bool:
