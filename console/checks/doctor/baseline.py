@@ -261,6 +261,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
 def _remedy(why: str, site: Site) -> str:
     """What helps a baseline that is not well for this reason: no rollback where it would end the
     same way again."""
+    from console.recovery.rollback import evidence
     from console.recovery.rollback.observe import ELSE, OTHER
     from console.runtime.probe import remedy
 
@@ -271,7 +272,8 @@ def _remedy(why: str, site: Site) -> str:
 
         spec = site.baseline_spec()
         return advice(spec.runs, spec.url)
-    return remedy(why) or RESTORE
+    failed = evidence.after_failed_rollback(site.name, site.model.baseline.url)
+    return remedy(why) or failed or RESTORE
 
 
 def _ago(at: float) -> str:

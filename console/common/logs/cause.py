@@ -20,6 +20,21 @@ MEMORY, PORT, BIND, LIBRARY, BUILD, ARGUMENT, MODEL, DISK, BROKEN, RIGHTS, RAISE
     "memory", "port", "bind", "library", "build", "argument", "model", "disk", "broken", "rights",
     "raised", "killed",
 )  # fmt: skip
+NEXT = {
+    MEMORY: "free the memory that it lacks, or let it ask for less (context, layers on the card)",
+    PORT: "end what holds its port, or give one of the two another",
+    BIND: "correct the address at which it is told to listen",
+    LIBRARY: "install the library that it lacks, or mend the path where it looks for it",
+    BUILD: "give it a build that is made for this machine and knows its model",
+    ARGUMENT: "correct its command line in the site file",
+    MODEL: "put back the model file that it names, or correct the path",
+    DISK: "free the disk",
+    BROKEN: "mend what broke: a driver, a card, or what it needs beside itself",
+    RIGHTS: "give its user the rights that it lacks",
+    RAISED: "mend what that line of its log says",
+    KILLED: "find out who ended it: omni-console recorder, journalctl -k",
+}
+"""What a person does about each kind of cause, before the program is started again."""
 ON_CARD = (
     r"CUDA error: out of memory|cudaMalloc failed: out of memory|CUDA out of memory"
     r"|HIP out of memory|NPU out of memory|XPU out of memory|OutOfDeviceMemory"

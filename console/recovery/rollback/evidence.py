@@ -141,6 +141,17 @@ def last_proof(site: str, url: str) -> Evidence | None:
     return newest_proof(read(site, url), time.time())
 
 
+def after_failed_rollback(site: str, url: str) -> str:
+    """What is to be done after the newest rollback of a baseline if that has failed: why it has
+    comes first; "" if it did not fail, or if there was none."""
+    ends = [e for e in read(site, url) if e.witness in (Witness.ROLLBACK, Witness.SCRIPT)]
+    last = max(ends, key=lambda e: e.at, default=None)
+    if last is None or last.kind is not Kind.FAILED:
+        return ""
+    failed = one_line(last.detail, 200)
+    return f"the last rollback failed ({failed}): mend that, then omni-console rollback"
+
+
 def container_of(site: str, url: str, name: str) -> str:
     """The id of the container that was newest proven to be the baseline of this name, which may
     have been renamed since; "" if none was."""

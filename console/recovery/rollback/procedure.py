@@ -17,6 +17,7 @@ from pathlib import Path
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
+from console.common.logs.cause import NEXT
 from console.host import process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
@@ -318,13 +319,19 @@ class Procedure:
         well = readiness.elsewhere_since is not None
         lives = readiness.refuses or readiness.misplaced or bool(readiness.at_work)
         runs = not lives and readiness.baseline.running() is True
+        first = () if lives or runs else tuple(
+            f"# {NEXT[one]}; then omni-console rollback" for one in (readiness.ended_by,) if one
+        )  # fmt: skip
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
             manual=()
             if well
-            else commands(
-                self.plan, lives=lives, runs=runs, container=readiness.baseline.container
+            else (
+                *first,
+                *commands(
+                    self.plan, lives=lives, runs=runs, container=readiness.baseline.container
+                ),
             ),
             detail=detail,
         )

@@ -18,7 +18,7 @@ from console.host.licence import Licence, Reason
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import evidence, observe, restores, sealed_plan
-from console.recovery.rollback.baseline_state import Kind, Witness
+from console.recovery.rollback.baseline_state import Witness
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runner.prepare import mounts
 from console.runtime import proxy
@@ -263,20 +263,12 @@ def prove(site: Site, witness: Witness) -> Completion:
 
 def _silent(site: Site, what: str, why: str, held: str = "") -> BaselineNotReady:
     hint = remedy(why) or "omni-console rollback brings the baseline back and proves it"
-    if failed := _last_rollback_failed(site):
-        hint = f"the last rollback failed ({failed}): mend that, then omni-console rollback"
+    if failed := evidence.after_failed_rollback(site.name, site.model.baseline.url):
+        hint = failed
     if held:
         away = "if that is not the baseline, one of the two needs another port"
         why, hint = f"{why}; {held}", f"{away}; then {hint}"
     return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
-
-
-def _last_rollback_failed(site: Site) -> str:
-    """Why the newest rollback of the baseline failed; "" if it did not, or if there was none."""
-    seen = evidence.read(site.name, site.model.baseline.url)
-    ends = [one for one in seen if one.witness in (Witness.ROLLBACK, Witness.SCRIPT)]
-    last = max(ends, key=lambda one: one.at, default=None)
-    return "" if last is None or last.kind is not Kind.FAILED else one_line(last.detail, 200)
 
 
 def remember(plan: SealedPlan, done: Completion, witness: Witness) -> None:

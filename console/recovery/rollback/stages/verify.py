@@ -84,6 +84,8 @@ class Readiness:
         and not proven."""
         self.at_work = ""
         """The same, only that nobody sees it get on: clients are connected, and it computes."""
+        self.ended_by = ""
+        """The kind of what has ended it, by its log (`console.common.logs.cause`)."""
         self.tok_s: float | None = None
         """Rate of the completion that proved it last."""
         self._refusing_since: float | None = None
@@ -293,6 +295,7 @@ class Readiness:
         lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
         kills = self.baseline.oom_kills() if self.baseline.started else None
         kind, cause = cause_of(lines, self.baseline.exit_code(), kills)
+        self.ended_by = kind
         held = held_words(self.plan.url, self.baseline.pids()) if may_be_taken(lines) else ""
         # nothing of its own listens any more: whoever does keeps a restart from serving, too
         self.misplaced = bool(held)
