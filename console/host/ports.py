@@ -20,6 +20,7 @@ from console.common.argv import quoted
 from console.common.logs.cause import may_be_taken
 from console.common.text import decode
 from console.host import process
+from console.host.memory import container_of
 
 LISTEN, ESTABLISHED = "0A", "01"
 """States of a TCP socket in the kernel's tables."""
@@ -146,6 +147,17 @@ def ports_of(pids: Iterable[int]) -> list[int]:
     """The ports on which these processes listen, as far as this user may look."""
     held = {inode for pid in pids for inode in sockets_of(pid)}
     return sorted({door.port for door in doors() if door.inode in held})
+
+
+def shares_ports(pid: int) -> bool:
+    """Whether a process has the ports of this one: one in a container has them, too, if that is in
+    the host's network. Its namespaces are closed to other users, but not its tables of sockets:
+    the kernel has one of each for a network, and numbers it. Without them only this user's
+    processes of this container count."""
+    with contextlib.suppress(OSError):
+        theirs, ours = (os.stat(f"/proc/{one}/net/tcp") for one in (pid, "self"))
+        return theirs.st_ino == ours.st_ino
+    return process.user_of(pid) == os.getuid() and container_of(pid) == container_of(os.getpid())
 
 
 def port_taken(url: str, lines: Sequence[str]) -> str:

@@ -18,14 +18,14 @@ import pytest
 from console.common.argv import quoted
 from console.common.options.engines import engine_of
 from console.host import process
-from console.host.ports import owners, ports_of
+from console.host.ports import owners, ports_of, shares_ports
 from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
-from console.recovery.rollback.stages.held import _asks_for, _is_like, _shares_ports
+from console.recovery.rollback.stages.held import _asks_for, _is_like
 from tests.rollback.conftest import NOBODY, STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
 
@@ -210,7 +210,7 @@ def test_a_plain_user_sees_whose_ports_a_process_of_root_s_has(stage: Stage, sha
     child = os.fork()
     if child == 0:
         os.setuid(NOBODY)
-        os._exit(0 if _shares_ports(pid) is shares else 1)
+        os._exit(0 if shares_ports(pid) is shares else 1)
     assert os.waitpid(child, 0)[1] == 0
     body = f"shares_ports {pid} && echo yes; exit 0"
     done = subprocess.run(

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -22,13 +23,21 @@ from console.common.options.engines import (
     port_of,
     weights,
 )
-from console.frontends.cli.site.init import _state
+from console.frontends.cli.site.init import _state, listing
 from console.host import ports, process, units
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec, UnitState
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running, unit_of
-from console.runtime.discovery.servers import DEMO, Server, look, of_process, search, unfit_process
+from console.runtime.discovery.servers import (
+    DEMO,
+    Search,
+    Server,
+    look,
+    of_process,
+    search,
+    unfit_process,
+)
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
 from tests.children import running
@@ -129,6 +138,31 @@ def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
         assert {str(child.pid), str(port), f"http://localhost:{port}"} <= found.names
         assert some(found.running).program == os.path.normpath(sys.executable)
     assert [one for one in search().servers if one.url.endswith(f":{port}")] == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make a network namespace")
+def test_what_runs_in_another_network_is_not_taken_for_whoever_has_its_port_here(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    program = tmp_path / "llama-server"
+    program.write_text(f"#!/bin/sh\nwhile :; do {shutil.which('sleep')} 600; done\n")
+    program.chmod(0o755)
+    beside = [sys.executable, "-S", str(STANDIN), str(port)]
+    argv = ["unshare", "--net", str(program), "--port", str(port)]
+    with running(beside), running(argv, start_new_session=True) as child:
+        until(lambda: ports.listener(f"http://127.0.0.1:{port}"), "the other one listens")
+        until(lambda: str(program) in processes.argv_of(child.pid)[:2], "it runs")
+        found = of_process(some(processes.read(child.pid)))
+        os.killpg(child.pid, signal.SIGKILL)
+    assert found is not None
+    assert (found.state, found.model) == (Health.REFUSED, "")
+    assert "another network namespace" in found.unfit
+    assert "not reachable from here" in found.unfit
+    assert found.hint == "start it in the network of this machine"
+    assert "not reachable from here" in " ".join(
+        " ".join(listing(Search((found,), (), ()))).split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -319,9 +319,8 @@ class Procedure:
         well = readiness.elsewhere_since is not None
         lives = readiness.refuses or readiness.misplaced or bool(readiness.at_work)
         runs = not lives and readiness.baseline.running() is True
-        first = () if lives or runs else tuple(
-            f"# {NEXT[one]}; then omni-console rollback" for one in (readiness.ended_by,) if one
-        )  # fmt: skip
+        ended_by = "" if lives or runs else readiness.baseline.ended_by
+        first = (f"# {NEXT[ended_by]}; then omni-console rollback",) if ended_by else ()
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,

@@ -15,7 +15,7 @@ from console.common.errors import EngineError
 from console.common.options.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.common.text import one_line
 from console.host import process
-from console.host.ports import Door, doors, sockets_of
+from console.host.ports import Door, doors, shares_ports, sockets_of
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
 from console.runtime.discovery import processes
@@ -134,6 +134,8 @@ def of_process(running: Running) -> Server | None:
 
 def look(server: Server) -> Server:
     """Ask a server whether it serves and what; a program that was not known may say what it is."""
+    if server.running is not None and any(_out_of_reach(server.running)):
+        return server  # whoever answers at that port here is another one
     ready = server.ready or server.engine.ready
     state, said = health(server.url, ready, PROBE_S)
     engine, model = server.engine, ""
@@ -225,7 +227,8 @@ def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]
 def unfit_process(running: Running) -> tuple[str, str]:
     """Why a process cannot be the baseline, and what to do; ("", "") if it can."""
     tests: tuple[Callable[[Running], tuple[str, str]], ...] = (
-        _in_a_container, _of_another_user, _of_a_run, _supervised, _of_the_demo, _not_again,
+        _in_a_container, _out_of_reach, _of_another_user, _of_a_run, _supervised, _of_the_demo,
+        _not_again,
     )  # fmt: skip
     return next(filter(any, (test(running) for test in tests)), ("", ""))
 
@@ -235,6 +238,13 @@ def _in_a_container(running: Running) -> tuple[str, str]:
         return "", ""
     what = f"it runs in the container {running.container[:12]}, which no engine told of"
     return what, "where its engine answers (DOCKER_HOST), the container itself can be chosen"
+
+
+def _out_of_reach(running: Running) -> tuple[str, str]:
+    if shares_ports(running.pid):
+        return "", ""
+    what = "it runs in another network namespace (`ip netns`, `unshare -n`): its port is not "
+    return f"{what}reachable from here", "start it in the network of this machine"
 
 
 def process_container() -> str:

@@ -7,7 +7,6 @@ as the baseline.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from dataclasses import replace
@@ -16,8 +15,16 @@ from console.common.argv import quoted
 from console.common.options.engines import OTHER, Engine, engine_of
 from console.common.options.engines import port_of as port_of_engine
 from console.host import process
-from console.host.memory import container_of
-from console.host.ports import doors, foreign, held_words, is_local, port_of, ports_of, strangers
+from console.host.ports import (
+    doors,
+    foreign,
+    held_words,
+    is_local,
+    port_of,
+    ports_of,
+    shares_ports,
+    strangers,
+)
 from console.host.process import ProcessSpec
 from console.recovery.rollback.observe import Observed
 
@@ -66,22 +73,11 @@ def _started_by_hand(baseline: Observed) -> tuple[str, int]:
             continue
         if process.user_of(pid) not in (os.getuid(), 0) or process.has_cookie(pid):
             continue
-        if _shares_ports(pid):
+        if shares_ports(pid):
             does = asks or "has the site file's command line"
             words = f"pid {pid}, {quoted(argv, 120)}, {does}, and does not listen at its address"
             return words, pid
     return "", 0
-
-
-def _shares_ports(pid: int) -> bool:
-    """Whether a process has the ports of this one: one in a container has them, too, if that is in
-    the host's network. Its namespaces are closed to other users, but not its tables of sockets:
-    the kernel has one of each for a network, and numbers it. Without them only this user's
-    processes of this container count."""
-    with contextlib.suppress(OSError):
-        theirs, ours = (os.stat(f"/proc/{one}/net/tcp") for one in (pid, "self"))
-        return theirs.st_ino == ours.st_ino
-    return process.user_of(pid) == os.getuid() and container_of(pid) == container_of(os.getpid())
 
 
 def _is_like(pid: int, argv: tuple[str, ...], spec: ProcessSpec) -> bool:

@@ -76,6 +76,8 @@ class Baseline(Observed):
         self.gone = False
         """The engine answers that the container does not exist, and nothing can create it again;
         or there is no engine on this machine."""
+        self.ended_by = ""
+        """The kind of what has ended it, by its log (`console.common.logs.cause`)."""
         self.displaced = ""
         """Who serves at its address, so that nothing was started beside it; "" for nobody."""
         self._log_begin = 0

@@ -84,8 +84,6 @@ class Readiness:
         and not proven."""
         self.at_work = ""
         """The same, only that nobody sees it get on: clients are connected, and it computes."""
-        self.ended_by = ""
-        """The kind of what has ended it, by its log (`console.common.logs.cause`)."""
         self.tok_s: float | None = None
         """Rate of the completion that proved it last."""
         self._refusing_since: float | None = None
@@ -294,13 +292,12 @@ class Readiness:
         last, as far as that says more."""
         lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
         kills = self.baseline.oom_kills() if self.baseline.started else None
-        kind, cause = cause_of(lines, self.baseline.exit_code(), kills)
-        self.ended_by = kind
+        self.baseline.ended_by, cause = cause_of(lines, self.baseline.exit_code(), kills)
         held = held_words(self.plan.url, self.baseline.pids()) if may_be_taken(lines) else ""
         # nothing of its own listens any more: whoever does keeps a restart from serving, too
         self.misplaced = bool(held)
         port, free = port_of(self.plan.url), ""
-        if kind == PORT and not held and not in_use(port):
+        if self.baseline.ended_by == PORT and not held and not in_use(port):
             free = f"port {port} is free: that is said of another port or socket"
         words = "; ".join(filter(None, (cause, held, free, "the baseline ended")))
         last = last_words(lines, LAST_LINES, cause)
