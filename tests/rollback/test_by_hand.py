@@ -25,6 +25,7 @@ from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Wo
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
+from console.recovery.rollback.script.strangers import STRANGERS
 from console.recovery.rollback.stages.held import _asks_for, _is_like
 from tests.rollback.conftest import NOBODY, STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
@@ -322,3 +323,33 @@ def test_garbage_of_one_with_other_flags_is_told_of_it(stage: Stage, lines: Path
     assert (state.word, state.proven) == (Word.GARBLED, False), state
     assert f"not proven: another process (pid {by_hand[0]}, since " in state.doubt
     assert process.alive(*by_hand)
+
+
+@pytest.mark.parametrize(
+    ("made", "base_id", "service", "found"),
+    [
+        ("new True", "old", "", "none"), ("new True", "old", "base", "none"),
+        ("new True", "", "base", "none"), ("new True", "", "", "box"),
+        ("old True", "old", "base", "old"), ("new <no value>", "gone", "base", "box"),
+        ("new ", "gone", "base", "box"),
+    ],
+)  # fmt: skip
+def test_the_script_takes_no_container_of_compose_run_for_the_baseline_by_its_name(
+    stage: Stage, made: str, base_id: str, service: str, found: str
+) -> None:
+    """`docker compose run --name` may give it the very name."""
+    identity = made.split()[0]
+    path = stage.tool(
+        "docker",
+        f'case "$*" in *oneoff*) echo "{made}" ;; *" box"|*" {identity}") echo yes ;; esac',
+    )
+    body = (
+        'life() { [ -n "$STARTED" ] && docker "$STARTED x" "$STARTED"; }\n'
+        'find_container; echo "${STARTED:-none}"'
+    )
+    values = {"BASE_ID": base_id, "BASE_NAME": "box", "SERVICE": service, "PATH": path}
+    done = subprocess.run(
+        ["sh", "-uc", STOPS + PROOF + STRANGERS + body], env=values, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.stdout == f"{found}\n", done

@@ -319,13 +319,17 @@ def test_only_what_compose_made_is_its_baseline(yard: Yard, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("yard", ["made"], indirect=True)
+@pytest.mark.parametrize("known", ["nothing", "name", "name and id"])
 def test_a_container_of_compose_run_is_not_the_services(
-    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str
 ) -> None:
-    """Whatever it answers, it is not taken for the baseline, and nothing is started beside it."""
+    """Whatever it answers, and whatever name `--name` gave it, it is not taken for the baseline,
+    and nothing is started beside it."""
     base, file = yard.plan.baseline, tmp_path / "compose.yaml"
     argv = ("docker", "compose", "-f", str(file), "up", "-d", "base")
-    unnamed = replace(base, container_id="", container_name="", compose_argv=argv)
+    named = "p-base-run-1" if "name" in known else ""
+    identity = base.container_id if "id" in known else ""
+    unnamed = replace(base, container_id=identity, container_name=named, compose_argv=argv)
     yard.plan = replace(yard.plan, baseline=unnamed)
     yard.remove(base.container_id)
     labels = {COMPOSE_SERVICE: "base", f"{COMPOSE_PROJECT}.config_files": str(file)}

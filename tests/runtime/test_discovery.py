@@ -141,18 +141,14 @@ def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may make a network namespace")
-def test_what_runs_in_another_network_is_not_taken_for_whoever_has_its_port_here(
-    tmp_path: Path,
-) -> None:
+def test_what_runs_in_another_network_is_not_taken_for_whoever_has_its_port_here() -> None:
     port = free_port()
-    program = tmp_path / "llama-server"
-    program.write_text(f"#!/bin/sh\nwhile :; do {shutil.which('sleep')} 600; done\n")
-    program.chmod(0o755)
     beside = [sys.executable, "-S", str(STANDIN), str(port)]
-    argv = ["unshare", "--net", str(program), "--port", str(port)]
+    sleeps = [sys.executable, "-S", "-c", "import time; time.sleep(600)", "--port", str(port)]
+    argv = ["unshare", "--net", "bash", "-c", f"exec -a llama-server {shlex.join(sleeps)}"]
     with running(beside), running(argv, start_new_session=True) as child:
         until(lambda: ports.listener(f"http://127.0.0.1:{port}"), "the other one listens")
-        until(lambda: str(program) in processes.argv_of(child.pid)[:2], "it runs")
+        until(lambda: processes.argv_of(child.pid)[:1] == ("llama-server",), "it runs")
         found = of_process(some(processes.read(child.pid)))
         os.killpg(child.pid, signal.SIGKILL)
     assert found is not None

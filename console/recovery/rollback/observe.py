@@ -38,7 +38,7 @@ from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime import proxy as relay
-from console.runtime.engine_api import NoSuchContainer, RawEngine, published_elsewhere
+from console.runtime.engine_api import NoSuchContainer, RawEngine, is_one_off, published_elsewhere
 from console.runtime.probe import Health, health
 
 ELSE = "something else answers there"
@@ -299,6 +299,8 @@ def ways(plan: SealedPlan, engine: RawEngine | None) -> list[str]:
     name_first = base.by_name or not base.container_id
     known = [*base.ways[:1], recorded, *base.ways[1:]] if name_first else [*base.ways, recorded]
     known = list(dict.fromkeys(one for one in known if one))
+    if _has_name_of_one_off(base, recorded, engine):
+        known.remove(base.container_name)
     if not name_first or len(known) < 2 or engine is None:
         return known
     with contextlib.suppress(EngineError):
@@ -308,6 +310,19 @@ def ways(plan: SealedPlan, engine: RawEngine | None) -> list[str]:
                 if is_up(found) and not (at and published_elsewhere(found, base.url)):
                     return [one, *known[:at], *known[at + 1 :]]
     return known
+
+
+def _has_name_of_one_off(base: Baseline, recorded: str, engine: RawEngine | None) -> bool:
+    """Whether `docker compose run --name` has made a container of the baseline's name that is not
+    known to be the baseline: it may have other flags, and no service is made of it."""
+    ids = {base.container_id, recorded} - {""}
+    if engine is None or not base.container_name or not (ids or base.compose_argv):
+        return False
+    with contextlib.suppress(EngineError):
+        found = engine.inspect(base.container_name)
+        one_off = is_one_off(_dict(_dict(found, "Config"), "Labels"))
+        return one_off and found.get("Id") not in ids
+    return False
 
 
 def renamed(base: Baseline, container: Mapping[str, Any]) -> str:

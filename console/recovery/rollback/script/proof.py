@@ -305,7 +305,10 @@ start_network() {
 
 # Selects the container: the one with the sealed id, or if that is gone, the one with its name.
 find_container() {
-  for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done
+  for STARTED in "$BASE_ID" "$BASE_NAME"; do
+    if [ "$STARTED" = "$BASE_NAME" ] && has_name_of_one_off; then STARTED=''; fi
+    [ -z "$(life)" ] || return 0
+  done
 }
 
 # Says so where the container that was found by its id has another name by now.

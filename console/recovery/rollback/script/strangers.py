@@ -123,6 +123,15 @@ begun_at() {
   date -d "@$(($(date +%s) - age))" "+$form" 2>/dev/null || echo "$age s ago"
 }
 
+# Whether `docker compose run --name` has made a container of the baseline's name, which is not the
+# baseline.
+has_name_of_one_off() {
+  [ -n "$BASE_NAME" ] && [ -n "$SERVICE$BASE_ID" ] || return 1
+  form='{{.Id}} {{index .Config.Labels "com.docker.compose.oneoff"}}'
+  shown=$(timeout 15 docker inspect --type container -f "$form" "$BASE_NAME" 2>/dev/null)
+  [ "${shown##* }" = True ] && [ "${shown%% *}" != "$BASE_ID" ]
+}
+
 # Names a container of `docker compose run` that has the baseline's port. It has the labels of the
 # service and is not its container; compose is to start nothing beside it.
 one_off() {

@@ -20,6 +20,7 @@ BODY = (
 start_container() {
   for one in "$BASE_ID" "$BASE_NAME"; do
     [ -n "$one" ] || continue
+    if [ "$one" = "$BASE_NAME" ] && has_name_of_one_off; then continue; fi
     STARTED=$one
     was=$(life)
     # A paused container cannot be started, and still has its model loaded.
