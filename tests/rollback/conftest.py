@@ -175,6 +175,7 @@ class Stage(RollsBack):
         base = self.plan.baseline
         assert base.process is not None
         pid, start = process.spawn(base.process, log=self.root / "base.log", cookie="earlier")
+        self.groups.append((pid, start))  # its record may be replaced by that of a later one
         process.write_record(self.plan.records_dir, base.name, base.process, pid, start)
         return pid, start
 

@@ -382,3 +382,14 @@ def test_works_with_everything_else_broken(stage: Stage) -> None:
     Path(stage.plan.run_dir, "journal.db").write_bytes(b"\0" * 4096)
     said = subprocess.check_output([sys.executable, "-c", BROKEN], text=True)
     assert json.loads(said.splitlines()[-1])["serving"] is True
+
+
+def test_a_stage_ends_whatever_it_has_started_as_the_baseline(stage: Stage) -> None:
+    """The record of a second one may replace that of the first, which then served for ever."""
+    spec = stage.plan.baseline.process
+    assert spec is not None
+    stage.base(process=replace(spec, argv=(*spec.argv, "--shared")))
+    started = [stage.start_baseline() for _ in range(3)]
+    assert all(process.alive(*one) for one in started)
+    stage.close()
+    assert not any(process.alive(*one) for one in started)

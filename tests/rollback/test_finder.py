@@ -467,7 +467,8 @@ def rolled_back_sites(
 
 def in_soak(stage: Stage, **changes: Any) -> None:
     """The run that the pointer names is beside its baseline, which serves."""
-    stage.start_baseline()
+    if stage.baseline_process() is None:
+        stage.start_baseline()
     stage.until_it_is()
     stage.point(site=stage.plan.site_path, **changes)
 
