@@ -10,6 +10,7 @@ sample would be sent to the terminal anew each time.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -206,11 +207,22 @@ class Marks:
 NO_MARKS = Marks()
 
 
+INTEGRATED = ((5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1))
+"""Compute capabilities of chips whose memory is the host's: Jetson TX1 to Thor, and GB10 (DGX
+Spark)."""
+_POOLED = re.compile(
+    r"\b(?:GB10|DGX Spark|Jetson|Tegra|Xavier|Orin|Thor|Apple|M\d (?:Pro|Max|Ultra)|Ryzen AI|"
+    r"Radeon 80[56]0S|Strix Halo)\b",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """One GPU. Memory in bytes; `compute` is the compute capability, like (12, 0) for sm_120.
 
-    `free` is None if unknown; `total` is then used instead, and the verdict says so.
+    `free` is None if unknown; `total` is then used instead, and the verdict says so. `unified`: the
+    driver names no memory of its own, since it is the host's RAM.
     """
 
     name: str
@@ -218,6 +230,13 @@ class Card:
     total: int | None = None
     free: int | None = None
     compute: tuple[int, int] | None = None
+    unified: bool = False
+
+    @property
+    def shares_ram(self) -> bool:
+        """Whether its memory and the host's RAM are one pool: by the driver, by its compute
+        capability, or by its name."""
+        return self.unified or self.compute in INTEGRATED or _POOLED.search(self.name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def _read(out: bytes, error: bytes = b"") -> Cards:
 def _card(found: Mapping[str, Any]) -> Card:
     total, free = (None if found[key] is None else int(found[key]) for key in ("total", "free"))
     name, uuid = one_line(found["name"]), one_line(found["uuid"])
-    return Card(name, uuid, total, free, _pair(found["compute"]))
+    return Card(name, uuid, total, free, _pair(found["compute"]), bool(found.get("unified")))
 
 
 def _pair(value: Any) -> tuple[int, int] | None:

@@ -35,7 +35,7 @@ def read() -> dict[str, Any]:
 def _one(nvml: Any, index: int) -> dict[str, Any]:
     got = partial(known.got, nvml)
     card: dict[str, Any] = {"uuid": f"index:{index}", "name": ""}
-    card |= {"total": None, "free": None, "compute": None}
+    card |= {"total": None, "free": None, "compute": None, "unified": False}
     handle = got("nvmlDeviceGetHandleByIndex", index)
     if handle is None:
         return card
@@ -46,8 +46,9 @@ def _one(nvml: Any, index: int) -> dict[str, Any]:
         return card  # memory belongs to the instances
     memory = got("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     memory = memory or got("nvmlDeviceGetMemoryInfo", handle)
-    if memory is not None and memory.total:  # zero: the card uses the host's RAM
+    if memory is not None and memory.total:
         card |= {"total": int(memory.total), "free": int(memory.free)}
+    card["unified"] = memory is not None and not memory.total  # the card uses the host's RAM
     return card
 
 

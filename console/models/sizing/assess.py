@@ -17,7 +17,9 @@ from console.host.matching import TooSlow, quick
 from console.host.sample import Machine
 from console.models.sizing import llama_cpp, sglang, vllm
 from console.models.sizing.assessment import (
+    GIB,
     HOST,
+    HOST_MARGIN,
     ORDER,
     Assessment,
     Reference,
@@ -38,6 +40,10 @@ from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, cards_of, labels
 
 LEAST_CTX = 2048
+POOL = "RAM that a card shares"
+COMPILER = 8 * GIB
+"""What torch.compile and Triton take of RAM while vLLM starts, beside the usual margin; 30 GiB and
+more were seen (spark-vllm-docker#286, #52)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +55,25 @@ class Case:
     machine: Machine
 
     def weigh(self, plan: LoaderPlan | None = None) -> Assessment:
-        plan = plan or self.plan
+        return self.placed(plan)[0]
+
+    def placed(
+        self, plan: LoaderPlan | None = None, ram_read_bps: float | None = None
+    ) -> tuple[Assessment, Placement | None]:
+        """The sum, and where llama.cpp would put everything."""
+        plan, placement = plan or self.plan, None
         if isinstance(plan, LlamaPlan):
-            return llama_cpp.weigh(self.facts, plan, self.machine)[0]
-        if isinstance(plan, SglangPlan):
-            return sglang.weigh(self.facts, plan, self.machine)
-        if isinstance(plan, VllmPlan):
-            return vllm.weigh(self.facts, plan, self.machine)
-        if isinstance(plan, ConversionPlan):
-            return sglang.weigh_conversion(self.facts, plan, self.machine)
-        assert_never(plan)
+            ledger, placement = llama_cpp.weigh(self.facts, plan, self.machine, ram_read_bps)
+        elif isinstance(plan, SglangPlan):
+            ledger = sglang.weigh(self.facts, plan, self.machine)
+        elif isinstance(plan, VllmPlan):
+            ledger = vllm.weigh(self.facts, plan, self.machine)
+        elif isinstance(plan, ConversionPlan):
+            ledger = sglang.weigh_conversion(self.facts, plan, self.machine)
+        else:
+            assert_never(plan)
+        _one_pool(ledger, plan, self.machine)
+        return ledger, placement
 
     def better(self, than: Verdict, plan: LoaderPlan) -> str | None:
         """The verdict of a changed case if it is better, as a word; else None."""
@@ -186,7 +201,12 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
 
 
 def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
-    """A shorter context, a smaller step, a cache of half the bytes."""
+    """A shorter context, a smaller step, a cache of half the bytes, a smaller part of RAM."""
+    shared = any(card.shares_ram for card in case.machine.cards)
+    for fraction in (0.85, 0.8, 0.7, 0.6, 0.5) if shared else ():
+        if better := case.better(ledger.verdict, replace(plan, fraction=fraction)):
+            yield f"--gpu-memory-utilization {fraction:g}: {better}"
+            break
     if not {limit.where for limit in ledger.short} & set(labels(case.machine.cards)):
         return
     ctx = plan.ctx or case.facts.context_length or 0
@@ -247,12 +267,8 @@ def assess(
         plan = _in_time(facts, plan)
         if reference is not None and reference.serves:
             plan = replace(plan, unsettled=())  # its build takes what it serves with
-    case = Case(facts, plan, machine)
-    placement: Placement | None = None
-    if isinstance(plan, LlamaPlan):
-        ledger, placement = llama_cpp.weigh(facts, plan, machine, ram_read_bps)
-    else:
-        ledger = case.weigh()
+    case = Case(facts, plan, _with_shared_ram(machine))
+    ledger, placement = case.placed(ram_read_bps=ram_read_bps)
     _provenance(facts, machine, ledger)
     if reference is not None:
         _compare(ledger, placement, reference)
@@ -262,6 +278,48 @@ def assess(
     if reference is not None and reference.serves:
         ledger.served_by = reference.what
     return ledger
+
+
+def _with_shared_ram(machine: Machine) -> Machine:
+    """The machine with no more memory on a card that shares the host's RAM than there is of it."""
+    if not any(card.shares_ram for card in machine.cards):
+        return machine
+
+    def least(*sizes: int | None) -> int | None:
+        return min((size for size in sizes if size is not None), default=None)
+
+    return replace(machine, cards=tuple(
+        replace(
+            card, total=least(card.total, machine.ram_total),
+            free=least(card.free, card.total, machine.ram_total, machine.ram_available),
+        ) if card.shares_ram else card
+        for card in machine.cards
+    ))  # fmt: skip
+
+
+def _one_pool(ledger: Assessment, plan: LoaderPlan, machine: Machine) -> None:
+    """Where a card shares the host's RAM, one pool has to hold what both take: what vLLM and SGLang
+    reserve is taken whole (spark-vllm-docker#388, vllm#46307)."""
+    names = labels(machine.cards)
+    shared = [name for name, card in zip(names, machine.cards, strict=True) if card.shares_ram]
+    used = [limit for limit in ledger.limits if limit.where in shared]
+    if not used or machine.ram_available is None:
+        return
+    if len(used) > 1:
+        ledger.unknown.append(
+            f"how {len(used)} cards share RAM: {', '.join(shared[:4])} have their host's memory, "
+            "so that each is a machine of its own"
+        )
+    taken = sum(limit.need if isinstance(plan, LlamaPlan) else max(limit.need, limit.have)
+                for limit in used)  # fmt: skip
+    pool = ledger.pool(POOL, taken + ledger.need(HOST), machine.ram_available)
+    compiles = isinstance(plan, VllmPlan) and plan.graphs
+    margin = HOST_MARGIN + (COMPILER if compiles else 0)
+    if not pool.short_by and pool.left < margin:
+        ledger.tight.append(
+            f"{format_bytes(pool.left)} of {POOL} would be left, less than {format_bytes(margin)}"
+            + (": compiling for graphs takes RAM meanwhile" if compiles else "")
+        )
 
 
 def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:

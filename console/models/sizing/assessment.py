@@ -138,6 +138,12 @@ class Assessment:
         self.limits.append(found)
         return found
 
+    def pool(self, name: str, need: int, have: int) -> Limit:
+        """Add a limit of what several places share."""
+        found = Limit(name, need, max(0, have))
+        self.limits.append(found)
+        return found
+
     @property
     def short(self) -> list[Limit]:
         """The places that cannot hold what they must."""

@@ -191,8 +191,9 @@ class VllmPlan:
     `ranks`, `stages` and `replicas` are its tensor, pipeline and data parallel sizes; with
     `whole_experts` experts are shared out whole. `ctx` None: the model's own length, which it
     insists on; -1: as long as there is room for. `batch`: tokens of a step, `seqs`: requests of a
-    step. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card. `chunked`: a prompt
-    may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
+    step. `graph_batches`: of how many batches graphs are made (0: the usual ones, up to the
+    `largest_graph`). `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
+    `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
@@ -214,6 +215,8 @@ class VllmPlan:
     load_format: str = ""
     loader_extra: bool = False
     graphs: bool = True
+    graph_batches: int = 0
+    largest_graph: int | None = None
     cpu_offload: int = 0
     cache_bytes: int | None = None
     chunked: bool = True

@@ -37,8 +37,14 @@ LARGE, LARGEST = 70 * GIB, 160 * GIB
 """Memory of a card from which the defaults of a step are larger (EngineArgs.get_batch_defaults)."""
 CONTEXT, COMMUNICATION = 600 * MIB, 1100 * MIB
 """What CUDA and the libraries take of each card, and what more than one rank take to talk."""
-GRAPHS = 700 * MIB
-"""CUDA graphs with the usual sizes of a batch, for one layer stack; measured: 0.3 to 1.3 GiB."""
+GRAPHS, LARGE_GRAPHS, GRAPH = 300 * MIB, 500 * MIB, MIB // 4
+LARGE_GRAPH, LARGE_WITH_EXPERTS = 5 * MIB // 4, 2 * MIB
+"""CUDA graphs: for all, and for each batch and layer, usually and at most. Public logs ("Graph
+capturing finished in N secs, took X GiB"): 0.21 GiB for 35 batches of 16 layers (vllm#11349), 0.46
+for 2 of 64 (vllm#57475), 2.41 for 35 of 60 (vllm#7553); with experts 1.40 for 67 of 48
+(sglang#8538), and 5.97 for 67 of 46 (GLM-V#208)."""
+GRAPH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+"""Batches of which a graph is made, as far as twice --max-num-seqs (`_set_cudagraph_sizes`)."""
 PROCESS = 3 * GIB
 """Host memory of the server and of each rank, without pinned buffers."""
 AUTO_CTX = 8192
@@ -136,8 +142,8 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     if facts.stored == "mxfp4":
         size = int(experts * MXFP4_SHARE) + MXFP4_WORK
         ledger.add("MXFP4 kernels", size, where, "their layout and workspace, as logs show")
-    if plan.graphs:
-        ledger.add("CUDA graphs", GRAPHS, where, "estimate; --enforce-eager has none")
+    graphs, most = graphs_of(facts, plan, seqs)
+    ledger.add("CUDA graphs", graphs, where, "estimate; --enforce-eager has none")
     more = COMMUNICATION if plan.ranks * plan.replicas > 1 else 0
     ledger.add("CUDA context", CONTEXT + more, where, "estimate")
     cache = cache_on(facts, plan, batch)
@@ -154,6 +160,23 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     else:
         ledger.add("cache", cache, where, f"one request of {tokens:,} tokens{_whose(plan)}")
     _limit(plan, card, total, fraction, where, ledger)
+    left = next((limit.left for limit in ledger.limits if limit.where == where), 0)
+    if 0 <= left < most - graphs:
+        ledger.tight.append(
+            f"{where} would have {format_bytes(left)} left of its part, and CUDA graphs have taken "
+            f"up to {format_bytes(most)} of such a model; --enforce-eager has none"
+        )
+
+
+def graphs_of(facts: ModelFacts, plan: VllmPlan, seqs: int) -> tuple[int, int]:
+    """What CUDA graphs take of a card: as usual, and the most that was seen."""
+    if not plan.graphs:
+        return 0, 0
+    largest = min(2 * seqs, GRAPH_SIZES[-1]) if plan.largest_graph is None else plan.largest_graph
+    batches = plan.graph_batches or sum(size <= largest for size in GRAPH_SIZES)
+    count = max(1, batches) * -(-(facts.layers or 0) // plan.stages)
+    large = LARGE_WITH_EXPERTS if facts.experts.count else LARGE_GRAPH
+    return GRAPHS + count * GRAPH, LARGE_GRAPHS + count * large
 
 
 def _limit(

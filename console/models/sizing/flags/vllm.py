@@ -85,6 +85,10 @@ def _graph_sizes(reading: Reading, flag: str, value: str) -> None:
     sizes = [int(word) for word in value.split() if word.isdecimal()]
     if len(sizes) < len(value.split()) or max(sizes, default=0) > USUAL_GRAPH:
         reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+    elif flag == "--max-cudagraph-capture-size":
+        reading.got["largest_graph"] = max(sizes, default=0)
+    else:
+        reading.got["graph_batches"] = len(set(sizes))
 
 
 def _experts(reading: Reading, flag: str, value: str) -> None:
