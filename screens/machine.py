@@ -223,6 +223,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
         args=shlex.split(values.get("args", "")), include=include,
         ctx=int(values["ctx"]) if values.get("ctx") else None,
         to=Path(values["to"]).expanduser() if values.get("to") else None,
+        own=architecture.of_baseline(place.baseline_spec()),
         build=lambda: of_site.build_here(place, _connect(place.model.engine.host)),
     )  # fmt: skip
     known = "GO"

@@ -398,7 +398,8 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
         return None
     names = {Path(one).name for one in site.baseline.models}
     pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
-    return Reference(f"{site.name}'s baseline", pace, serves=model in names)
+    serves = ask.loader.served and model in names
+    return Reference(f"{site.name}'s baseline", pace, serves=serves)
 
 
 SHOWN = 5

@@ -20,6 +20,9 @@ from pydantic import Field, StringConstraints
 
 from console.checks.preflight import Finding, Level
 from console.common.errors import UsageError
+from console.common.options import engines
+from console.common.options.command_line import given
+from console.common.options.table import table as options_of
 from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
@@ -308,7 +311,8 @@ class Loader:
     `kind` is one of LOADERS or "" (chosen by format); `engine` a name of ENGINES or ""; `args` and
     `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
     are; `own`: the baseline's; `served`: the baseline was seen to serve. `takes`: what is known of
-    the build's options; `inside`: it runs in an image, which has files of its own.
+    the build's options; `inside`: it runs in an image, which has files of its own; `inferred`: the
+    engine is that of the baseline's command line.
     """
 
     kind: str = ""
@@ -321,6 +325,7 @@ class Loader:
     served: bool = False
     takes: Takes = field(default_factory=dict)
     inside: bool = False
+    inferred: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -403,10 +408,23 @@ ENGINES = {
 
 
 def fitting(loader: Loader, format_: Format) -> Loader:
-    """The loader for this format: llama.cpp's arguments do not apply to another engine."""
-    if loader.own and not speaks_gguf(loader, format_):
-        return replace(loader, args=(), env={}, of="", own=False)
-    return loader
+    """The loader for this format: a baseline's arguments do not apply to another engine."""
+    asked = replace(loader, engine="") if loader.inferred else loader
+    if not loader.own or speaks_gguf(asked, format_) == _starts_llama(loader):
+        return loader
+    return replace(asked, args=(), env={}, of="", own=False, served=False)
+
+
+def _starts_llama(loader: Loader) -> bool:
+    """Whether a command line is for llama.cpp: by its program, else by whose options it has."""
+    started = engines.engine_of(loader.args)
+    if started not in (None, engines.OTHER):
+        return started is engines.LLAMA
+    strange = {
+        name: sum(one.option is None for one in given(loader.args, options_of(name)))
+        for name in ("llama_cpp", "ik_llama", "sglang", "vllm")
+    }
+    return min(strange, key=lambda name: strange[name]) in ("llama_cpp", "ik_llama")
 
 
 def plan_of(loader: Loader, format_: Format) -> LoaderPlan:

@@ -83,17 +83,19 @@ def build_here(
 
 def checkpoint(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
-    lent: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
-    to: Path | None = None, beside: bool = False, line_bps: float | None = None,
+    lent: Command | None = None, own: Command | None = None, include: Sequence[str] = (),
+    exclude: Sequence[str] = (), to: Path | None = None, beside: bool = False,
+    line_bps: float | None = None,
     build: Callable[[], Engine | None] = lambda: None,
 ) -> Preflight:  # fmt: skip
-    """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`.
+    """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`. `own`:
+    the baseline's command line, if the site has it.
     `line_bps`: bytes a second of the network line, if given. `build`: the one that would load a
     GGUF, which is asked too where it can say. Raises ConsoleError."""
     machine = machine_for(site, to, beside=beside)
     if line_bps:
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
-    loader = loader_for(site, kind, engine, args, ctx, lent)
+    loader = loader_for(site, kind, engine, args, ctx, lent, own)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = lent is not None or loader.own
     known = cache(build)

@@ -59,6 +59,7 @@ def gguf(args: Namespace) -> int:
 def checkpoint(args: Namespace) -> int:
     """Size, fit and arithmetic of a checkpoint under a loader."""
     from console.checks.preflight import of_site
+    from console.checks.preflight.architecture.check import of_baseline
     from console.models.hub.reference import typed
 
     site = site_of(args.site)
@@ -70,7 +71,7 @@ def checkpoint(args: Namespace) -> int:
         site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
         to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
-        line_bps=_parsed("--line", args.line, parse_rate),
+        line_bps=_parsed("--line", args.line, parse_rate), own=of_baseline(site.baseline_spec()),
         build=lambda: of_site.build_here(site, lambda: _docker(site)),
     )  # fmt: skip
     _print(args, found.lines(columns(sys.stdout)), found.to_json())

@@ -22,6 +22,7 @@ from console.common.files import open_regular, private_mode, write_atomically
 from console.common.text import one_line
 from console.host import process
 from console.recovery.rollback.baseline_state import (
+    GOOD,
     BaselineState,
     Evidence,
     Kind,
@@ -150,6 +151,18 @@ def after_failed_rollback(site: str, url: str) -> str:
         return ""
     failed = one_line(last.detail, 200)
     return f"the last rollback failed ({failed}): mend that, then omni-console rollback"
+
+
+def proofs(site: str, url: str) -> list[tuple[str, ...]]:
+    """For each answered completion of the baseline that is kept what tells which command line it
+    was: its process's digest, its start, its container's id; none where that is not known."""
+    known = (one for one in read(site, url) if one.kind in GOOD)
+    return [
+        tuple(filter(None, (
+            one.target if one.target.startswith("process ") else "",
+            one.life, one.container.rpartition(" ")[2],
+        ))) for one in known
+    ]  # fmt: skip
 
 
 def container_of(site: str, url: str, name: str) -> str:

@@ -61,6 +61,7 @@ def look_up(context: Context, asked: CheckpointStep, attempt: Attempt) -> Prefli
         return of_site.checkpoint(
             context.plan.site.model, asked.repo, kind=asked.loader or "",
             engine=asked.engine or "", args=asked.args, ctx=asked.ctx, lent=lent,
+            own=check.of_baseline(context.plan.site.baseline_spec()),
             include=asked.include, exclude=asked.exclude,
             to=context.path(asked.to) if asked.to else None, beside=asked.beside,
             build=lambda: of_site.build_here(

@@ -32,7 +32,7 @@ from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
 from console.host import units
-from console.host.process import ProcessSpec
+from console.host.process import ProcessSpec, spec_sha
 from console.host.sample import Machine
 from console.host.units import UnitSpec
 from console.models.gguf.byte_source import GgufError, Kind, is_address
@@ -67,17 +67,21 @@ MAX_SHARDS = 999
 """A set that is named by an address has no more files than this."""
 MAPS = ("", "mmap")
 LLAMA = ("", "llama.cpp")
+WITH_LLAMA_LINES = (None, engines.LLAMA, engines.OTHER)
+"""What is started by a command line that is read as llama.cpp's where it tells no program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a service is run: program and arguments, environment, and its image if it has one."""
+    """How a service is run: program and arguments, environment, and its image if it has one.
+    `life`: what tells it from another command line or start in evidence, "" if nothing does."""
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     image: str = ""
     entrypoint: tuple[str, ...] = ()
+    life: str = ""
 
 
 def command_of(spec: ServiceSpec, connect: Connect) -> Command:
@@ -89,7 +93,7 @@ def command_of(spec: ServiceSpec, connect: Connect) -> Command:
     if isinstance(runs, ContainerSpec):
         return Command(spec.name, runs.command, dict(runs.env), runs.image, runs.entrypoint)
     if isinstance(runs, ProcessSpec):
-        return Command(spec.name, runs.argv, dict(runs.env))
+        return _of_process(spec.name, runs)
     if isinstance(runs, ExistingContainer):
         return _existing(spec.name, runs.name, connect)
     if isinstance(runs, UnitSpec):
@@ -97,13 +101,23 @@ def command_of(spec: ServiceSpec, connect: Connect) -> Command:
     return _compose(spec, connect)
 
 
+def of_baseline(spec: ServiceSpec) -> Command | None:
+    """The command line of a baseline whose site file has it; None for one that has to be asked."""
+    return _of_process(spec.name, spec.runs) if isinstance(spec.runs, ProcessSpec) else None
+
+
+def _of_process(name: str, runs: ProcessSpec) -> Command:
+    return Command(name, runs.argv, dict(runs.env), life=f"process {spec_sha(runs)[:16]}")
+
+
 def _of_unit(name: str, unit: UnitSpec) -> Command:
     """What a unit's first process was started with: no other command line is sure to be meant."""
-    argv = argv_of(units.look(unit).main)
+    state = units.look(unit)
+    argv = argv_of(state.main)
     if not argv:
         hint = f"{shlex.join(unit.command('start'))}, then ask again"
         raise ServiceError(f"the {unit.words} does not run", "its command line is not known", hint)
-    return Command(name, argv, {})
+    return Command(name, argv, {}, life=f"{state.main} {state.invocation}")
 
 
 def engine_of(command: Command, connect: Connect) -> Engine:
@@ -128,7 +142,7 @@ def _existing(service: str, name: str, connect: Connect) -> Command:
     return Command(
         service, tuple(str(one) for one in config.get("Cmd") or ()),
         {name: value for name, _, value in pairs}, str(found.get("Image", "")),
-        tuple(str(one) for one in config.get("Entrypoint") or ()),
+        tuple(str(one) for one in config.get("Entrypoint") or ()), str(found.get("Id", "")),
     )  # fmt: skip
 
 
@@ -366,27 +380,33 @@ def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> 
 
 def loader_for(
     site: SiteModel, kind: str, engine: str, args: Sequence[str], ctx: int | None,
-    lent: Command | None = None,
+    lent: Command | None = None, own: Command | None = None,
 ) -> Loader:  # fmt: skip
     """The loader that is meant: given arguments, those of a service, or the baseline's own.
 
     Arguments that are read as the baseline's count as the baseline's: they are known to serve once
-    the baseline was seen to.
+    the baseline was seen to with them. `own`: the baseline's command, where the site file has it.
     """
     if lent is not None:
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
         inside = bool(lent.image)
         engine = engine or _engine_of(kind, [*lent.entrypoint, *lent.argv], lent.image)
-        served = mine and has_served(site)
+        served = mine and has_served(site, lent)
         return Loader(
             kind, engine, lent.argv, dict(lent.env), ctx, whose, mine, served, inside=inside
         )
-    known = site.baseline.args
-    if known and (not args or _alike(args, known)) and kind in MAPS and engine in LLAMA:
+    known = own.argv if own is not None else tuple(site.baseline.args)
+    started = _engine_of(kind, known)
+    names = (*LLAMA, started) if engines.engine_of(known) in WITH_LLAMA_LINES else ("", started)
+    if known and (not args or _alike(args, known)) and kind in MAPS and engine in names:
         whose = f"the arguments of {site.name}'s baseline"
-        served = has_served(site)
-        return Loader(kind, engine, tuple(known), {}, ctx, whose, own=True, served=served)
+        env = dict(own.env) if own is not None else {}
+        served = has_served(site, own)
+        return Loader(
+            kind, engine or started, known, env, ctx, whose, own=True, served=served,
+            inferred=not engine,
+        )  # fmt: skip
     return Loader(kind, engine or _engine_of(kind, args), tuple(args), {}, ctx)
 
 
@@ -399,12 +419,18 @@ def _engine_of(kind: str, argv: Sequence[str], image: str = "") -> str:
     return "vllm" if started is engines.VLLM and kind != "mmap" else ""
 
 
-def has_served(site: SiteModel) -> bool:
-    """Whether the site's baseline was seen to answer, or was measured for the site file."""
-    from console.recovery.rollback.evidence import last_proof  # few command lines ask for it
+def has_served(site: SiteModel, command: Command | None = None) -> bool:
+    """Whether the site's baseline was seen to answer with just this command line. Where the site
+    file has a measurement, that counts for its arguments, unless another command line was proven
+    since."""
+    from console.recovery.rollback.evidence import proofs  # few command lines ask for it
 
     base = site.baseline
-    return base.reference is not None or last_proof(site.name, base.url) is not None
+    life = command.life if command is not None else ""
+    lives = [set(one) for one in proofs(site.name, base.url)] if life else []
+    if any(life in one for one in lives):
+        return True
+    return base.reference is not None and not any(lives)
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
