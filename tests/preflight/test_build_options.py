@@ -16,6 +16,9 @@ from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.on_start import not_there
 from console.common.errors import ServiceError
 from console.models.hub.checkpoint import Format
+from console.models.sizing.flags.llama import ik_plan, llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.flags.vllm import vllm_plan
 from tests.testbed.plugin import lacking
 
 MISSED = "error loading model: error loading model hyperparameters: key not found in model: llama.x"
@@ -97,17 +100,53 @@ def test_a_file_that_is_not_here_is_not_known_to_be_there(tmp_path: Path) -> Non
     (found,) = not_there(Loader(args=line), Format.GGUF)
     assert (found.level, f"{tmp_path}/slots" in found.words) == (Level.UNKNOWN, True)
     assert not_there(Loader(args=line, inside=True), Format.GGUF) == []
-    assert not_there(Loader(args=line, own=True), Format.GGUF) == []
+    assert not_there(Loader(args=line, own=True, served=True), Format.GGUF) == []
+    assert not_there(Loader(args=line, own=True), Format.GGUF) == [found]
     (tmp_path / "slots").mkdir()
     assert not_there(Loader(args=line), Format.GGUF) == []
     (found,) = not_there(Loader(engine="vllm", args=("--ssl-keyfile=/no/k",)), Format.SAFETENSORS)
     assert "/no/k (--ssl-keyfile)" in found.words
 
 
-@pytest.mark.parametrize("host", ["192.0.2.7", "2001:db8::7", "127.0.0.1,192.0.2.7"])
+@pytest.mark.parametrize(
+    ("option", "text", "why"),
+    [
+        ("--grammar-file", "root ::= (", "grammar"), ("--grammar-file", " ", ""),
+        ("--json-schema-file", "{", "no JSON"), ("-jf", "[]", "no JSON object"),
+        ("-jf", '{"type": "nosuch"}', "grammar of it"), ("-jf", "{}", ""),
+        ("--chat-template-file", "{% if", "no template"),
+        ("--chat-template-file", "{{ messages }}", ""), ("--lora", "PK", "no GGUF"),
+        ("--mmproj", "", "no GGUF"), ("-md", "GGUF", ""), ("--api-key-file", "x", ""),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_good_is_named(option: str, text: str, why: str, tmp_path: Path) -> None:
+    """What llama-server b11669 ends with, or its like; each was passed over once it was there."""
+    path = tmp_path / "it"
+    path.write_text(text)
+    found = not_there(Loader(args=(option, str(path))), Format.GGUF)
+    assert [one.level for one in found] == ([Level.UNKNOWN] if why else [])
+    assert all(why in one.words for one in found)
+
+
+@pytest.mark.parametrize("words", ["--host 127.0.0.1,::1", "--host a,b"])
+def test_a_server_listens_at_one_address(words: str) -> None:
+    """llama-server b11669: "exiting due to HTTP server error"."""
+    for plan in (llama_plan, ik_plan, vllm_plan, sglang_plan):
+        assert any("one address" in one for one in plan(words.split()).refused)
+
+
+@pytest.mark.parametrize("words", ["--threads 100000", "-tb 5000"])
+def test_more_threads_than_can_be_started_are_named(words: str) -> None:
+    """llama-server b11669 ends with a segmentation fault; with 1,000 it serves."""
+    for plan in (llama_plan, ik_plan):
+        assert any("threads" in one for one in plan(words.split()).problems)
+        assert not plan(["-t", "1000"]).problems
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "2001:db8::7"])
 def test_an_address_of_another_machine_is_not_known_to_be_there(host: str) -> None:
     (found,) = not_there(Loader(args=("--host", host)), Format.GGUF)
-    assert (found.level, host.rpartition(",")[2] in found.words) == (Level.UNKNOWN, True)
+    assert (found.level, host in found.words) == (Level.UNKNOWN, True)
     assert not_there(Loader(args=("--host", host), inside=True), Format.GGUF) == []
 
 

@@ -101,6 +101,26 @@ def test_a_whole_set_is_offered_with_the_verdict_it_has_when_asked_about(
     assert offered == [f"safetensors bfloat16 in small/ (20.0 GiB): {alone['verdict']}"]
 
 
+@pytest.mark.parametrize(
+    ("engine", "args", "why"),
+    [
+        ("vllm", "vllm serve org/other", "org/other, which is not org/plain"),
+        ("vllm", "--model org/other", "org/other, which is not org/plain"),
+        ("vllm", "vllm serve ORG/plain", ""),
+        ("vllm", "vllm serve /models/plain", ""),
+        ("sglang", "--model-path org/plain --model-path /m/other", "the last of several"),
+        ("sglang", "--model-path org/other", "org/other, which is not org/plain"),
+    ],
+)
+def test_a_checkpoint_that_another_command_loads_is_named(
+    engine: str, args: str, why: str, hub: LocalHub, checked: Checked
+) -> None:
+    hub.add(Repo("org/plain", config() | weights(2 * GIB, 1)))
+    _, found = checked("org/plain", "--engine", engine, "--args", *args.split())
+    named = [one["words"] for one in found["findings"] if one["title"] == "another model"]
+    assert [why in words for words in named] == ([True] if why else [])
+
+
 def test_a_set_that_the_cards_have_no_kernels_for_is_not_offered(
     hub: LocalHub, checked: Checked, tmp_path: Path
 ) -> None:
@@ -119,6 +139,15 @@ def test_a_set_that_the_cards_have_no_kernels_for_is_not_offered(
         ("-hf org/other:Q4_K_M", "the command loads org/other:Q4_K_M (--hf-repo)"),
         ("-hf org/named:Q8_0 -hff y-Q8_0.gguf", "the command loads y-Q8_0.gguf (--hf-file)"),
         ("-hf org/named:Q4_K_M", ""),
+        ("-hf org/named:Q8_0", "the command loads Q8_0 of org/named (--hf-repo)"),
+        ("-hf org/named", ""),
+        ("-dr ai/other:4B", "the command loads ai/other:4B (--docker-repo)"),
+        ("-mu https://h/org/other/resolve/main/x-Q4_K_M.gguf", "(--model-url)"),
+        ("-mu https://h/org/named/resolve/main/x-Q4_K_M.gguf", ""),
+        ("-m /m/x-Q4_K_M.gguf -m /m/y.gguf", "2 times, and loads the last, /m/y.gguf"),
+        ("-m /m/y.gguf -m /m/x-Q4_K_M.gguf", ""),
+        ("-m /m/renamed.gguf", ""),
+        ("--hf-repo-v org/voice", "--hf-repo-v"),
         ("-hf ORG/Named -hff x-Q4_K_M.gguf", ""),
     ],
 )

@@ -33,9 +33,8 @@ from console.checks.preflight.readings import (
 )
 from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
 from console.checks.preflight.visible import seen
+from console.checks.preflight.whose_model import ANOTHER, another_model
 from console.common.errors import ConsoleError, Exit
-from console.common.options.command_line import value_of
-from console.common.options.table import table as option_table
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.host.sample import Machine
@@ -408,7 +407,6 @@ BESIDE = "GPU memory beside the baseline"
 BY_BUILD = "memory, by the build"
 TYPES = "tensor types"
 OPTIONS = "options of the build"
-ANOTHER = "another model"
 NEEDED = (
     BESIDE,
     BY_BUILD,
@@ -510,25 +508,6 @@ def table(
         words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
     return found
-
-
-def another_model(loader: Loader, listing: Listing, chosen: WeightSet) -> list[Finding]:
-    """What says that a llama-server's own options name other weights than those that are judged.
-    A baseline's flags name the baseline's, whatever is asked about."""
-    if loader.own or not speaks_gguf(loader, chosen.format):
-        return []
-    options = option_table("llama_cpp")
-    repo, file = (
-        value_of(loader.args, name, options, loader.env) for name in ("--hf-repo", "--hf-file")
-    )
-    other = repo is not None and repo.partition(":")[0].lower() != listing.repo.lower()
-    if repo is not None and other and listing.commit:
-        words = f"the command loads {one_line(repo, 60)} (--hf-repo), which is not {listing.repo}"
-    elif file is not None and file not in {one.path for one in chosen.files}:
-        words = f"the command loads {one_line(file, 60)} (--hf-file), which is not judged here"
-    else:
-        return []
-    return [Finding(Level.UNKNOWN, ANOTHER, one_line(words, 200), "ask about what it loads")]
 
 
 def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:

@@ -1,8 +1,11 @@
-"""What a server opens and listens at when it starts, and whether this machine has it."""
+"""What a server opens and listens at when it starts, and whether this machine has it as the server
+wants it."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
+import os
 import socket
 from pathlib import Path
 from threading import Thread
@@ -11,44 +14,97 @@ from console.checks.preflight import Finding, Level
 from console.checks.preflight.compatibility import ENGINES, Loader, speaks_gguf
 from console.common.options.command_line import value_of
 from console.common.options.table import table as option_table
-from console.common.options.values import is_there, opened
-from console.common.text import one_line
+from console.common.options.values import Opened, is_there, opened
+from console.common.text import decode, one_line
 from console.host.ports import LOCAL, is_local
+from console.models.gguf.chat_template import fault
 from console.models.hub.checkpoint import Format
 
 OPENED = "files that it opens"
 LISTENS = "address that it listens at"
+MAX_READ = 1 << 20
+"""Bytes of a template, grammar or schema that are looked at; a longer one is not judged."""
+MAGIC = b"GGUF"
+TEMPLATES = ("--chat-template-file", "--chat-template")
+WITH_WEIGHTS = ("--lora", "--mmproj", "--spec-draft-model", "--model-draft")
+"""Options whose files are GGUF."""
 LOOKUP_S = 2.0
 """Most seconds that looking up the name of an address may take."""
 
 
 def not_there(loader: Loader, format_: Format) -> list[Finding]:
-    """Files and directories that the engine opens at its start, by their whole paths, and addresses
-    that it listens at, which this machine does not have. No refusal: they may be made before it
-    starts, or it starts elsewhere."""
-    if loader.own or loader.inside or loader.kind == "convert":
+    """Files and directories that the engine opens at its start, by their whole paths, which are not
+    there or cannot be what it wants, and addresses that it listens at, which this machine does not
+    have. No refusal: they may be made before it starts, or it starts elsewhere."""
+    if loader.served or loader.inside or loader.kind == "convert":
         return []
     engine = loader.engine or ("llama.cpp" if speaks_gguf(loader, format_) else "sglang")
     options = ENGINES[engine].options
     found = _foreign(value_of(loader.args, "--host", option_table(options), loader.env) or "")
-    missing = [
-        f"{one_line(one.path, 120)} ({one.option})"
-        for one in opened(options, loader.args, loader.env)
-        if Path(one.path).is_absolute() and not is_there(Path(one.path), one.kind)
-    ]  # fmt: skip
-    if not missing:
-        return found
-    words = f"not on this machine: {', '.join(missing)}; without it the server does not start"
-    return [*found, Finding(Level.UNKNOWN, OPENED, words, "is it there where the command runs?")]
+    missing, wrong = list[str](), list[str]()
+    for one in opened(options, loader.args, loader.env):
+        shown = f"{one_line(one.path, 120)} ({one.option})"
+        if not Path(one.path).is_absolute():
+            continue
+        if not is_there(Path(one.path), one.kind):
+            missing.append(shown)
+        elif why := _wrong(one):
+            wrong.append(f"{shown}: {why}")
+    if missing:
+        words = f"not on this machine: {', '.join(missing)}; without it the server does not start"
+        found.append(
+            Finding(Level.UNKNOWN, OPENED, words, "is it there where the command runs?")
+        )  # fmt: skip
+    if wrong:
+        hint = "the server may end at its start: start it once by hand, or correct the file"
+        found.append(Finding(Level.UNKNOWN, OPENED, "; ".join(wrong), hint))
+    return found
 
 
-def _foreign(hosts: str) -> list[Finding]:
-    """Addresses to listen at that this machine does not have, and names that it cannot look up."""
-    given = [host for one in hosts.split(",") if (host := one.strip()) and not _is_socket(host)]
-    foreign = [one_line(host, 80) for host in given if not _is_here(host)]
-    if not foreign:
+def _wrong(one: Opened) -> str:
+    """Why a file that is there may be refused, in words; "" where nothing speaks against it. What
+    llama-server b11669 ends with: a grammar or a JSON schema that it cannot read, weights that are
+    no GGUF. A template that it cannot read it may pass over, and others end with it."""
+    path = Path(one.path)
+    if not os.access(path, os.R_OK):
+        return "this user may not read it"
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as stream:
+            head = stream.read(MAX_READ)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    if one.option in WITH_WEIGHTS:
+        return "" if head.startswith(MAGIC) else "it is no GGUF"
+    text = decode(head)
+    if one.option in TEMPLATES:
+        why = "" if len(head) == MAX_READ else fault(text)
+        return f"no template: {one_line(why, 80)}" if why else ""
+    if one.option == "--json-schema-file":
+        return _no_schema(text)
+    if one.option == "--grammar-file" and text.strip():
+        return "nobody here can tell whether the engine can read this grammar"
+    return ""
+
+
+def _no_schema(text: str) -> str:
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError):
+        return "it is no JSON"
+    if not isinstance(schema, dict):
+        return "it is no JSON object"
+    return "nobody here can tell whether the engine can make a grammar of it" if schema else ""
+
+
+def _foreign(host: str) -> list[Finding]:
+    """An address to listen at that this machine does not have, or a name that it cannot look up. Of
+    several none is taken, as the plan says."""
+    host = host.strip()
+    if not host or "," in host or _is_socket(host) or _is_here(host):
         return []
-    words = f"this machine has no address {', '.join(foreign)} (--host), and the server needs it"
+    words = f"this machine has no address {one_line(host, 80)} (--host), and the server needs it"
     return [Finding(Level.UNKNOWN, LISTENS, words, "is it one of the machine that it runs on?")]
 
 

@@ -35,6 +35,11 @@ EITHER = {"jinja": "file", "repo": "dir"}
 """Kinds of values that are a file or a directory if they are a whole path."""
 MAX_THREADS = 512
 """Processors that a range of llama.cpp can name (GGML_MAX_N_THREADS)."""
+THREADS = ("--threads", "--threads-batch", "--threads-http", "--threads-draft",
+           "--spec-draft-threads", "--spec-draft-threads-batch", "--threads-batch-draft",
+           "--threads-mtmd")  # fmt: skip
+MAX_STARTED = 1024
+"""Threads that llama-server was seen to start."""
 _INT = re.compile(r"\s*([+-]?\d+)")
 _FLOAT = re.compile(r"\s*[+-]?(\d|\.\d|inf|nan)", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
@@ -83,6 +88,8 @@ def wanted_in_python(one: Given) -> str:
         return "" if option.kind in ("list", "two") or option.bare else "a value"
     if option.choices:
         return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
+    if option.name == "--host" and "," in value:
+        return "one address"
     if option.effect is Effect.READ:
         return ""
     if option.kind == "json" and "." not in one.spelling.lstrip("-"):
@@ -97,6 +104,10 @@ def wanted_in_python(one: Given) -> str:
 def doubtful(one: Given) -> str:
     """Why a value cannot be judged here, in words; "" where it can."""
     kind, value = one.option.kind if one.option else "", (one.value or "").strip()
+    if one.option is not None and one.option.name in THREADS:
+        count = _INT.match(value)
+        if count is not None and int(count[1]) > MAX_STARTED:
+            return f"{count[1]} threads, which few machines can start (100,000 end llama-server)"
     if kind == "grammar" and value:
         return "nobody here can tell whether the engine can read this grammar"
     if kind == "object" and value.strip("{} \t\n"):
@@ -252,12 +263,13 @@ def _bias(value: str, limits: str) -> str:
 def _host(value: str, limits: str) -> str:
     if not value:
         return "an address"
-    for one in value.split(","):
-        if _IPV4.fullmatch(one.strip()):
-            try:
-                ipaddress.IPv4Address(one.strip())
-            except ValueError:
-                return "an address: its numbers go up to 255"
+    if "," in value:
+        return "one address"
+    if _IPV4.fullmatch(value.strip()):
+        try:
+            ipaddress.IPv4Address(value.strip())
+        except ValueError:
+            return "an address: its numbers go up to 255"
     return ""
 
 
