@@ -18,6 +18,8 @@ from console.common.errors import InvalidFile
 from console.config.validation import load
 from console.host import machine, process
 from console.host.sample import Card, Machine
+from console.models.sizing.serving.classes import listed
+from console.models.sizing.serving.consistency import EVERY_LAYER
 from console.runtime.docker import oneoff
 from tests.ports import free_port
 from tests.testbed.engine import Engine
@@ -69,7 +71,9 @@ MET = [
 @pytest.mark.parametrize(
     ("engine", "compute", "level"),
     [
-        ("vllm", (12, 0), Level.FAIL), ("vllm", (12, 1), Level.FAIL), ("vllm", (10, 0), Level.OK),
+        ("vllm", (12, 0), Level.FAIL), ("vllm", (12, 1), Level.FAIL), ("vllm", (10, 0), Level.FAIL),
+        ("vllm", (10, 3), Level.FAIL), ("vllm", (11, 0), Level.FAIL), ("vllm", (9, 0), Level.OK),
+        ("sglang", (11, 0), Level.FAIL),
         ("vllm", (8, 9), Level.OK), ("sglang", (12, 0), Level.FAIL), ("sglang", (9, 0), Level.OK),
         ("sglang", (10, 0), Level.FAIL), ("vllm", None, Level.UNKNOWN),
     ],
@@ -77,10 +81,31 @@ MET = [
 def test_kernels_of_int8_end_before_the_later_blackwell(
     engine: str, compute: tuple[int, int] | None, level: Level
 ) -> None:
-    """vllm-project/vllm#54311: any model of int8 w8a8 dies at its start on sm_120."""
+    """vllm-project/vllm#25935, #54311: any model of int8 w8a8 dies at its start from sm_100 on."""
     machine = Machine(cards=(Card("?", compute=compute),), cpu_flags=ZEN5)
     question = Question(engine, "safetensors", "Qwen2ForCausalLM", "int8", machine=machine)
     assert of(question, "quantization")[0].level is level
+
+
+DENSE = [
+    "phi3", "gemma", "gemma2", "glm4", "olmo2", "granite", "smollm3", "exaone4", "ernie4_5",
+    "hunyuan_v1_dense", "mimo", "arcee", "apertus", "cohere2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("family", DENSE)
+def test_dense_families_are_known_where_the_engine_lists_their_class(
+    engine: str, family: str
+) -> None:
+    members = next(names for names in table().families.values() if family in names)
+    known = of(Question(engine, "safetensors", family, "bf16"), "architecture")[0].level is Level.OK
+    assert known is bool(listed(engine).intersection(members))
+
+
+@pytest.mark.parametrize("family", DENSE)
+def test_a_layer_that_has_no_tensors_is_no_go_in_dense_families(family: str) -> None:
+    assert family in EVERY_LAYER
 
 
 def test_equal_cards_are_no_unequal_cards() -> None:

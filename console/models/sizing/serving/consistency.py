@@ -44,8 +44,9 @@ TABLE, KEYS = (
 WIDE = 16
 """Bits of a weight that is stored as it is, and not packed."""
 EVERY_LAYER = (
-    "arcee", "cohere2", "gemma", "gemma2", "gemma3_text", "glm4", "granite", "llama", "mistral",
-    "mixtral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
+    "apertus", "arcee", "cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3_text", "glm4",
+    "granite", "hunyuan_v1_dense", "llama", "mimo", "mistral", "mixtral", "olmo2", "phi3", "qwen2",
+    "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
 )  # fmt: skip
 """Families whose every layer has tensors of its own, among them norms: vLLM ends where the weights
 of one are not in the checkpoint."""
