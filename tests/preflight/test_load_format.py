@@ -40,8 +40,8 @@ def levels(engine: str, words: str, *names: str) -> list[Level]:
         ("mistral", Level.FAIL),
         ("sharded_state", Level.FAIL),
         ("bitsandbytes", Level.UNKNOWN),
-        ("runai_streamer", Level.UNKNOWN),
-        ("fastsafetensors", Level.UNKNOWN),
+        ("runai_streamer", Level.WARN),
+        ("fastsafetensors", Level.WARN),
         ("instanttensor", Level.UNKNOWN),
         ("layered", Level.UNKNOWN),
         ("tensorizer", Level.UNKNOWN),
@@ -53,6 +53,13 @@ def test_a_repository_of_safetensors(engine: str, name: str, level: Level | None
         return  # no word of its closed set
     expected = [] if level is None else [level]
     assert levels(engine, f"--load-format {name}", *SAFE) == expected
+
+
+def test_mistrals_own_configuration_has_to_be_there() -> None:
+    words = "--config-format mistral"
+    assert levels("vllm", words, *SAFE) == [Level.FAIL]
+    assert levels("vllm", words, *SAFE, "params.json") == []
+    assert levels("vllm", "--config-format hf", *SAFE) == []
 
 
 def test_nothing_is_said_without_the_option() -> None:

@@ -89,7 +89,8 @@ def test_vllm_takes_its_model_and_no_other_word(line: str, refused: bool, named:
         ("--enable-metrics true", True, False),
         ("python -m sglang.launch_server --model-path x foo", True, False),
         ("python -m sglang.launch_server --model-path x --port 1", False, False),
-        ("sglang serve M --port 1", False, True),
+        ("sglang serve M --port 1", False, False),
+        ("sglang serve M N --port 1", False, True),
     ],
 )
 def test_sglang_takes_no_words(line: str, refused: bool, named: bool) -> None:

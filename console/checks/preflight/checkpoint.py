@@ -55,6 +55,7 @@ from console.models.sizing.facts_from_gguf import experts_at
 from console.models.sizing.flags.builds import Takes
 from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
+from console.models.sizing.serving.loaded import is_online
 
 if TYPE_CHECKING:
     from console.config.site.site import SiteModel
@@ -499,7 +500,7 @@ def table(
     gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
     question = compatibility.Question(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
-        quantization.lower() if gguf else kind(quantization) or facts.stored, method_of(plan),
+        quantization.lower() if gguf else _computes(facts, plan, quantization), method_of(plan),
         getattr(plan, "split_mode", ""), machine, not _are_ready(plan),
         getattr(plan, "dtype", "auto"),
     )  # fmt: skip
@@ -522,6 +523,12 @@ def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
     # without a name it may well be ik_llama.cpp's server: both programs are called llama-server
     level = Level.FAIL if ask.engine else Level.UNKNOWN
     return [Finding(level, f"{engine}, {TYPES}", words, hint)]
+
+
+def _computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:
+    """What kernels are wanted for: how weights are stored, or what an engine makes of them."""
+    asked = str(getattr(plan, "quantization", ""))
+    return asked if is_online(facts, asked) else kind(quantization) or facts.stored
 
 
 def _are_ready(plan: LoaderPlan) -> bool:

@@ -29,12 +29,23 @@ OF_PATTERN = ("sharded_state", "runai_streamer_sharded")
 """Formats whose pattern --model-loader-extra-config may replace."""
 PLAIN = ("safetensors", "mistral", "pt", "npcache")
 """Formats that take nothing besides the weights."""
+STREAMS = {
+    "fastsafetensors": "whole files pass through the card while it loads, and need room there",
+    "runai_streamer": "files are read ahead into RAM, up to 40 GB of them",
+}
+"""Formats that read the same files another way; what they take meanwhile is free again when the
+cache is made."""
+PARAMS = "params.json"
 NOISE = "dummy"
 
 
 def findings(plan: LoaderPlan, chosen: WeightSet, listing: Listing) -> Iterator[Finding]:
     """What is refused, what is not known, and what is only said of a plan's load format."""
-    if not isinstance(plan, VllmPlan | SglangPlan) or plan.load_format in USUAL:
+    if not isinstance(plan, VllmPlan | SglangPlan):
+        return
+    if getattr(plan, "config_format", "") == "mistral":
+        yield from _params(chosen, listing)
+    if plan.load_format in USUAL:
         return
     name = one_line(plan.load_format, 40)
     if name == NOISE:
@@ -45,6 +56,15 @@ def findings(plan: LoaderPlan, chosen: WeightSet, listing: Listing) -> Iterator[
     else:
         patterns = () if name in OF_PATTERN and plan.loader_extra else READS.get(name, ())
         yield from _files(name, patterns, chosen, listing)
+
+
+def _params(chosen: WeightSet, listing: Listing) -> Iterator[Finding]:
+    """Mistral's own configuration: the same model's, in a file beside."""
+    folder = chosen.stem.rpartition("/")[0]
+    path = f"{folder}/{PARAMS}" if folder else PARAMS
+    if listing.find(path) is None:
+        words = f"--config-format mistral reads {PARAMS}, and there is no such file"
+        yield Finding(Level.FAIL, TITLE, words, "leave --config-format out")
 
 
 def _gguf(plan: LoaderPlan, chosen: WeightSet) -> Iterator[Finding]:
@@ -65,6 +85,9 @@ def _files(
     elif read and not read & judged:
         words = f"--load-format {name} loads {min(read)}, which is not what is judged here"
         yield Finding(Level.UNKNOWN, TITLE, one_line(words, 200), "ask with --include about those")
+    elif name in STREAMS:
+        words = f"--load-format {name}: {STREAMS[name]}"
+        yield Finding(Level.WARN, TITLE, words, "without it files are read one by one")
     elif name not in PLAIN:
         words = f"not counted: what --load-format {name} takes, and whether the engine has it"
         yield Finding(Level.UNKNOWN, TITLE, words, "")

@@ -92,7 +92,7 @@ def _of_python(loader: Loader, listing: Listing, chosen: WeightSet) -> Iterator[
     """vLLM and SGLang: a repository or a directory, by an option or as the word beside them."""
     options = table(ENGINES[loader.engine or "sglang"].options)
     words = own_words(loader.args) or []
-    beside = words[0] if options.grammar.model and words and words[0][:1] != "-" else ""
+    beside = words[0] if words and words[0][:1] != "-" else ""
     name = "--model" if options.option("--model-path") is None else "--model-path"
     model = value_of(loader.args, name, options, loader.env) or beside
     shown = f"the command loads {one_line(model, 80)}"

@@ -62,7 +62,9 @@ def given(argv: Sequence[str], table: Table) -> Iterator[Given]:
     if words is None:
         yield Given("a shell's script", None, None)
         return
-    strays = _Strays(table, sure=_is_plain(argv, words))
+    serves = table.grammar.served and "serve" in argv[: len(argv) - len(words)]
+    takes_model = table.grammar.model or serves
+    strays = _Strays(table, _is_plain(argv, words), takes_model)
     place = 0
     while place < len(words):
         word = words[place]
@@ -94,10 +96,11 @@ def _option(word: str, words: Sequence[str], place: int, table: Table) -> tuple[
 @dataclass
 class _Strays:
     """Tells what the words beside the options are. `sure`: the engine gets just these words.
-    `behind`: the option before the next word."""
+    `takes_model`: one of them is its model. `behind`: the option before the next word."""
 
     table: Table
     sure: bool
+    takes_model: bool
     behind: Given | None = None
     has_model: bool = False
 
@@ -114,9 +117,9 @@ class _Strays:
                 yield Given(word, None, None, Stray(behind, sure))
 
     def _is_model(self, word: str) -> bool:
-        """Whether this is the one word that vLLM takes beside its options: a model's path or name.
-        Behind the options only what cannot be anything else counts as one."""
-        if not self.table.grammar.model or self.has_model:
+        """Whether this is the one word that an engine takes beside its options, its model's path or
+        name. Behind the options only what cannot be anything else counts as one."""
+        if not self.takes_model or self.has_model:
             return False
         self.has_model = self.behind is None or "/" in word
         return self.has_model
@@ -128,7 +131,7 @@ class _Strays:
         if option is None or option.effect is Effect.UNCOUNTED or option.name in _ONCE_VALUED:
             return False  # other builds take more values, and nothing is a GO here anyway
         told = word.lower() in _SWITCHED or word[:1].isdigit()
-        return told or self.has_model or not self.table.grammar.model
+        return told or self.has_model or not self.takes_model
 
 
 def _is_plain(argv: Sequence[str], words: Sequence[str]) -> bool:

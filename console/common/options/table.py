@@ -66,7 +66,8 @@ class Grammar:
     `equals`: it takes `--name=value`. `beginnings`: a long option may be cut short as long as it is
     the only one that begins so. `dotted`: `--name.key` is a part of the option's JSON. `python`:
     Python's argparse reads the words, with numbers as Python writes them. `model`: it takes one
-    word beside the options, the model. `refusal`: what it says of other words."""
+    word beside the options, the model; `served`: where `serve` begins them. `refusal`: what it says
+    of other words."""
 
     underscores: bool = False
     equals: bool = False
@@ -74,6 +75,7 @@ class Grammar:
     dotted: bool = False
     python: bool = False
     model: bool = False
+    served: bool = False
     refusal: str = "unrecognized arguments"
 
 
@@ -83,7 +85,7 @@ GRAMMARS: Mapping[str, Grammar] = {
     "vllm": Grammar(
         underscores=True, equals=True, beginnings=True, dotted=True, python=True, model=True
     ),
-    "sglang": Grammar(equals=True, beginnings=True, python=True),
+    "sglang": Grammar(equals=True, beginnings=True, python=True, served=True),
 }
 """By the table's name. Sources: common/arg.cpp of llama.cpp and common/common.cpp of ik_llama.cpp
 (a value is the next word), FlexibleArgumentParser of vLLM, argparse in SGLang's server_args.py."""

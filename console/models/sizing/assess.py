@@ -37,9 +37,12 @@ from console.models.sizing.loader_plan import (
     VllmPlan,
 )
 from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.placement import Placement, cards_of, labels
+from console.models.sizing.placement import Placement, capacity, cards_of, labels
+from console.models.sizing.serving.loaded import ONLINE_SHARE, is_online
 
 LEAST_CTX = 2048
+FILE, AHEAD = 5 * GIB, 40 * 10**9
+"""The usual size of a file of weights, and what runai_streamer reads ahead where nothing is set."""
 POOL = "RAM that a card shares"
 COMPILER = 8 * GIB
 """What torch.compile and Triton take of RAM while vLLM starts, beside the usual margin; 30 GiB and
@@ -72,8 +75,49 @@ class Case:
             ledger = sglang.weigh_conversion(self.facts, plan, self.machine)
         else:
             assert_never(plan)
+        if isinstance(plan, SglangPlan | VllmPlan):
+            self._online(ledger, plan)
+            self._streamed(ledger, plan)
         _one_pool(ledger, plan, self.machine)
         return ledger, placement
+
+    def _online(self, ledger: Assessment, plan: SglangPlan | VllmPlan) -> None:
+        """Where weights are quantized while they are loaded, they are counted as they are stored.
+        If a card is too small for that alone, it depends on the release."""
+        cards = set(labels(self.machine.cards))
+        if not is_online(self.facts, plan.quantization):
+            return
+        ledger.notes.append(
+            f"--quantization {plan.quantization}: weights are counted as they are stored, which "
+            "some releases need while they load"
+        )
+        for at, limit in enumerate(ledger.limits):
+            names = ("weights", "experts")
+            most = sum(t.bytes or 0 for t in ledger.terms
+                       if t.where == limit.where and t.name in names)  # fmt: skip
+            spared = int(most * (1 - ONLINE_SHARE))
+            if limit.where in cards and 0 < limit.short_by <= spared:
+                ledger.limits[at] = replace(limit, need=limit.need - spared)
+                ledger.unknown.append(
+                    f"whether the release quantizes layer by layer: {limit.where} holds the "
+                    f"weights in 8 bits, and not as they are stored"
+                )
+
+    def _streamed(self, ledger: Assessment, plan: SglangPlan | VllmPlan) -> None:
+        """What other loaders of the same files take meanwhile, before there is a cache."""
+        names = labels(self.machine.cards)
+        for name, card in zip(names, self.machine.cards, strict=True):
+            most = sum(t.bytes or 0 for t in ledger.terms
+                       if t.where == name and t.name in ("weights", "experts"))  # fmt: skip
+            if plan.load_format == "fastsafetensors" and most + FILE > (capacity(card) or FILE):
+                ledger.tight.append(f"{name} has no room for a whole file beside the weights")
+        ahead, ram = min(self.facts.weight_bytes, AHEAD), self.machine.ram_available
+        room = None if ram is None else ram - ledger.need(HOST)
+        if plan.load_format == "runai_streamer" and room is not None and room < ahead:
+            ledger.tight.append(
+                f"runai_streamer reads {format_bytes(ahead)} ahead into RAM, and "
+                f"{format_bytes(max(0, room))} would be left (RUNAI_STREAMER_MEMORY_LIMIT)"
+            )
 
     def better(self, than: Verdict, plan: LoaderPlan) -> str | None:
         """The verdict of a changed case if it is better, as a word; else None."""

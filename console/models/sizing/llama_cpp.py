@@ -107,7 +107,7 @@ def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> Llam
     sizes = [capacity(cards[number]) for number in cards_of(whole, cards)]
     if None in sizes:
         return whole
-    room = sum((size or 0) - CARD_MARGIN for size in sizes)
+    room = sum((size or 0) - kept_free(whole, at) for at, size in enumerate(sizes))
     least_plan = replace(whole, ctx=shortest)
     most, few = place(facts, whole, cards), place(facts, least_plan, cards)
     if room >= most.on_cards:
@@ -161,11 +161,18 @@ def spare(
     card."""
     placement = place(facts, plan, cards)
     left = [
-        have - share.bytes - CARD_MARGIN
-        for share in placement.cards
+        have - share.bytes - kept_free(plan, at)
+        for at, share in enumerate(placement.cards)
         if (have := capacity(cards[share.card])) is not None and only in (None, share.card)
     ]
     return min(left, default=0)
+
+
+def kept_free(plan: LlamaPlan, at: int) -> int:
+    """What --fit leaves free on the card at this place of those that are used."""
+    if not plan.fit_target:
+        return CARD_MARGIN
+    return int(plan.fit_target[min(at, len(plan.fit_target) - 1)] * MIB)
 
 
 def least(most: int, works: Callable[[int], bool]) -> int | None:
@@ -287,11 +294,15 @@ def _cards(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> N
         if card.free is None:
             ledger.notes.append(f"what is free on {where} is not known: all of it is counted")
         limit = ledger.limit(where, have)
-        left = have - share.bytes
-        if not limit.short_by and left < HEADROOM * (card.total or have):
+        if not limit.short_by and limit.left < HEADROOM * (card.total or have):
             ledger.tight.append(
-                f"{where} would have {format_bytes(left)} left, less than "
+                f"{where} would have {format_bytes(limit.left)} left, less than "
                 f"{HEADROOM:.0%} of it (F-005)"
+            )
+        elif not limit.short_by and limit.left < CARD_MARGIN:
+            ledger.tight.append(
+                f"{where} would have {format_bytes(limit.left)} left, less than the "
+                f"{format_bytes(CARD_MARGIN)} for what no calculation covers"
             )
 
 
@@ -340,7 +351,6 @@ def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessme
     ledger.add("compute", share.compute, where, f"batch of {placement.plan.ubatch} tokens, reserve")
     ledger.add("expert cache", share.extra, where, "--moe-cache-mib")
     ledger.add("CUDA context", share.context, where, "estimate")
-    ledger.add("margin", CARD_MARGIN, where, "for what no calculation covers")
 
 
 def _span(layers: Sequence[int]) -> str:
@@ -354,11 +364,6 @@ def _span(layers: Sequence[int]) -> str:
 def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment) -> None:
     """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
     host = placement.host
-    prompt = plan.cache_ram_mib * MIB
-    if plan.cache_ram_mib < 0:
-        prompt = 8 * GIB
-        ledger.notes.append("--cache-ram has no limit: 8 GiB are counted, and it may grow on")
-    ledger.add("prompt cache", prompt, HOST, "--cache-ram, filled in time")
     ledger.add("cache", host.cache, HOST, "of the layers that work on the CPU")
     ledger.add("compute", host.compute, HOST, "batches, inputs and masks, reserve")
     ledger.add("process", FOOTPRINT, HOST, "vocabulary, graph, pinned buffers")
@@ -366,6 +371,7 @@ def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Asses
     where, layers = (PAGES if in_pages else HOST), _span(host.layers)
     ledger.add("weights", host.dense, where, layers if host.layers else "token table")
     ledger.add("experts", host.experts, where, layers if host.layers else "kept off the cards")
+    _prompts(plan, machine, ledger)
     if machine.ram_available is None:
         ledger.unknown.append("the memory this machine has free")
         return
@@ -374,6 +380,24 @@ def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Asses
     else:
         resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
     _checkpoints(placement, ledger)
+
+
+def _prompts(plan: LlamaPlan, machine: Machine, ledger: Assessment) -> None:
+    """The cache of prompts grows up to its limit and is not allocated: what it may have beyond the
+    RAM that is left is tight, no NO-GO."""
+    most = plan.cache_ram_mib * MIB
+    if plan.cache_ram_mib < 0:
+        most = 8 * GIB
+        ledger.notes.append("--cache-ram has no limit: 8 GiB are counted, and it may grow on")
+    room = most
+    if machine.ram_available is not None:
+        room = max(0, machine.ram_available - ledger.need(HOST))
+    ledger.add("prompt cache", min(most, room), HOST, "--cache-ram, filled in time")
+    if most > room:
+        ledger.tight.append(
+            f"--cache-ram lets prompts take up to {format_bytes(most)} of RAM in time, and "
+            f"{format_bytes(room)} would be left"
+        )
 
 
 def kept_states(placement: Placement) -> int:

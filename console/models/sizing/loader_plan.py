@@ -39,6 +39,7 @@ class LlamaPlan:
     `cpu_experts` and `cpu_dense`: of the first so many layers, asked behind the first `moved_after`
     overrides (None: behind all). `overrides` are (pattern, buffer type). `mtp`: the file's spare
     layers guess ahead, `drafts` tokens at once (None: 3). Sizes in MiB, as in the options.
+    `fit_target`: MiB that --fit leaves on each card (none: its default).
     `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
     leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
     what some builds refuse, `older`: the build takes what those of the table's day do not.
@@ -68,6 +69,7 @@ class LlamaPlan:
     repack: bool = True
     op_offload: bool = True
     fit: bool = True
+    fit_target: tuple[float, ...] = ()
     cpu_experts: int = 0
     cpu_dense: int = 0
     overrides: tuple[tuple[str, str], ...] = ()
@@ -196,6 +198,7 @@ class VllmPlan:
     `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
+    `ray`: its ranks may be on other hosts, too; `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
     is told more.
@@ -230,6 +233,8 @@ class VllmPlan:
     logs_answers: bool = False
     logs_requests: bool = False
     model: str = ""
+    ray: bool = False
+    config_format: str = ""
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -47,6 +47,8 @@ GRAPH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 """Batches of which a graph is made, as far as twice --max-num-seqs (`_set_cudagraph_sizes`)."""
 PROCESS = 3 * GIB
 """Host memory of the server and of each rank, without pinned buffers."""
+RAY = 3 * GIB
+"""Ray's own processes on a host: its daemons, and its store of objects while little is in it."""
 AUTO_CTX = 8192
 """Tokens counted for `--max-model-len auto`, which takes what there is room for."""
 MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
@@ -85,7 +87,10 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     world = plan.ranks * plan.stages * plan.replicas
     cards = machine.cards[:world]
     if len(cards) < world:
-        ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
+        few = f"{world} ranks need {world} cards, and there are {len(cards)}"
+        (ledger.unknown if plan.ray else ledger.stops).append(
+            f"{few}: the others, of Ray's other hosts, are not known here" if plan.ray else few
+        )
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
@@ -291,6 +296,7 @@ def _host(
     facts: ModelFacts, plan: VllmPlan, machine: Machine, world: int, ledger: Assessment
 ) -> None:
     ledger.add("processes", PROCESS * (world + 1), HOST, "the server and one a rank")
+    ledger.add("Ray", RAY if plan.ray else 0, HOST, "its own processes")
     if plan.cpu_offload:
         parts = min(plan.cpu_offload * world, facts.weight_bytes)
         ledger.add("offloaded", parts, HOST, "--cpu-offload-gb of each rank, pinned")

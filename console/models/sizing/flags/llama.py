@@ -75,6 +75,9 @@ def _plan(
     for source in (_of_environment(env, options), given(argv, options)):
         read(reading, map(_with_value, of_build(source, reading, takes)), known, options)
     ubatch = _batches(reading)
+    of_draft = reading.got.pop("of_draft", [])
+    if reading.got.get("mtp") or reading.uncounted:
+        reading.uncounted += of_draft
     plan = LlamaPlan(
         **reading.got, **reading.told(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
         overrides=tuple(reading.overrides), ubatch=ubatch,
@@ -227,6 +230,24 @@ def _speculation(reading: Reading, flag: str, value: str) -> None:
             reading.uncounted.append(f"{flag} {one_line(way, 40)}")
 
 
+def _of_draft(reading: Reading, flag: str, value: str) -> None:
+    """Where a draft model goes: it matters only with one, or with the file's own layers for it."""
+    reading.got.setdefault("of_draft", []).append(f"{flag} {one_line(value, 40)}".rstrip())
+
+
+def _spec_default(reading: Reading, flag: str, value: str) -> None:
+    """ngram-mod, which looks into the text before, and loads nothing."""
+
+
+def _targets(reading: Reading, flag: str, value: str) -> None:
+    """MiB that --fit leaves free on each card; one number is for all."""
+    parts = re.split(r"[,/]+", value)
+    if all(re.fullmatch(r"\d{1,7}(\.\d+)?", part) for part in parts):
+        reading.got["fit_target"] = tuple(float(part) for part in parts)
+    else:
+        reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+
+
 def _experts(reading: Reading, flag: str, value: str) -> None:
     """Experts on the host, of all layers or of the first so many. The loader asks its overrides in
     the order in which the command line gives them."""
@@ -272,12 +293,14 @@ _LLAMA: Mapping[str, Apply] = {
     "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch"),
     "--spec-draft-n-max": _whole("drafts", 0), "--model": _file,
     "--model-url": text("file"), "--hf-repo": text("file"), "--hf-file": text("file"),
-    "--docker-repo": text("file"),
+    "--docker-repo": text("file"), "--spec-default": _spec_default, "--fit-target": _targets,
+    "--n-gpu-layers-draft": _of_draft, "--cpu-moe-draft": _of_draft, "--device-draft": _of_draft,
+    "--override-tensor-draft": _of_draft, "--n-cpu-moe-draft": _of_draft,
 }  # fmt: skip
 _IK: Mapping[str, Apply] = {
     "--split-mode": _ik_split_mode, "--cache-type-k": _ik_cache_type("type_k"),
     "--cache-type-v": _ik_cache_type("type_v"), "--no-flash-attn": _no_flash,
     "--run-time-repack": _repacked, "--fit": fixed("fit", True), "--spec-type": _ik_speculation,
     "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _whole("mla", 0, 3),
-    "--attention-max-batch": _limited,
+    "--attention-max-batch": _limited, "--ctx-size-draft": _of_draft,
 }  # fmt: skip

@@ -60,6 +60,19 @@ def _load_format(reading: Reading, flag: str, value: str) -> None:
     reading.got["load_format"] = value.lower()  # as LoadConfig does it
 
 
+def _executor(reading: Reading, flag: str, value: str) -> None:
+    """What starts the ranks: processes of this host, or Ray's, which may be on others."""
+    if value not in ("mp", "uni", "external_launcher", "ray"):
+        reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+    reading.got["ray"] = value == "ray"
+
+
+def _config_format(reading: Reading, flag: str, value: str) -> None:
+    if value not in ("auto", "hf", "mistral"):
+        reading.uncounted.append(f"{flag} {one_line(value, 40)}")
+    reading.got["config_format"] = value
+
+
 def _optimized(reading: Reading, flag: str, value: str) -> None:
     if value == "0":
         reading.got["graphs"] = False
@@ -129,7 +142,8 @@ _VLLM: Mapping[str, Apply] = {
     "--no-enable-chunked-prefill": fixed("chunked", False),
     "--max-num-active-seqs": number("active", 1),
     "--long-prefill-token-threshold": number("long_prefill"),
-    "--block-size": number("page", 1),
+    "--block-size": number("page", 1), "--distributed-executor-backend": _executor,
+    "--config-format": _config_format,
     "--cudagraph-capture-sizes": _graph_sizes, "--max-cudagraph-capture-size": _graph_sizes,
     "--tool-call-parser": text("tool_parser"),
     "--enable-auto-tool-choice": fixed("calls_tools", True),

@@ -19,9 +19,22 @@ ALIKE = {
 """Values of --quantization by which the engines load such a checkpoint as it is stored."""
 
 
+ONLINE = ("fp8",)
+"""Values of --quantization by which both engines make weights of 16 bits smaller as they load."""
+ONLINE_SHARE = 0.5
+
+
+def is_online(facts: ModelFacts, quantization: str) -> bool:
+    """Whether weights of 16 bits are quantized while they are loaded. Releases of today do it layer
+    by layer; those before needed room for the whole of them first."""
+    return quantization in ONLINE and facts.stored in HALF[:2]
+
+
 def as_loaded(facts: ModelFacts, dtype: str, quantization: str) -> tuple[float, list[str]]:
     """The factor for the bytes of the weights, and what is not known of it, in words."""
-    half, unknown = facts.stored in HALF, []
+    half, unknown = facts.stored in HALF, list[str]()
+    if is_online(facts, quantization):
+        return (2.0 if dtype in FLOAT32 else 1.0), unknown
     if quantization and half and quantization != facts.stored:
         unknown.append(
             f"how small --quantization {quantization} makes weights that are stored in 16 bits, "
