@@ -203,6 +203,20 @@ CASES = [
          "until curl -sf http://x/health; do sleep 1; done\n"),
     Case("missing-timeout", P, book("- {id: build,    run: [cmake, --build, build, -j]}"),
          book("- {id: build, timeout: 2h, run: [cmake, --build, build, -j]}")),
+    Case("engine-refuses-option", S, "vllm serve x --max-model-len 80x\n",
+         "vllm serve x --max-model-len 80k\nvllm serve --help\nvllm serve x --max-num-seqs $SEQS\n"
+         "xargs llama-server -m\n"),
+    Case("engine-refuses-option", C,
+         stack("image: vllm/vllm-openai:v0.33.0\ncommand: [--model, x, --max-num-seqs]"),
+         stack("image: vllm/vllm-openai:v0.33.0\nbuild: .\ncommand: [--model, x, --max-num-seqs]")),
+    Case("engine-refuses-option", D,
+         'FROM ghcr.io/ggml-org/llama.cpp:server\nENV LLAMA_ARG_CTX_SIZE=all\nCMD ["-m", "x"]\n',
+         'FROM ghcr.io/ggml-org/llama.cpp:server\nENTRYPOINT ["/start"]\nCMD ["-c", "all"]\n'),
+    Case("engine-refuses-option", S, "llama-server -m x.gguf --frobnicate\n",
+         "llama-server -m x.gguf -mla 3 -rtr\nllama-server -m x.gguf --frob$OWN\n"),
+    Case("engine-refuses-option", S,
+         "docker run ghcr.io/ggml-org/llama.cpp:server -m x.gguf --no-mmap\n",
+         "llama-server -m x.gguf --no-mmap\n"),
 ]  # fmt: skip
 
 DOCKERFILES = [

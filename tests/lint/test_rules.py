@@ -43,7 +43,47 @@ def test_an_option_is_known_however_the_engine_takes_it(text: str, rule: str) ->
 
 def test_what_an_engine_does_not_take_is_no_option_of_it() -> None:
     text = f"{SGLANG} --model x --tp_size 2\n"  # argparse takes no underscores
-    assert said("x.sh", text) == []
+    assert [one[:2] for one in said("x.sh", text)] == [("engine-refuses-option", "warning")]
+
+
+OFFICIAL = "ghcr.io/ggml-org/llama.cpp"
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("vllm serve x --max-model-len 80x\n", ["error"]),
+        ("vllm serve x --tensor-parallel-size\n", ["error"]),
+        ("vllm serve x --dtype bf17\n", ["warning"]),
+        ("vllm bench serve --max-model-len 80x --dataset-name random\n", []),
+        (f"{SGLANG} --model x --mem-fraction-static high\n", ["error"]),
+        ("llama-server -m x.gguf -c all\n", ["error"]),
+        ("llama-server -m x.gguf -c 16k\n", ["warning"]),
+        ("llama-server -m x.gguf -fa\n", ["info"]),
+        ("/opt/ik_llama.cpp/llama-server -m x.gguf --cpu-moe-frob\n", ["warning"]),
+        ("/opt/ik_llama.cpp/llama-server -m x.gguf -rtr -mla 3 -fmoe\n", ["info"]),
+        (f"docker run {OFFICIAL}:server-cuda -m x.gguf -ngl many\n", ["error"]),
+        (f"docker run {OFFICIAL}@sha256:00 -m x.gguf -ngl many\n", []),
+        (f"docker run {OFFICIAL}:full --server -m x.gguf -ngl many\n", []),
+        ("docker run own/llama-swap:1 --listen :8080 --config all\n", []),
+        ('llama-server -m x.gguf "${ARGS[@]}" $MORE -c ${CTX:-8k} --port "$(port)"\n', []),
+        ("llama-server -m x.gguf --grammar-file x --device CUDA0 --json-schema '{\"a\":1}'\n", []),
+        ("llama-cli -m x.gguf -c all\n", []),
+    ],
+)
+def test_a_command_line_is_judged_as_its_engine_reads_it(text: str, severity: list[str]) -> None:
+    found = [one for one in said("x.sh", text, NOTHING) if one[0] == "engine-refuses-option"]
+    assert [one[1] for one in found] == severity
+
+
+def test_an_input_of_several_words_is_several_words() -> None:
+    text = (
+        "schema: omni.playbook/v1\ninputs:\n  more: {type: words, default: MORE}\nservices:\n"
+        "  one:\n    process: {argv: [llama-server, -m, x.gguf, '${{ inputs.more }}']}\n"
+    )
+    for more, severities in (("''", []), ("'-c 8192 -ngl 9'", []), ("'-c all'", ["error"])):
+        found = said("book.yaml", text.replace("MORE", more), NOTHING)
+        assert [one[1] for one in found] == severities
 
 
 def test_entrypoint_and_command_of_a_service_are_one_argv() -> None:

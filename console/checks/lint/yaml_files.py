@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -174,6 +176,8 @@ class _Build:
     def __init__(self, source: Source, tree: Tree, given: dict[str, str]) -> None:
         self.unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
         self.values = {**_defaults(tree.root), **given}
+        self.lists = {name for name, one in _pairs(tree.root.get("inputs"))
+                      if one.said("type") == "words"}  # fmt: skip
         self.images: dict[str, str] = {}
         for name, service in _pairs(tree.root.get("services")):
             self._service(name, service)
@@ -190,11 +194,16 @@ class _Build:
         return _INPUT.sub(lambda match: self.values.get(match[1], match[0]), text)
 
     def words(self, node: Node | None) -> tuple[Word, ...]:
-        return tuple(self.word(one) for one in (node.words() if node is not None else ()))
+        given = node.words() if node is not None else ()
+        return tuple(word for one in given for word in self._filled(one))
 
-    def word(self, word: Word) -> Word:
-        text = self.fill(word.text)
-        return word if text == word.text else Word.made(text, word.place)
+    def _filled(self, word: Word) -> list[Word]:
+        """The words that one becomes: as many as an input of type `words` holds, else one."""
+        text, whole = self.fill(word.text), _INPUT.fullmatch(word.text)
+        if whole is not None and whole[1] in self.lists and text != word.text:
+            with contextlib.suppress(ValueError):
+                return [Word.made(one, word.place) for one in shlex.split(text)]
+        return [word if text == word.text else Word.made(text, word.place)]
 
     def _variables(self, node: Node | None, scope: str) -> tuple[Variable, ...]:
         return tuple(

@@ -208,6 +208,7 @@ def _container(service: Mapping[str, Any], binds: Sequence[Mapping[str, Any]]) -
         image=str(service.get("image") or ""),
         command=_words(service.get("command")),
         entrypoint=_words(service.get("entrypoint")),
+        env=tuple(_environment(service)),
         ports=tuple(_ports(service.get("ports") or ())),
         mounts=tuple(
             Mount(str(one.get("source")), str(one.get("target")), bool(one.get("read_only")))
@@ -222,6 +223,13 @@ def _words(value: object) -> tuple[str, ...]:
     """Compose prints a `$` that stands for itself twice."""
     words = value if isinstance(value, list) else []
     return tuple(str(word).replace("$$", "$") for word in words)
+
+
+def _environment(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    given = service.get("environment")
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if value is not None:  # else it is the environment's own
+            yield str(name), str(value).replace("$$", "$")
 
 
 def _ports(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:

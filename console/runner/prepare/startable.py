@@ -31,6 +31,8 @@ from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listeners, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
+from console.models.sizing.flags import judge
+from console.models.sizing.flags.judge import Complaint, Sure
 from console.runner.prepare import composed, contract, dry_start, mounts, quality
 from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
 from console.runtime import engine_address
@@ -95,6 +97,7 @@ def look(
     """
     mine = _File(parse(playbook.text, str(playbook.path), TITLE), playbook.missing)
     walk = _Walk(playbook, site, here, now, mine, tries)
+    walk.baseline()
     for _, step in playbook.steps():
         if step.when:
             walk.step(step)
@@ -116,7 +119,9 @@ def of_site(site: Site, *, here: bool) -> list[Problem]:
         found += _ports(file, at, spec)
         found += _files(file, at, spec) if here else ()
         found += _same_as_baseline(file, at, spec, site, here)
+        found += _refused(file, at, spec)
     found += _ports(file, ("baseline",), site.baseline_spec())
+    found += _refused(file, ("baseline",), site.baseline_spec())
     found += _files(file, ("baseline",), site.baseline_spec()) if here else ()
     return found
 
@@ -138,6 +143,11 @@ class _Walk:
         self.stopped = False
         self.seen: set[str] = set()
         self.found = Look()
+
+    def baseline(self) -> None:
+        """What brings the baseline back has to start, whatever the steps do."""
+        if self.site is not None:
+            self._command_line(self._site_file(), (BASELINE,), self.site.baseline_spec())
 
     def step(self, step: Step) -> None:
         starts = step.service.start if step.service is not None else None
@@ -180,6 +190,8 @@ class _Walk:
 
     def _judge(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
         self._refuse(*_ports(file, at, spec))
+        if file is not self.mine:  # what stands in the playbook is judged by lint
+            self._command_line(file, at, spec)
         if self.site is not None:
             self._refuse(*_same_as_baseline(file, at, spec, self.site, self.here))
         if not self.here:
@@ -232,6 +244,7 @@ class _Walk:
         file, at = _File(found.document), ("services", name)
         self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name),
                      *_hands_engine_over(file, at, found.spec, self.site))  # fmt: skip
+        self._command_line(file, at, found.spec)
         gone = list(composed.missing(found, name))
         below = (one for one in _missing(file, at, found.spec)
                  if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
@@ -250,6 +263,17 @@ class _Walk:
                 "its libraries and `env` have to agree: LD_LIBRARY_PATH, the environment, the build"
             )
             self._refuse(file.document.problem(loc, what, "a program that starts", hint))
+
+    def _command_line(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
+        """Refuse a command line that no known build of its engine takes, and name what another
+        version may take."""
+        self._refuse(*_refused(file, at, spec))
+        for one in _complaints(spec):
+            if one.sure is Sure.DOUBTED:
+                words = (
+                    f"{spec.name}: UNKNOWN whether its engine takes the command line: {one.words}"
+                )
+                self.found.awaited.append(one_line(words, 300))
 
     def _anything(self) -> bool:
         """Whether a step before may free a port: it runs a program, or asks a person."""
@@ -352,6 +376,30 @@ def _ports(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Prob
             what = f"service '{spec.name}' listens at port {value}, but is asked at {asked}"
             hint = "" if inner == outer else f"port {outer} leads to port {inner} of its container"
             yield file.document.problem(loc, what, f"--port {inner}", hint)
+
+
+def _complaints(spec: ServiceSpec) -> list[Complaint]:
+    """What the engine of a service says of its command line; nothing where that is not known."""
+    runs = spec.runs
+    words = [word for _, part in _words(spec) for word in part]
+    if not isinstance(runs, ProcessSpec | ContainerSpec):
+        return []
+    tables = judge.tables_of(words, runs.image if isinstance(runs, ContainerSpec) else "")
+    return judge.judged(tables, words, dict(runs.env))
+
+
+def _refused(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Problem]:
+    """The command line's words that every known build of its engine refuses."""
+    for complaint in _complaints(spec):
+        if complaint.sure is not Sure.REFUSED:
+            continue
+        loc: Loc = at
+        spelling = complaint.option.spelling if complaint.option is not None else ""
+        for keys, words in _words(spec):
+            if spelling in words:
+                loc = file.at((*at, *keys), words, words.index(spelling))
+        what = f"service '{spec.name}': its engine refuses {complaint.words}"
+        yield file.document.problem(loc, what, "", "`--help` of its own build lists its options")
 
 
 def _hands_engine_over(

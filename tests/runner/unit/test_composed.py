@@ -78,6 +78,9 @@ def test_of_a_service_that_can_start_nothing(plan: Plan) -> None:
     [
         ("22001:8080", "22005:8080", "6: service 'cand' is asked at port 22001, but publishes"),
         ('"8080"]', '"8081"]', "4: service 'cand' listens at port 8081, but is asked at"),
+        ('"8080"]', '"8080", -c, "${NOT_GIVEN-all}"]', "4: service 'cand': its engine refuses"),
+        ("    image: x:1\n", "    image: x:1\n    environment: {LLAMA_ARG_CTX_SIZE: all}\n",
+         "its engine refuses --ctx-size all: expected a whole number"),
         ("tiny.gguf", "tony.gguf", "did you mean tiny.gguf?"),
         ('["./models:', '["./t.jinja:/t.jinja", "./models:', "5: service 'cand': there is no file"),
         ('["./models:/models:ro"]',

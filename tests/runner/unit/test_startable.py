@@ -102,6 +102,26 @@ def test_what_an_engine_opens_at_its_start(
     assert refused(process("cat", "-m", "m.gguf", option, "nowhere")) == [], "no engine"
 
 
+def test_a_baseline_that_its_engine_refuses_is_named(tmp_path: Path) -> None:
+    """A run brings it back, whatever its steps do."""
+    server = tmp_path / "llama-server"
+    server.symlink_to("/bin/true")
+    path, file = tmp_path / "site.yaml", tmp_path / "book.yaml"
+    file.write_text(
+        "schema: omni.playbook/v1\nname: b\ntitle: b\n"
+        "phases:\n- title: p\n  steps:\n  - {id: look, run: [ls]}\n"
+    )
+    book = load_playbook(file, planning=True)
+    for more, refusal in (("-c, all", "refuses --ctx-size all"), ("-c, '80'", ""), ("--frob", "")):
+        argv = f"[{server}, {more}]"
+        path.write_text(SITE.format(port=free_port(), late=free_port()).replace("[cat]", argv))
+        look = startable.look(book, load_site(path))
+        for problems in (startable.of_site(load_site(path), here=False), look.problems):
+            assert [refusal in one.what for one in problems] == [True] * bool(refusal)
+            assert all(one.line == 3 for one in problems)
+        assert ["UNKNOWN" in one for one in look.awaited] == [True] * (more == "--frob")
+
+
 def test_what_an_engine_in_a_container_opens_at_its_start(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     box = (

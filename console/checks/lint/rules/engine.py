@@ -6,13 +6,16 @@ A download is useless if no engine here can load it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from console.checks.lint import vocabulary
 from console.checks.lint.commands import DETACHED
 from console.checks.lint.rule import ERROR, INFO, WARNING, Facts, rule
-from console.checks.lint.unit import Command, Hit, Kind, PlaybookStep, Unit
+from console.checks.lint.unit import Command, Hit, Kind, Place, PlaybookStep, Unit, Where
+from console.common.options.table import table
 from console.common.units import format_bytes
+from console.models.sizing.flags import judge
+from console.models.sizing.flags.judge import Complaint, Sure
 
 _WHOLE_BYTES = 642 << 30
 _WHOLE = re.compile(
@@ -20,6 +23,10 @@ _WHOLE = re.compile(
     r"|meituan/deepseek-r1-(?:block|channel)-int8", re.IGNORECASE,
 )  # fmt: skip
 _CHAIN = ("ktransformers.local_chat", "ktransformers.server", "ktransformers.models.custom_cache")
+
+_MADE = re.compile(r"[$`*<>~]|\{\{|%\w+%")
+"""What a shell, compose or a template makes something else of."""
+SEVERITY = {Sure.DOUBTED: WARNING, Sure.DEPENDS: INFO}
 
 _EXPERIMENTAL = re.compile(r"v\d(?:\.\d)?-exp\b|v3\.2\S*mxfp4|mxfp4\S*v3\.2", re.IGNORECASE)
 
@@ -254,3 +261,74 @@ def _gguf(unit: Unit, step: PlaybookStep) -> bool:
     return any(
         vocabulary.names_gguf(part.said(key)) for part in parts for key in ("repo", "include")
     )
+
+
+@rule(
+    "engine-refuses-option", ERROR, "S-001",
+    title="A command line that its engine refuses",
+    why="An engine reads its options before anything else and ends at the first that it does not "
+    "take: an outage for a typing error.",
+    fix="what the engine takes: `--help` of its own build lists it",
+    needs="a known engine; an option that another version may have is a warning, one that only "
+    "newer builds refuse is reported as info",
+)  # fmt: skip
+def refused_option(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        argv = [word.text for word in command.words]
+        tables = judge.tables_of(argv, _image(unit, command))
+        if not tables or "xargs" in command.wrappers or not judge.serves(tables, argv):
+            continue
+        env = _environment(unit, command, tables)
+        for complaint in judge.judged(tables, argv, env):
+            if not _is_open(unit, command, complaint):
+                refuses = complaint.sure is Sure.REFUSED
+                said = f"{judge.engine_name(tables)} refuses " if refuses else ""
+                place, what = _place(unit, command, complaint), f"{said}{complaint.words}"
+                yield Hit(place, what, SEVERITY.get(complaint.sure))
+
+
+def _image(unit: Unit, command: Command) -> str:
+    """The image whose own program takes a command of options alone; "" where it may be another's:
+    of an ENTRYPOINT beside it, or of a Dockerfile that makes an image of that name."""
+    started = [one for one in unit.commands if one.where is Where.START]
+    beside = any(
+        one.scope == command.scope and not one.words[0].text.startswith("-") for one in started
+    )
+    built = any(one.dockerfile and one.name == command.scope for one in unit.containers)
+    return "" if built or (beside and unit.source.kind is Kind.DOCKERFILE) else command.image
+
+
+def _environment(unit: Unit, command: Command, tables: Sequence[str]) -> dict[str, str]:
+    """The variables that the engine takes for options, where a file says one value of them."""
+    names = {name for of in tables for option in table(of).options for name in option.env}
+    mentioned = {one.name for one in (*command.env, *unit.variables)} & names
+    found: dict[str, str] = {}
+    for name in mentioned:
+        values = list(unit.settings(command, name))
+        if len({one.value for one in values}) == 1 and not values[0].branched:
+            found[name] = values[0].value
+    return found
+
+
+def _is_open(unit: Unit, command: Command, complaint: Complaint) -> bool:
+    """Whether what a complaint is about is not known here: a shell's variable, or the value that
+    CMD adds to an ENTRYPOINT."""
+    option = complaint.option
+    if option is None:
+        return any(_MADE.search(word.text) for word in command.words)
+    if option.value is None and unit.source.kind is Kind.DOCKERFILE:
+        return command.words[-1].text == option.spelling
+    return _MADE.search(f"{option.spelling} {option.value or ''}") is not None
+
+
+def _place(unit: Unit, command: Command, complaint: Complaint) -> Place:
+    """The word that a complaint is about, or the variable; the last of several counts."""
+    option = complaint.option
+    if option is None:
+        return command.place
+    at = [word for word in command.words if word.text.startswith(option.spelling)]
+    if not at:
+        given = next(unit.settings(command, option.spelling), None)
+        return given.place if given is not None else command.place
+    exact = [word for word in at if option.value is None or option.value in word.text]
+    return (exact or at)[-1].place

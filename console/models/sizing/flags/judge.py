@@ -1,0 +1,160 @@
+"""What an engine says of a command line before it loads a model: the preflight's own readers, asked
+without a model by whoever judges files and services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from console.common.options.command_line import Given, from_environment, given
+from console.common.options.engines import LLAMA, SGLANG, VLLM, Engine, engine_of, program_of
+from console.common.options.table import Effect, table
+from console.common.options.values import doubtful
+from console.common.text import one_line
+from console.models.sizing.flags.llama import ik_plan, llama_plan
+from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, VllmPlan
+
+Plan = LlamaPlan | SglangPlan | VllmPlan
+Reader = Callable[[Sequence[str], Mapping[str, str]], Plan]
+READERS: Mapping[str, Reader] = {
+    "llama_cpp": llama_plan, "ik_llama": ik_plan, "vllm": vllm_plan,
+    "sglang": lambda argv, env: sglang_plan(argv),
+}  # fmt: skip
+"""By the name of the engine's table of options."""
+_OFFICIAL = {
+    "ggml-org/llama.cpp": ("llama_cpp",), "ggerganov/llama.cpp": ("llama_cpp",),
+    "ggml-org/llama.cpp-server": ("llama_cpp",), "vllm/vllm-openai": ("vllm",),
+}  # fmt: skip
+"""Images whose entrypoint is the server, so that a command of options alone is the server's."""
+_SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server")
+
+
+class Sure(StrEnum):
+    """How sure a complaint is. REFUSED: no known build takes it. DOUBTED: the version that is known
+    here does not, and another one may. DEPENDS: newer builds refuse it, older ones take it."""
+
+    REFUSED = "refused"
+    DOUBTED = "doubted"
+    DEPENDS = "depends"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is said of a command line; `option` is what it is about, None for the whole of it."""
+
+    sure: Sure
+    words: str
+    option: Given | None = None
+
+
+def tables_of(argv: Sequence[str], image: str = "") -> tuple[str, ...]:
+    """The tables of the engine that a command line starts, several where it may be one of several;
+    none for what serves no model. Of an image's own program only the official ones are known."""
+    if not argv or argv[0].startswith("-"):
+        return _of_image(image)
+    engine = engine_of(argv)
+    program, words = program_of(argv)
+    if engine is LLAMA:
+        return _of_llama(f"{image} {argv[0]}")
+    if engine in (VLLM, SGLANG) and (program in _SERVERS or words[:1] == ["serve"]):
+        return (engine.options,)
+    return ()
+
+
+def _of_image(image: str) -> tuple[str, ...]:
+    name, _, tag = image.partition("@")[0].rpartition(":")
+    if "/" in tag or not name:
+        name, tag = image, ""
+    found = next((of for end, of in _OFFICIAL.items() if name.endswith(end)), ())
+    if name.endswith("/llama.cpp") and not tag.startswith("server"):
+        return ()  # its other tags start scripts, or a program for the terminal
+    return found
+
+
+def _of_llama(where: str) -> tuple[str, ...]:
+    """llama.cpp's table, or its fork's, by the image's and the program's names; else both."""
+    lower = where.lower().replace("-", "_")
+    if "ik_llama" in lower:
+        return ("ik_llama",)
+    if any(name.replace("-", "_") in lower for name in _OFFICIAL):
+        return ("llama_cpp",)
+    return ("llama_cpp", "ik_llama")
+
+
+def judged(
+    tables: Sequence[str], argv: Sequence[str], env: Mapping[str, str] | None = None
+) -> list[Complaint]:
+    """The complaints of a command line in its order. Where it may be one of several engines', what
+    one of them takes is none, and what all refuse is refused."""
+    found = [_complaints(name, argv, env or {}) for name in tables]
+    if not found:
+        return []
+    first, *others = sorted(found, key=len)
+    return [
+        max(same, key=lambda one: _RANK.index(one.sure))
+        for complaint in first
+        if len(same := [complaint, *_alike(complaint, others)]) == len(found)
+    ]
+
+
+_RANK = tuple(Sure)
+
+
+def _alike(complaint: Complaint, others: Sequence[Sequence[Complaint]]) -> Iterator[Complaint]:
+    """The complaint of each other reader that is about the same words."""
+    place = _place(complaint)
+    for complaints in others:
+        yield from [one for one in complaints if _place(one) == place][:1]
+
+
+def _place(complaint: Complaint) -> tuple[str, str | None] | None:
+    option = complaint.option
+    return None if option is None else (option.spelling, option.value)
+
+
+def _complaints(name: str, argv: Sequence[str], env: Mapping[str, str]) -> list[Complaint]:
+    plan, options = READERS[name](argv, env), table(name)
+    read = [*from_environment(env, options), *given(argv, options)]
+    unsettled = plan.unsettled if isinstance(plan, LlamaPlan) else ()
+    rows = [(Sure.REFUSED, one) for one in plan.refused]
+    rows += [(Sure.DOUBTED, one) for one in plan.problems]
+    rows += [(Sure.DEPENDS, one) for one in unsettled]
+    found = [Complaint(sure, words, _about(words, read)) for sure, words in rows]
+    own = [one for one in found if one.option is None or not doubtful(one.option)]
+    return sorted(own, key=partial(_order, read))
+
+
+def _order(read: Sequence[Given], complaint: Complaint) -> int:
+    return len(read) if complaint.option is None else read.index(complaint.option)
+
+
+def _about(words: str, read: Sequence[Given]) -> Given | None:
+    """The option or the word that a complaint is about: one that it names, with its value where
+    several are alike."""
+    named = [one for one in read if _is_named(one, words)]
+    valued = [one for one in named if one.value and one_line(one.value, 40) in words]
+    return next(iter(valued or named), None)
+
+
+def _is_named(one: Given, words: str) -> bool:
+    names = {one_line(one.name, 60), one_line(one.spelling, 60)}
+    if one.stray is not None:
+        return words.startswith(f"{one_line(one.spelling, 40)} ")
+    return any(words.startswith((f"{name} ", f"{name}:")) or f" takes {name}" in words
+               for name in names)  # fmt: skip
+
+
+def serves(tables: Sequence[str], argv: Sequence[str]) -> bool:
+    """Whether a command line is to serve: with `--help` or `--version` it prints and ends."""
+    options = (one.option for name in tables for one in given(argv, table(name)))
+    return not any(option is not None and option.effect is Effect.ENDS for option in options)
+
+
+def engine_name(tables: Sequence[str]) -> str:
+    """The engine as its own people call it."""
+    engines: Mapping[str, Engine] = {"vllm": VLLM, "sglang": SGLANG}
+    return engines[tables[0]].name if tables[0] in engines else "llama-server"
