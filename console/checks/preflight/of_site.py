@@ -85,19 +85,20 @@ def checkpoint(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None, own: Command | None = None, include: Sequence[str] = (),
     exclude: Sequence[str] = (), to: Path | None = None, beside: bool = False,
-    line_bps: float | None = None,
-    build: Callable[[], Engine | None] = lambda: None,
+    line_bps: float | None = None, build: Callable[[], Engine | None] = lambda: None,
+    named: bool = False,
 ) -> Preflight:  # fmt: skip
     """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`. `own`:
     the baseline's command line, if the site has it.
     `line_bps`: bytes a second of the network line, if given. `build`: the one that would load a
-    GGUF, which is asked too where it can say. Raises ConsoleError."""
+    GGUF, which is asked too where it can say; `named`: it is the one that is meant. Raises
+    ConsoleError."""
     machine = machine_for(site, to, beside=beside)
     if line_bps:
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent, own)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
-    sure = lent is not None or loader.own
+    sure = named or lent is not None or loader.own
     known = cache(build)
     return preflight(asked, machine, site, _by(known, loader, sure=sure), _asking(known, sure=sure))
 
@@ -106,12 +107,13 @@ def suggestion(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     include: Sequence[str] = (), exclude: Sequence[str] = (), to: Path | None = None,
     beside: bool = False, top: int = TOP, build: Callable[[], Engine | None] = lambda: None,
+    named: bool = False,
 ) -> Suggestion:  # fmt: skip
     """What of a repository fits, on the machine that `checkpoint` judges. Raises ConsoleError."""
     loader = loader_for(site, kind, engine, args, ctx)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     machine = machine_for(site, to, beside=beside)
-    known, sure = cache(build), loader.own
+    known, sure = cache(build), named or loader.own
     return suggest(
         asked, machine, site, _by(known, loader, sure=sure), top, _asking(known, sure=sure)
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import docker
     from pydantic import BaseModel
 
+    from console.checks.preflight.architecture.check import Command
     from console.checks.preflight.architecture.support import Engine
     from console.checks.preflight.sources.assistant import BuildAsk
     from console.config.site.site import Site
@@ -67,12 +68,14 @@ def checkpoint(args: Namespace) -> int:
         return _suggest(args, site)
     if args.top is not None:
         raise UsageError("--top belongs to --suggest", hint="add --suggest, or leave --top out")
+    build = _named_build(args, site)
     found = of_site.checkpoint(
         site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
         to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
-        line_bps=_parsed("--line", args.line, parse_rate), own=of_baseline(site.baseline_spec()),
-        build=lambda: of_site.build_here(site, lambda: _docker(site)),
+        line_bps=_parsed("--line", args.line, parse_rate), lent=_lent(args, site),
+        own=of_baseline(site.baseline_spec()),
+        build=_baseline(site) if build is None else lambda: build, named=build is not None,
     )  # fmt: skip
     _print(args, found.lines(columns(sys.stdout)), found.to_json())
     return int(EXIT[of_site.FITS[found.verdict]])
@@ -87,11 +90,12 @@ def _suggest(args: Namespace, site: Site) -> int:
     top = suggest.TOP if args.top is None else args.top
     if not 1 <= top <= suggest.MAX_SETS:
         raise UsageError(f"--top {top}", f"expected a number from 1 to {suggest.MAX_SETS}")
+    build = _named_build(args, site)
     found = of_site.suggestion(
         site.model, typed(args.what), kind=args.loader, engine=args.engine, args=args.args,
         ctx=args.ctx, include=args.include, exclude=args.exclude, to=to, beside=args.beside,
-        top=top,
-        build=lambda: of_site.build_here(site, lambda: _docker(site)),
+        top=top, build=_baseline(site) if build is None else lambda: build,
+        named=build is not None,
     )  # fmt: skip
     place = suggest_text.Place(beside=args.beside, to=to)
     lines = suggest_text.lines(found, place, columns(sys.stdout))
@@ -194,10 +198,10 @@ def _print(args: Namespace, lines: list[str], data: object) -> None:
     print(redact.dumped(data) if args.json else "\n".join(lines))
 
 
-def _docker(site: Site) -> docker.DockerClient:
+def _docker(site: Site | None) -> docker.DockerClient:
     from console.runtime.docker.client import connect
 
-    return connect(site.model.engine.host or None)
+    return connect((site.model.engine.host if site is not None else "") or None)
 
 
 def _parsed(flag: str, text: str, parse: Callable[[str], T]) -> T | None:
@@ -223,22 +227,60 @@ def _driver(text: str) -> str:
 
 def _engine(args: Namespace) -> tuple[Engine | None, str]:
     """The build to ask: the one on the command line, else the baseline's; or why there is none."""
-    from console.checks.preflight.architecture.check import build_of
-    from console.checks.preflight.architecture.on_host import HostProgram
-    from console.checks.preflight.of_site import services as asked
-
-    if args.binary:
-        return HostProgram((args.binary,)), ""
-    site = site_of(args.site)
+    _one_build(args)
     try:
-        engine = build_of(
-            asked(site), lambda: _docker(site), service=args.service, image=args.image
-        )
+        # a binary needs no site
+        return _build(args, None if args.binary else site_of(args.site)), ""
     except UsageError:
         raise
     except ConsoleError as error:
         return None, f"{error}; name one with --image or --binary"
-    return engine, ""
+
+
+def _build(args: Namespace, site: Site | None) -> Engine:
+    """The build that the command line names, else the baseline's. Raises ConsoleError."""
+    from console.checks.preflight.architecture.check import build_of
+    from console.checks.preflight.of_site import services as asked
+
+    return build_of(
+        asked(site) if site is not None else {}, lambda: _docker(site),
+        service=args.service or "baseline", image=args.image, binary=args.binary,
+    )  # fmt: skip
+
+
+def _named_build(args: Namespace, site: Site) -> Engine | None:
+    """The build that is to load a checkpoint; None if the command line names none. Raises
+    ConsoleError for one that is not there."""
+    _one_build(args)
+    if not (args.binary or args.image or args.service):
+        return None
+    build = _build(args, site)
+    build.identity()
+    return build
+
+
+def _one_build(args: Namespace) -> None:
+    given = [name for name in ("binary", "image", "service") if getattr(args, name)]
+    if len(given) > 1:
+        words = " and ".join(f"--{name}" for name in given)
+        raise UsageError(f"{words} exclude each other", hint="the build is one of these")
+
+
+def _lent(args: Namespace, site: Site) -> Command | None:
+    """The command line of the service that is named; None where others are given."""
+    from console.checks.preflight.architecture.check import command_of
+    from console.checks.preflight.of_site import services as asked
+
+    if not args.service or args.args:
+        return None
+    return command_of(asked(site)[args.service], lambda: _docker(site))
+
+
+def _baseline(site: Site) -> Callable[[], Engine | None]:
+    """Looks for the baseline's build."""
+    from console.checks.preflight.of_site import build_here
+
+    return lambda: build_here(site, lambda: _docker(site))
 
 
 def lint(args: Namespace) -> int:

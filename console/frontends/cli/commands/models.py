@@ -20,9 +20,7 @@ def check_commands(commands: Any) -> None:
     gguf.add_argument(
         "what", metavar="PATH|URL|REPO", help="a file, its address, or a repository of the hub"
     )
-    gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
-    gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
-    gguf.add_argument("--service", default="baseline", metavar="SERVICE", help="the one to ask")
+    _build_asked(gguf, "ask this service's build (default: the baseline's)")
     gguf.add_argument("--include", action="append", default=[], metavar="GLOB", help=ONLY_HELP)
     fit = add_command(parts, "checkpoint", "check:checkpoint",
                "a model's true size, and whether it fits, with the arithmetic",
@@ -46,6 +44,7 @@ def check_commands(commands: Any) -> None:
     )  # fmt: skip
     fit.add_argument("--top", type=int, metavar="N",
                      help="with --suggest: as many rows (default 5)")  # fmt: skip
+    _build_asked(fit, "ask this service's build, with its arguments unless --args are given")
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
                      help="the engine's own arguments: everything that follows")  # fmt: skip
     _check_host(parts)
@@ -56,6 +55,13 @@ def check_commands(commands: Any) -> None:
     )
     imports.add_argument("image", metavar="IMAGE", help="an image that is here, like name:tag")
     imports.add_argument("modules", nargs="+", metavar="MODULE", help="modules of Python")
+
+
+def _build_asked(parser: Any, service: str) -> None:
+    """Add the options that name the build that is asked, of which one may be given."""
+    parser.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
+    parser.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
+    parser.add_argument("--service", default="", metavar="SERVICE", help=service)
 
 
 def _check_host(parts: Any) -> None:
