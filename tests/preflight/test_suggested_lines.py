@@ -14,7 +14,7 @@ from console.checks.preflight.checkpoint import Preflight
 from console.checks.preflight.suggest import Row, Suggestion
 from console.config.site.site import Site, load_site
 from console.models.sizing.assessment import Verdict
-from console.models.suggest.ranking import MIN_BITS, SLOW
+from console.models.suggest.ranking import MIN_BITS
 from tests.preflight.test_offers import config, weights
 from tests.preflight.test_suggest import CARD
 from tests.testbed import quantizations
@@ -97,11 +97,11 @@ def is_worse(one: Row, other: Row) -> bool:
     for left, right in (
         (a.streams, b.streams),
         (a.bits < MIN_BITS, b.bits < MIN_BITS),
+        (a.cost, b.cost),
         (a.verdict is Verdict.TIGHT, b.verdict is Verdict.TIGHT),
-        (a.kind in SLOW, b.kind in SLOW),
     ):
         if left != right:
-            return left
+            return left > right
     return a.bits < b.bits
 
 

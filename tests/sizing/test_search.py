@@ -117,7 +117,11 @@ def test_the_ways_of_an_engine() -> None:
     assert [way.kind for way in ways(DISTILL, LlamaPlan(), ())] == ["host"]
     assert [way.args(0, 0) for way in ways(DISTILL, VllmPlan(), both)] == [(), ("-tp", "2")]
     assert [way.args(0, 0) for way in ways(DISTILL, SglangPlan(), both)] == [(), ("--tp", "2")]
-    assert [way.kind for way in ways(DISTILL, served("-ts 3,1"), both)] == ["as given"]
+    assert [way.kind for way in ways(DISTILL, served("-ts 3,1"), both)] == ["cards"]
+    for line, kind in (("-ngl 4", "layers"), ("-ngl 99 -cmoe", "experts"), ("-ngl 99", "cards")):
+        (given,) = ways(Q4, served(line), both)
+        assert (given.kind, given.words(0)) == (kind, "as given")
+        assert [way.kind for way in ways(Q4, served(line), ())] == ["host"]
     split = ways(Q4, LlamaPlan(), both)[4]
     assert split.args(split.steps, 8192)[:3] == ("-ngl", "999", "-cmoe")
 
@@ -126,13 +130,17 @@ def test_the_order_of_what_fits() -> None:
     """The best first: each is worse than the one before, whatever its bits."""
     go, tight = Verdict.GO, Verdict.TIGHT
     rows = [
-        Merits(go, False, "experts", 8.5), Merits(go, False, "cards", 6.6),
-        Merits(go, False, "cards", 4.2), Merits(go, False, "layers", 16.0),
-        Merits(go, False, "host", 4.8), Merits(tight, False, "cards", 8.5),
-        Merits(tight, False, "layers", 8.5), Merits(go, False, "cards", 3.9),
-        Merits(go, False, "cards", 0.0), Merits(go, False, "layers", 3.4),
-        Merits(Verdict.STREAMING, True, "experts", 8.5), Merits(tight, True, "cards", 16.0),
-        Merits(Verdict.STREAMING, True, "cards", 2.1),
+        Merits(go, False, "cards", 6.6), Merits(go, False, "cards", 4.2),
+        Merits(tight, False, "cards", 8.5), Merits(go, False, "experts", 8.5),
+        Merits(go, False, "experts", 4.8), Merits(go, False, "layers", 16.0),
+        Merits(go, False, "host", 4.8), Merits(tight, False, "layers", 8.5),
+        Merits(go, False, "cards", 3.9), Merits(go, False, "cards", 0.0),
+        Merits(go, False, "layers", 3.4), Merits(Verdict.STREAMING, True, "experts", 8.5),
+        Merits(tight, True, "cards", 16.0), Merits(Verdict.STREAMING, True, "cards", 2.1),
+    ]  # fmt: skip
+    assert [one.heading.partition(":")[0] for one in (rows[0], rows[4], rows[8], rows[-1])] == [
+        "All on the cards", "Experts in RAM", "Fewer than 4 bits per weight, all on the cards",
+        "Fewer than 4 bits per weight, partly on the disk",
     ]  # fmt: skip
     mixed = rows[::2] + rows[1::2]
     assert sorted(mixed, key=order) == rows

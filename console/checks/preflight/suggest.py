@@ -42,7 +42,7 @@ from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import labels
-from console.models.suggest.ranking import Merits, order
+from console.models.suggest.ranking import Cost, Merits, order
 from console.models.suggest.search import LEAST, Fit, Found, Said, Search, Trial, contexts
 from console.models.suggest.ways import Args, ways
 
@@ -325,11 +325,12 @@ class _Table:
 
 
 def _best(rows: Sequence[Row], top: int, confirm: Confirm | None) -> _Table:
-    """The best `top` rows. The best one whose weights are all on the cards, which is by far the
-    fastest, is always among several."""
+    """The best `top` rows. Among several are the best of each class of cost: who wants the speed or
+    the quality that the first row does not have sees what it costs."""
     table = _Table(confirm)
-    fast = [row for row in rows if row.fit.way.kind == "cards" and not row.merits.streams]
-    table.take(fast if top > 1 else (), 1)
+    for cost in Cost if top > 1 else ():
+        of_class = [row for row in rows if row.merits.cost is cost]
+        table.take(of_class, min(top, len(table.shown) + 1))
     table.take(rows, top)
     table.shown.sort(key=_order)
     return table

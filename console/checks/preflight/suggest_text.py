@@ -164,11 +164,13 @@ def _table(found: Suggestion, width: int) -> Iterator[str]:
     yield "What fits, the best first, with the largest context of each:"
     if len(found.rows) + max(0, found.more) > 1:
         yield from wrapped(WORDS, "", width)
-    yield ""
     names = [row.case.name.removeprefix("GGUF ") for row in found.rows]
     size = max([12, *(len(name) for name in names)])
     for number, (name, row) in enumerate(zip(names, found.rows, strict=True), 1):
         chosen = row.case.known.chosen
+        if number == 1 or row.merits.heading != found.rows[number - 2].merits.heading:
+            yield ""
+            yield from wrapped(f"{row.merits.heading}:", "", width)
         yield (
             f"{number:<2} {name[:28]:<{min(size, 28)}} {format_bytes(chosen.size or 0):>10}  "
             f"{row.judged.verdict:<12} {row.fit.ctx:>9,} tokens"
@@ -190,7 +192,7 @@ def _table(found: Suggestion, width: int) -> Iterator[str]:
 
 def _longer(row: Row) -> str:
     flags = " ".join(redact.argv(row.args))
-    return f"or {row.fit.ctx:,} tokens: {row.fit.words} ({flags})"
+    return f"or {row.fit.ctx:,} tokens, {row.merits.cost.label}: {row.fit.words} ({flags})"
 
 
 def _nothing(found: Suggestion, width: int) -> Iterator[str]:
@@ -244,7 +246,8 @@ def _row(found: Suggestion, row: Row, place: Place) -> dict[str, Any]:
     return {
         "set": row.case.name, "quantization": chosen.quantization, "bytes": chosen.size,
         "bits_per_weight": round(row.case.bits, 3), "files": [one.path for one in chosen.files],
-        "engine": row.engine, "placement": row.fit.words, "args": redact.argv(row.args),
+        "engine": row.engine, "cost": row.merits.cost.label, "placement": row.fit.words,
+        "args": redact.argv(row.args),
         "ctx": row.fit.ctx, "verdict": str(row.judged.verdict), "because": row.judged.because,
         "left": left(row), "ceiling_tok_s": row.sum.ceiling_tok_s,
         "download": redact.argv(download(found, row, place)),

@@ -37,11 +37,13 @@ class Way:
 def ways(facts: ModelFacts, plan: LoaderPlan, cards: Sequence[Card]) -> list[Way]:
     """Those of the plan's engine; only the plan's own if it says how the model is placed."""
     if isinstance(plan, LlamaPlan):
-        return [_as_given()] if _is_placed(plan) else list(_llama(facts, plan, cards))
+        if _is_placed(plan):
+            return [_as_given(_given_kind(facts, plan, cards))]
+        return list(_llama(facts, plan, cards))
     if isinstance(plan, SglangPlan | VllmPlan):
         given = plan.ranks * plan.stages * plan.replicas > 1
         flag = "--tp" if isinstance(plan, SglangPlan) else "-tp"
-        return [_as_given()] if given else list(_ranks(flag, cards))
+        return [_as_given("cards")] if given else list(_ranks(flag, cards))
     return []
 
 
@@ -52,8 +54,17 @@ def _is_placed(plan: LlamaPlan) -> bool:
     return any(getattr(plan, part) != getattr(usual, part) for part in parts)
 
 
-def _as_given() -> Way:
-    return Way("as given", lambda step, ctx: (), lambda step: "as given")
+def _as_given(kind: str) -> Way:
+    return Way(kind, lambda step, ctx: (), lambda step: "as given")
+
+
+def _given_kind(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> str:
+    """The kind of way that a placement is which was given."""
+    if not cards:
+        return "host"
+    if plan.gpu_layers is not None and plan.gpu_layers < (facts.layers or 0):
+        return "layers"
+    return "experts" if plan.cpu_experts or plan.overrides else "cards"
 
 
 def _fixed(kind: str, words: str, args: Args) -> Way:
