@@ -1,8 +1,11 @@
 """The Compose v2 plugin, which Debian 12 does not carry, put where one DOCKER_CONFIG sees it."""
 
+import os
 import re
 import shutil
+import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from tests.testbed import debian
@@ -27,8 +30,26 @@ def version(docker: str, config: Path) -> str | None:
     return text.lstrip("v") if found and int(found.group(1)) >= 2 else None
 
 
+def refusal(file: Path, clients: list[str]) -> str:
+    """What compose itself says against a file; "" if it takes it. The plugin by itself, where the
+    testbed placed it, says the same, and spares each call the client that would look for it."""
+    client, _ = ensure_compose(clients)
+    plugin = docker_config() / "cli-plugins" / "docker-compose"
+    words = [str(plugin)] if plugin.exists() else [client, "compose"]
+    argv = [*words, "-f", str(file), "config", "-q"]
+    env = {**os.environ, "DOCKER_CONFIG": str(docker_config()), "GOGC": "off"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
+    return f"exit {done.returncode}: {done.stderr}" if done.returncode else ""
+
+
 def ensure_compose(clients: list[str]) -> tuple[str, str]:
     """A docker client that runs Compose v2, and its version; the plugin is fetched if need be."""
+    return _ensured(tuple(clients))
+
+
+@cache
+def _ensured(clients: tuple[str, ...]) -> tuple[str, str]:
+    """Asked once a session, as each answer takes two processes."""
     if not clients:
         raise Unavailable("there is no docker client on this machine")
     with locked("compose"):
@@ -49,7 +70,7 @@ def ensure_compose(clients: list[str]) -> tuple[str, str]:
     raise Unavailable(f"no Compose v2 plugin: {'; '.join(problems)}")
 
 
-def _working(clients: list[str]) -> tuple[str, str] | None:
+def _working(clients: tuple[str, ...]) -> tuple[str, str] | None:
     for client in clients:
         answer = version(client, docker_config())
         if answer:
