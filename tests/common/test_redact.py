@@ -479,7 +479,7 @@ def test_a_hostile_line_takes_no_more_than_its_length(piece: str) -> None:
         return time.process_time() - begun
 
     small = max(min(cost(20_000) for _ in range(3)), 0.002)
-    assert min(cost(80_000) for _ in range(3)) < 11 * small
+    assert any(cost(80_000) < 11 * small for _ in range(3))
 
 
 @pytest.mark.full
@@ -494,10 +494,11 @@ def test_a_hostile_line_takes_no_more_than_its_length(piece: str) -> None:
      lambda line: redact.argv([line, line]), lambda line: list(lines.shown([line, line])),
      Known(("s3cret", "another")).text, redact.dumped],
 )  # fmt: skip
-def test_a_line_of_a_megabyte_takes_four_times_what_a_quarter_takes(
+def test_four_times_the_line_takes_four_times_as_long(
     piece: str, read: Callable[[str], object]
 ) -> None:
-    """In CPU time of this process; each way in which a foreign line comes in or goes out."""
+    """In CPU time of this process; each way in which a foreign line comes in or goes out. Of what
+    takes a fiftieth of a second at 64 kB a megabyte would show no more."""
 
     def cost(size: int) -> float:
         line = piece * (size // len(piece))
@@ -505,8 +506,11 @@ def test_a_line_of_a_megabyte_takes_four_times_what_a_quarter_takes(
         read(line)
         return time.process_time() - begun
 
-    small = max(cost(1 << 18), 0.02)
-    assert min(cost(1 << 20) for _ in range(2)) < 11 * small
+    size = 1 << 16
+    if (small := cost(size)) < 0.02:
+        size = 1 << 18
+        small = max(cost(size), 0.02)
+    assert any(cost(4 * size) < 11 * small for _ in range(3))
 
 
 MADE = (

@@ -23,7 +23,7 @@ from console.common.errors import Exit
 from console.host import ports, process
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
-from console.recovery.rollback import context, live, procedure, restores
+from console.recovery.rollback import context, live, observe, procedure, restores
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
@@ -154,9 +154,10 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     ]
 
 
-def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
+def test_ten_minutes_of_loading_is_loading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "LAST_PAUSE_S", 5.0)
     clock, port = FakeClock(), free_port()
-    url, loading = f"http://127.0.0.1:{port}", standin(port, "--loading", "1200")
+    url, loading = f"http://127.0.0.1:{port}", standin(port, "--loading", "180")
     stage.base(url=url, process=loading, ready_timeout_s=900.0)
     # It listens before the fake clock runs: a start in real time would cost fake minutes.
     running = stage.start_baseline()
@@ -387,6 +388,7 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 ) -> None:
     """The baseline takes connections and answers none, as it does when a GPU driver hangs."""
     monkeypatch.setattr(verify, "HUNG_S", 1.0)
+    monkeypatch.setattr(observe, "SLOW_S", 0.2)
     monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     hung = stage.start_baseline()
     until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
@@ -397,10 +399,12 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 
 
 def by_hand(stage: Stage, **environment: str) -> None:
-    """Paste every command that a failed rollback offers into a shell."""
+    """Paste every command that a failed rollback offers into a shell. What hangs answers a question
+    in one second no more than in five."""
     for line in commands(stage.plan):
+        short = line.replace("sleep 5", "sleep 0.2").replace("-m 5", "-m 1")
         subprocess.run(
-            ["sh", "-c", line.replace("sleep 5", "sleep 0.2")], check=False, timeout=60,
+            ["sh", "-c", short], check=False, timeout=60,
             env={"PATH": os.environ["PATH"], **environment}, stdout=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -514,6 +518,7 @@ def test_what_still_works_at_its_load_is_not_restarted(
     """It has not bound its port after `ready.timeout`: it loads, or it hangs."""
     stage.base(process=ProcessSpec(SLEEP), ready_timeout_s=20.0)
     monkeypatch.setattr(load, "Work", Working(seconds))
+    monkeypatch.setattr(verify, "LAST_PAUSE_S", 2.0)
     monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     result = Procedure(stage.plan, clock=FakeClock(), emit=stage.lines.append).run()
     assert result.exit_code == 7

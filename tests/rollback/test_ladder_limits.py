@@ -62,6 +62,7 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
         return stop_group(pid, start, grace_s=grace_s, **more)
 
     monkeypatch.setattr(process, "stop_group", stopped)
+    monkeypatch.setattr(verify, "LAST_PAUSE_S", 5.0)
     clock, loading = FakeClock(), standin(stage.port, "--loading", "1000000")
     stage.base(process=loading, ready_timeout_s=120.0)
     stage.seal(grace_s=0.0)
@@ -371,6 +372,7 @@ esac"""
     monkeypatch.setenv("PATH", stage.tool("docker", body))
     monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.01)
     monkeypatch.setattr(start, "ADDRESS_S", 0.1)  # the port is never free
+    monkeypatch.setattr(verify, "FAILED_S", 0.1)
     stage.base(kind="container", container_id="base" + "0" * 60, container_name="base")
     stage.seal(engine=EngineAddress(docker_host="tcp://192.0.2.1:2376"))
     result = stage.roll_back()

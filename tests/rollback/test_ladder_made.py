@@ -19,7 +19,7 @@ from console.host import process
 from console.host.ports import listener
 from console.recovery.rollback import context, observe, procedure
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.stages import start, stop
+from console.recovery.rollback.stages import start, stop, verify
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
 from tests.children import SLEEP
@@ -148,6 +148,7 @@ def test_an_engine_that_is_closed_to_this_user_is_not_waited_for_as_for_one_that
     for module in (start, stop):
         monkeypatch.setattr(module, "ENGINE_RETRY_S", 0.05)
     monkeypatch.setattr(context, "DENIED_S", 0.2)
+    monkeypatch.setattr(verify, "FAILED_S", 0.1)
     monkeypatch.setattr(stop, "ENGINE_WAIT_S", 1e6)
     monkeypatch.setattr(context, "ENGINE_WAIT_S", 1e6)
     result = yard.roll_back()  # which would never end if it waited as for one that is away
@@ -218,7 +219,10 @@ def test_a_docker_command_without_compose_is_named(yard: Yard, tmp_path: Path) -
     assert "Docker Compose is missing" in result.detail, yard.lines
 
 
-def test_a_paused_baseline_goes_on_with_what_it_has_loaded(yard: Yard) -> None:
+def test_a_paused_baseline_goes_on_with_what_it_has_loaded(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "SLOW_S", 0.2)  # it answers nothing as long as it is paused
     base = yard.plan.baseline
     yard.raw.start(base.container_id)
     until(lambda: health(base.url, "/health")[0] is Health.SERVING, "it answers")

@@ -286,6 +286,7 @@ def test_an_exclusive_candidate_that_lives_on_is_no_success(
     monkeypatch.setattr(stop, "_all_denied", lambda identity, why: True)
     monkeypatch.setattr(stop, "GONE_S", 0.2)
     monkeypatch.setattr(stop, "HUNG_KILL_S", 0.1)
+    monkeypatch.setattr(stop, "kill_wait_s", lambda holding: 0.1)
     yard.plan = replace(yard.plan, exclusive=True, grace_s=0.1)
     result = yard.roll_back()
     assert result.serving, yard.lines
