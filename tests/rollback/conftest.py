@@ -307,6 +307,19 @@ def run_script(stage: Stage, path: str = "", **more: Any) -> subprocess.Complete
     return subprocess.CompletedProcess(script.args, script.returncode, said)
 
 
+def script_proves(stage: Stage, more: str = "") -> tuple[int, str]:
+    """What the proof of rollback.sh returns, and says, of the server that the stage has now, with
+    `more` set by the shell. Who answers there is not asked: it counts as the baseline."""
+    whole = write.render(stage.plan)
+    client = next(name for name in ("curl", "python3") if shutil.which(name))
+    ours = f"CLIENT={client}; LEFT=''; is_ours() {{ :; }}; {more}\nprove; exit $?\n"
+    file = stage.root / "proof.sh"
+    file.write_text(whole[: whole.rindex('main "$@"')] + ours)
+    done = subprocess.run([str(DASH), str(file)], capture_output=True, text=True, timeout=120)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
 @pytest.fixture(params=["ladder", "script"])
 def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
     """Restores the baseline, once by the rollback procedure and once by rollback.sh under dash."""

@@ -31,26 +31,38 @@ from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line, Result
 from console.recovery.rollback.sealed_plan import Proof
 from console.recovery.rollback.stages import verify
+from console.runtime.answers.completion import prove
 from console.runtime.probe import Health, health
 from console.watch import look as watch
 from console.watch.plan import Settings, WatchPlan
 from console.watch.watcher import Hands, Restored, Watcher, evidence_of
 from tests.clock import FakeClock
 from tests.ports import free_port
-from tests.rollback.conftest import STANDIN, Stage, run_script, serving, standin
+from tests.rollback.conftest import STANDIN, Stage, run_script, script_proves, serving, standin
 from tests.waiting import some, until
 
+WHOLE_REFUSALS = [(401, "Invalid API Key"), (429, "slow down"), (500, "Jinja: no role")]
 REFUSALS = [
     (400, "no"), (401, "Invalid API Key"), (403, "no"), (404, "model not found"),
-    (429, "slow down"), (302, "login"), (501, "no chat"), (500, "Jinja: no role"),
+    (302, "login"), (501, "no chat"), (500, "Jinja: no role"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "error"), REFUSALS)
+def test_these_answers_are_refusals(stage: Stage, lines: Path) -> None:
+    serving(stage, lines)
+    for status, error in REFUSALS:
+        lines.write_text(json.dumps({"status": status, "error": error}))
+        answer = prove(stage.plan.baseline.url)
+        assert (answer.refuses, error in answer.why) == (True, True), status
+        assert script_proves(stage)[0] == 1, status
+        assert f"it refuses (HTTP {status})" in script_proves(stage)[1]
+
+
+@pytest.mark.parametrize(("status", "error"), WHOLE_REFUSALS)
 def test_a_server_that_refuses_a_completion_is_left_alone(
-    stage: Stage, lines: Path, status: int, error: str
+    stage: Stage, lines: Path, status: int, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.base(completion=Proof(timeout_s=0.5))
+    monkeypatch.setattr(verify.Readiness, "_patience_s", 0.5)
     before = serving(stage, lines, status=status, error=error)
     result = stage.roll_back()
     assert not result.serving
@@ -75,10 +87,22 @@ def test_what_refuses_is_offered_no_command_that_ends_or_starts_it(
         assert not re.search(r"kill|setsid|restart|nohup", text)
 
 
-@pytest.mark.parametrize("status", [502, 503, 504, 529])
-def test_a_full_queue_ends_nobody(stage: Stage, lines: Path, status: int) -> None:
+def test_these_answers_are_those_of_a_full_queue(stage: Stage, lines: Path) -> None:
+    serving(stage, lines)
+    for status in (502, 503, 504, 529):
+        assert status in verify.PASSING
+        lines.write_text(json.dumps({"status": status, "error": "The request queue is full."}))
+        assert f"it is busy or overloaded (HTTP {status} " in prove(stage.plan.baseline.url).why
+        result, said = script_proves(stage, "ASK_S=0")
+        assert (result, f"it is busy or overloaded (HTTP {status})" in said) == (1, True), said
+
+
+def test_a_full_queue_ends_nobody(
+    stage: Stage, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SGLang answers HTTP 503 while its queue is full, and its health path is well."""
-    stage.base(completion=Proof(timeout_s=1.0))
+    status = 503
+    monkeypatch.setattr(verify.Readiness, "_patience_s", 0.5)
     before = serving(stage, lines, status=status, error="The request queue is full.")
     result = stage.roll_back()
     assert result.exit_code == 7
@@ -145,7 +169,16 @@ GARBAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("message", GARBAGE)
+def test_these_answers_are_garbage(stage: Stage, lines: Path) -> None:
+    serving(stage, lines)
+    for message in GARBAGE:
+        lines.write_text(json.dumps({"message": message}))
+        assert prove(stage.plan.baseline.url).garbled is not None, message
+        result, said = script_proves(stage)
+        assert (result, "garbled: " in said) == (3, True), message
+
+
+@pytest.mark.parametrize("message", [GARBAGE[0], GARBAGE[5]])
 def test_a_garbled_baseline_is_restarted_once_and_then_told(
     stage: Stage, lines: Path, message: dict[str, Any]
 ) -> None:
@@ -320,9 +353,21 @@ def test_a_model_that_reasons_is_asked_once_more(stage: Stage, lines: Path) -> N
 CALL = {"id": "a", "type": "function", "function": {"name": "ready", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize("message", [{"content": "Ja."}, {"content": "準備ができました。"},
-                                     {"content": "5555555555"}, {"content": "-> => <- <="},
-                                     {"content": None, "tool_calls": [CALL]}])  # fmt: skip
+ODD = [
+    {"content": "Ja."}, {"content": "準備ができました。"}, {"content": "5555555555"},
+    {"content": "-> => <- <="}, {"content": None, "tool_calls": [CALL]},
+]  # fmt: skip
+
+
+def test_these_odd_answers_are_proofs(stage: Stage, lines: Path) -> None:
+    serving(stage, lines)
+    for message in ODD:
+        lines.write_text(json.dumps({"message": message, "finish": "stop"}))
+        assert prove(stage.plan.baseline.url).ok, message
+        assert script_proves(stage)[0] == 0, message
+
+
+@pytest.mark.parametrize("message", ODD[-2:])
 def test_an_odd_answer_proves_it(stage: Stage, lines: Path, message: dict[str, Any]) -> None:
     before = serving(stage, lines, message=message, finish="stop")
     assert stage.roll_back().serving

@@ -139,7 +139,7 @@ may_be_published() {
 }
 
 baseline_pid() {
-  if [ "$KIND" = unit ]; then unit_pid; else recorded_pid || marked_pid; fi
+  if [ "$KIND" = unit ]; then unit_pid; else pid_in "$RECORD" || marked_pid; fi
 }
 
 # Runs systemctl for the baseline's unit, which never waits for what it asks for.
@@ -174,15 +174,6 @@ marked_pid() {
     case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
   done)
   [ -n "$found" ] && echo "$found"
-}
-
-recorded_pid() {
-  [ -f "$RECORD" ] && [ -r "$RECORD" ] || return 1
-  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
-  pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")
-  start=$(sed -n 's/.*"start": *\([0-9]*\).*/\1/p' "$RECORD")
-  [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
 }
 
 # The pids of the baseline's session or group, and of all processes with its mark. One that was

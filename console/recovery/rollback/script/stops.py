@@ -18,10 +18,15 @@ uptime_s() { read -r since_boot idle </proc/uptime; echo "${since_boot%%.*}"; }
 say() { printf '%s  %-10s %s\n' "$(date +%H:%M:%S)" "$1" "$2"; }
 
 # The part of /proc/PID/stat after the command, whose name may have spaces, parentheses, newlines.
-stat_of() { tr '\n' ' ' 2>/dev/null <"/proc/$1/stat" | sed 's/.*) //'; }
-start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
-session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
-parent_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 2; }
+# It is read by the shell itself: this is asked some thirty times, and a tool costs a process.
+stat_of() {
+  fields=''
+  { while read -r line; do fields="$fields $line"; done <"/proc/$1/stat"; } 2>/dev/null
+  if [ -n "$fields" ]; then printf '%s\n' "${fields##*) }"; fi
+}
+start_of() { set -- $(stat_of "$1"); if [ $# -ge 20 ]; then echo "${20}"; fi; }
+session_of() { set -- $(stat_of "$1"); if [ $# -ge 4 ]; then echo "$4"; fi; }
+parent_of() { set -- $(stat_of "$1"); if [ $# -ge 2 ]; then echo "$2"; fi; }
 user_of() { stat -c %u "/proc/$1" 2>/dev/null; }
 
 # Whether a process has the ports of this script. Its namespaces are closed to other users, but not
@@ -36,9 +41,9 @@ container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev
 
 # One reading of a process tells all: a zombie may be reaped between two.
 alive() {
-  fields=$(stat_of "$1" 2>/dev/null)
-  case "$fields" in ''|Z*|X*) return 1 ;; esac
-  [ "$(echo "$fields" | cut -d ' ' -f 20)" = "$2" ]
+  set -- "$2" $(stat_of "$1")
+  case "${2-}" in ''|Z|X) return 1 ;; esac
+  [ "${21-}" = "$1" ]
 }
 
 # Signals a process that still is the one which began at $3. Nothing is started between the look and
@@ -77,16 +82,21 @@ started_by() {
   done
 }
 
+# Prints the pid that a record names, if it is of this boot and its process still runs.
+pid_in() {
+  [ -f "$1" ] && [ -r "$1" ] || return 1
+  record=''
+  { read -r record <"$1"; } 2>/dev/null
+  case "$record" in *"$BOOT"*) ;; *) return 1 ;; esac
+  behind_pid=${record##*\"pid\":}; behind_start=${record##*\"start\":}
+  set -- ${behind_pid%%[!0-9 ]*} ${behind_start%%[!0-9 ]*}
+  [ $# = 2 ] && alive "$1" "$2" && echo "$1"
+}
+
 # Prints PID SITE of every process that a site's records name as its baseline, and that still runs.
 baselines() {
   for file in "$SERVICES"/*/baseline.*json; do
-    [ -f "$file" ] && [ -r "$file" ] || continue
-    text=$(cat "$file")
-    case "$text" in *"$BOOT"*) ;; *) continue ;; esac
-    who=$(echo "$text" | sed -n 's/.*"pid": *\([0-9]*\).*"start": *\([0-9]*\).*/\1 \2/p')
-    if [ -n "$who" ] && alive "${who% *}" "${who#* }"; then
-      site=${file%/*}; echo "${who% *} ${site##*/}"
-    fi
+    if one=$(pid_in "$file"); then site=${file%/*}; echo "$one ${site##*/}"; fi
   done
 }
 

@@ -129,10 +129,9 @@ start_process() {
   } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
-  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   mkdir -p "${RECORD%/*}" 2>/dev/null; [ ! -p "$RECORD" ] || RECORD=/dev/null
   printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
-    "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record is written"
+    "${SPAWNED_START:-0}" "$BOOT" "$SHA" 2>/dev/null >"$RECORD" || say start "no record is written"
   say start "pid $SPAWNED"
 }
 
