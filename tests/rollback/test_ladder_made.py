@@ -268,7 +268,7 @@ def test_a_candidate_that_hangs_inside_the_engine_does_not_keep_the_baseline_dow
 
     def answer(call: str) -> None:
         if f"/{hung}/" in call:
-            released.wait(60)
+            released.wait(250)
 
     def inside(identity: str) -> list[int]:
         return [pid] if runs and identity == hung and process.stat(pid) else []
@@ -282,7 +282,7 @@ def test_a_candidate_that_hangs_inside_the_engine_does_not_keep_the_baseline_dow
         assert yard.roll_back().serving, yard.lines
     finally:
         released.set()
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 120
     words = "it does not run now, but may still start"
     assert any(words in one for one in yard.said("stop", "failed")), yard.lines
     assert yard.up(hung) is not runs

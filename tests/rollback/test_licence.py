@@ -176,10 +176,8 @@ def test_another_users_process_is_not_reached(stage: Stage) -> None:
 def test_members_of_a_group_that_are_a_baseline_live_on(stage: Stage) -> None:
     """A start script is on record as a candidate; the server beside it in its group is adopted."""
     script = stage.spawn(["sh", "-c", "sleep 600 & sleep 601 & wait"], cookie="no")
+    until(lambda: len(process.members(*script, cookie="no")) == 3, "both sleep")
     inside = [one for one in process.members(*script, cookie="no") if one.pid != script[0]]
-    while len(inside) < 2:
-        time.sleep(0.01)
-        inside = [one for one in process.members(*script, cookie="no") if one.pid != script[0]]
     kept = inside[0]
     process.write_record(paths.records_dir("other"), "baseline", SLEEPS, kept.pid, kept.start)
     assert licence.stop_group(CANDIDATE, *script, grace_s=0.0, cookie="no")
@@ -418,7 +416,7 @@ def test_a_restart_of_an_adopted_server_ends_no_proxy_beside_it(
     proxy may be another script or module of the server's own interpreter."""
     lines, config, port = stage.root / "lines.json", stage.root / "port", free_port()
     own = standin(stage.port, "--lines", str(lines))
-    stage.base(process=own, completion=Proof(timeout_s=0.5))
+    stage.base(process=own, completion=Proof(timeout_s=30.0))
     file = stage.root / "proxy.py"
     file.write_text(SERVES.replace("sys.argv[1]", f"open({str(config)!r}).read()"))
     config.write_text(str(port))
@@ -445,7 +443,7 @@ def test_a_restart_of_an_adopted_server_ends_no_proxy_beside_it(
             stage.roll_back()
             said = str(stage.lines)
         assert "restarting it once" in said
-        leader.wait(10)
+        leader.wait(60)
     beside = [one.pid for one in process.all_stats() if str(file) in process.argv(one.pid)]
     assert len(beside) == 2, "the proxy, and its worker"
     for pid in beside if by == "script" else ():

@@ -171,7 +171,8 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port_fo
             argv[0] = str(stage.root / "docker-proxy")
         stage.spawn([*argv, "-proto", "tcp", "-host-port", str(port)], cookie="roots")
     until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
-    stage.base(process=script(stage, what == "its own proxy"), ready_timeout_s=2.0)
+    its_own = what == "its own proxy"
+    stage.base(process=script(stage, its_own), ready_timeout_s=120.0 if its_own else 2.0)
     for one in (stage.root, *stage.root.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
     open_up(stage.root)
@@ -182,7 +183,7 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port_fo
         os.setuid(NOBODY)
         return [stage.roll_back().serving, run_script(stage).returncode == 0]
 
-    assert in_child(act) == [what == "its own proxy"] * 2
+    assert in_child(act) == [its_own] * 2
 
 
 def script(stage: Stage, runs_container: bool) -> ProcessSpec:
@@ -223,7 +224,8 @@ def test_root_too_takes_a_strangers_container_for_no_process_baseline(
     stage.spawn([str(stage.root / "docker-proxy"), *argv[1:]], cookie="roots")
     until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
     assert f"`docker ps --filter publish={stage.port}`" in ports.held_words(stage.plan.baseline.url)
-    stage.base(process=script(stage, runs_container), ready_timeout_s=2.0)
+    limit_s = 120.0 if runs_container else 2.0
+    stage.base(process=script(stage, runs_container), ready_timeout_s=limit_s)
     if known:
         stage.start_baseline()
     ours = runs_container and known
