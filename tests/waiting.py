@@ -14,6 +14,10 @@ from console.journal.lock import HostLock
 T = TypeVar("T")
 LIMIT_S = 60.0
 """Generous on purpose: a wait ends when its condition is true, and a busy machine is no failure."""
+PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.05
+PAUSES = 3
+"""A condition is looked at again after so many times what the look took: whoever waits leaves the
+processors to what is waited for."""
 BUSIEST = 6
 
 
@@ -29,11 +33,13 @@ def until(
     the thing under test (a run's state, its last events), and what else kept the machine busy.
     """
     deadline = time.monotonic() + limit_s
-    while not (value := condition()):
-        if time.monotonic() >= deadline:
+    while True:
+        begun = time.monotonic()
+        if value := condition():
+            return value
+        if (now := time.monotonic()) >= deadline:
             raise AssertionError(ran_out(what or repr(condition), limit_s, where))
-        time.sleep(0.01)
-    return value
+        time.sleep(min(LONGEST_PAUSE_S, max(PAUSE_S, PAUSES * (now - begun))))
 
 
 def some(value: T | None) -> T:

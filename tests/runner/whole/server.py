@@ -15,7 +15,7 @@ from tests.runtime.serving import Quiet
 
 TOKEN_S = 0.001
 """Seconds between two streamed tokens."""
-POLL_S = 0.005
+FOREVER_S = 3600.0
 Garbage = dict[int, Callable[[int], str]]
 """Port → number of a completion → its every token, "" for a sane one."""
 UNSEEN = "unseen"
@@ -100,7 +100,7 @@ class ScriptedServer(ThreadingHTTPServer):
         """Cleared by SIGSTOP: requests are taken and nothing is answered."""
         self.stopped.set()
         self._open: set[socket.socket] = set()
-        self._thread = threading.Thread(target=self.serve_forever, args=(POLL_S,), daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(FOREVER_S,), daemon=True)
         self._thread.start()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -115,6 +115,8 @@ class ScriptedServer(ThreadingHTTPServer):
         """A connection that was dropped is no news."""
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a connection
         self.shutdown()
         self.server_close()
         for peer in list(self._open):

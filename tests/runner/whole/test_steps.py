@@ -16,6 +16,7 @@ from console.runner.executors import command
 from console.runner.executors.soak_monitor import CriticalLog
 from tests.runner.e2e.sites import SIDE, UP, book, host_site
 from tests.runner.scenes import restored
+from tests.runner.whole.world import FIND
 from tests.runner.world import LONGEST_S
 from tests.runner.world import WorldBase as World
 
@@ -229,6 +230,13 @@ def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -
 # -- a pattern that would take years ---------------------------------------------------------------
 
 
+@pytest.fixture
+def slow_world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """One that looks for patterns as the program does, in a process that the kernel ends."""
+    monkeypatch.setattr(matching, "find", FIND)
+    return world
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -238,7 +246,8 @@ def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -
     ],
     ids=["outputs", "matches", "not_matches"],
 )
-def test_its_step_fails_and_the_baseline_is_back(world: World, step: dict[str, Any]) -> None:
+def test_its_step_fails_and_the_baseline_is_back(slow_world: World, step: dict[str, Any]) -> None:
+    world = slow_world
     slow = json.dumps({"id": "slow", "on_failure": "rollback", **step})[1:-1]
     done = world.go(world.write("b.yaml", book(UP, slow)))
     assert (done.code, str(world.over().state)) == (6, "rolled_back"), done
@@ -246,7 +255,8 @@ def test_its_step_fails_and_the_baseline_is_back(world: World, step: dict[str, A
     assert world.serves()
 
 
-def test_an_abort_goes_through_meanwhile(world: World) -> None:
+def test_an_abort_goes_through_meanwhile(slow_world: World) -> None:
+    world = slow_world
     slow = json.dumps({"id": "slow", "run": ["echo", LINE], "outputs": {"n": {"pattern": SLOW}}})
     world.detach(world.write("b.yaml", book(UP, slow[1:-1])))
     world.until(lambda: str(world.at("slow").state) == "running", "it is looked for")

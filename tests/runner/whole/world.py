@@ -23,7 +23,7 @@ from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
 from console.config.site.site import load_site
 from console.frontends.cli import follow
-from console.host import cgroup, process
+from console.host import cgroup, matching, process
 from console.host.gpu import inventory
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock
@@ -43,6 +43,18 @@ ASK_CARDS = inventory.ask
 REAL_PAUSE_S = 0.02
 """No pause of a scripted process takes longer; its clock says that it did."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+FIND = matching.find
+"""What looks for a pattern in a process of its own: a pattern that would take years needs it."""
+
+
+def found_here(
+    pattern: str, texts: Sequence[str], *, lines: bool = False, whole: bool = False,
+    within_s: float = matching.WALL_S,
+) -> list[matching.Spans | None]:  # fmt: skip
+    """`matching.find` without a process, and so without a limit."""
+    return matching.here(pattern, texts, lines=lines, whole=whole)
 
 
 class MachineClock(SystemClock):
@@ -159,7 +171,9 @@ class ScriptedWorld(WorldBase):
         patch.setattr(fault, "die", machine.die)
         patch.setattr(inventory, "ask", self._cards)
         patch.setattr(benchmark, "Surroundings", self._surroundings)
-        patch.setattr(follow, "POLL_S", 0.01)
+        # a process for each pattern costs more than the rest of a short run
+        patch.setattr(matching, "find", found_here)
+        patch.setattr(follow, "POLL_S", 0.05)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
         # a relay is a real child: its readiness is waited for on a clock that skips the pauses
         patch.setattr(cutover, "RELAY_READY_S", 3000.0)
