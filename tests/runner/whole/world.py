@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO, cast
 
 import pytest
+from ruamel.yaml import YAML
 
 from console import cli
 from console.bench.interference import Surroundings
@@ -55,6 +56,26 @@ def found_here(
 ) -> list[matching.Spans | None]:  # fmt: skip
     """`matching.find` without a process, and so without a limit."""
     return matching.here(pattern, texts, lines=lines, whole=whole)
+
+
+PARSE = YAML.parse
+MOST_PARSED = 32
+_parsed: dict[str, tuple[Any, ...]] = {}
+
+
+def parsed_once(self: YAML, text: str) -> Iterator[Any]:
+    """`YAML.parse`, which each command and runner of a world asks for the same few texts. What was
+    not read to its end is parsed anew."""
+    if text in _parsed:
+        yield from _parsed[text]
+        return
+    events: list[Any] = []
+    for event in PARSE(self, text):
+        events.append(event)
+        yield event
+    if len(_parsed) >= MOST_PARSED:
+        del _parsed[next(iter(_parsed))]
+    _parsed[text] = tuple(events)
 
 
 class MachineClock(SystemClock):
@@ -173,6 +194,7 @@ class ScriptedWorld(WorldBase):
         patch.setattr(benchmark, "Surroundings", self._surroundings)
         # a process for each pattern costs more than the rest of a short run
         patch.setattr(matching, "find", found_here)
+        patch.setattr(YAML, "parse", parsed_once)
         patch.setattr(follow, "POLL_S", 0.05)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
         # a relay is a real child: its readiness is waited for on a clock that skips the pauses
