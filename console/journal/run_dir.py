@@ -18,14 +18,15 @@ from console.common.text import clean, one_line
 from console.recovery.rollback.sealed_plan import BREACH, CUT_OVER, SITE
 
 ALLOCATION = "allocation.json"
+META, INPUTS = "run.json", "inputs.json"
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunMeta:
-    """The settings a run was started with, as they were given: an input may be a secret. Kept in
-    run.json, of mode 0600, since an attempt continues with them."""
+    """The settings a run was started with. An input may be a secret, so run.json is without them:
+    they stand in inputs.json, of mode 0600, for the attempts that continue with them."""
 
     run_id: str
     playbook: str
@@ -57,6 +58,8 @@ class RunDir:
         self.id = clean(path.name)  # anybody may have renamed or copied a directory
 
     journal = property(lambda self: self.path / "journal.db")
+    inputs = property(lambda self: self.path / INPUTS)
+    """The inputs as they were given; no other file of a run that is only read has them."""
     playbook = property(lambda self: self.path / "playbook.yaml")
     site = property(lambda self: self.path / SITE)
     rollback = property(lambda self: self.path / "rollback")
@@ -92,12 +95,17 @@ class RunDir:
         return True
 
     def write_meta(self, meta: RunMeta) -> None:
-        write_atomically(self.path / "run.json", json.dumps(asdict(meta), indent=1) + "\n", 0o600)
+        """Write the inputs, then run.json, which makes the directory a run's."""
+        about = asdict(meta)
+        for path, data in ((self.inputs, about.pop("inputs")), (self.path / META, about)):
+            write_atomically(path, json.dumps(data, indent=1) + "\n", 0o600)
 
     def meta(self) -> RunMeta:
-        """Read run.json. Raises UsageError when the directory is not a run's."""
+        """Read both. Raises UsageError when the directory is not a run's."""
         try:
-            data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            data: dict[str, Any] = json.loads((self.path / META).read_text())
+            if "inputs" not in data:  # else an earlier build has written it
+                data["inputs"] = json.loads(self.inputs.read_text())
             return RunMeta(**data)
         except (OSError, ValueError, TypeError) as error:
             raise UsageError(f"{self.path} is not a run", one_line(str(error))) from error
@@ -129,7 +137,7 @@ def all_runs() -> list[RunDir]:
     found: list[tuple[str, int, str]] = []
     for name in names:
         with contextlib.suppress(OSError):
-            made = os.stat(f"{root}/{name}/run.json").st_mtime_ns
+            made = os.stat(f"{root}/{name}/{META}").st_mtime_ns
             found.append((name[:STAMP_LENGTH], made, name))
     return [RunDir(root / name) for _, _, name in sorted(found, reverse=True)]
 

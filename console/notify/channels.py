@@ -180,6 +180,7 @@ def _run(argv: list[str], given: bytes, env: dict[str, str]) -> Answer:
         except subprocess.TimeoutExpired:
             children.abandon(child)
             return Answer(False, f"it did not end within {COMMAND_S:g} s, and was killed")
-        said = one_line(end_of(out, MOST_SAID))
+        # a program that fails may repeat its own command line
+        said = one_line(redact.Known.of(list(argv)).text(end_of(out, MOST_SAID)))
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return Answer(code == 0, f"{how}{': ' if said else ''}{said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import signal
@@ -12,14 +13,27 @@ from pathlib import Path
 
 import pytest
 
-from console.frontends.cli.arguments import described
-from tests.canary.planting import LIVE, Canaries, leaks, planted, stranger
+from console.common.errors import Exit
+from console.frontends.cli.arguments import parser_for
+from console.frontends.cli.shell.values import KINDS
+from tests.canary.planting import (
+    LIVE,
+    PARTS,
+    TWIN,
+    Canaries,
+    leaks,
+    leaks_in_files,
+    planted,
+    sealed,
+    speaker,
+    stranger,
+)
 from tests.runner.e2e.world import COMMAND, LIMIT_S
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import Standing
 from tests.ui.place import Place
 
-LAST = ("abort", "rollback")
+LAST = ("abort", "rollback", "fleet rollback")
 """Commands that change what the others show: they come at the end."""
 FOLLOWING = {
     "attach": "omni-console tell", "abort": "omni-console tell", "web": "/enter#",
@@ -28,52 +42,98 @@ FOLLOWING = {
 """How commands begin that follow or serve until they are ended, and what they print once all that
 they have to say is said: then they are ended as Ctrl-C does."""
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("run a-good-one", "run a-good-one --json"),
-    "tune": ("tune",),
-    "bisect": ("bisect a-good-one --over pick",),
-    "attach": (f"attach {LIVE}",),
-    "resume": (f"resume {LIVE}",),
-    "tell": (f"tell {LIVE} next",),
-    "plan": (
-        "plan a-good-one",
-        "plan a-good-one --json",
-        "plan b-{broken}",
-        "plan e-service",
-        "plan g-kept",
-        "plan g-kept --json",
+    "run": ("a-good-one.yaml", "a-good-one.yaml --input free={secret}", "g-kept.yaml"),
+    "tune": ("",),
+    "bisect": ("a-good-one.yaml --over pick", "a-good-one.yaml --status"),
+    "attach": (LIVE,),
+    "resume": (LIVE,),
+    "tell": (f"{LIVE} next", f"{LIVE} retry --input free={{secret}}"),
+    "runner": ("{root}/nowhere",),
+    "plan": ("a-good-one.yaml", "b-{broken}.yaml", "e-service.yaml", "g-kept.yaml"),
+    "lint": (". {site}", "--rules"),
+    "schema": ("site",),
+    "runs": ("",),
+    "show": ("", LIVE),
+    "report": ("", LIVE, f"{LIVE} {TWIN} --markdown", f"{LIVE} --to {{root}}/report.md"),
+    "logs": ("two", "cand"),
+    "playbooks": ("",),
+    "keys": ("",),
+    "lessons": ("", "F-001", "--due", f"--draft {LIVE}", "--brief"),
+    "doctor": ("",),
+    "gauges": ("",),
+    "recorder": ("", LIVE),
+    "bench": ("{speaker} --runs 1 --max-runs 1", "{base}", "{stranger}"),
+    "check gguf": ("{model}", "{speaker}/m.gguf"),
+    "check checkpoint": ("{model}", "{speaker}/m", "{speaker}/m --args --api-key {secret}"),
+    "check host": ("--compose {root}/compose.yaml --port {port}",),
+    "check build": ("{root} --build-arg TOKEN={secret}",),
+    "check contract": (
+        "{speaker} --save {root}/seen.json",
+        "{stranger} --save {root}/none.json",
+        "{speaker} --against {root}/seen.json",
     ),
-    "lint": ("lint .", "lint {site}"),
-    "schema": ("schema site",),
-    "runs": ("runs", "runs --json"),
-    "show": ("show", "show --json", f"show {LIVE}"),
-    "report": ("report", f"report {LIVE}", "report --json"),
-    "logs": ("logs", "logs cand", "logs two"),
-    "playbooks": ("playbooks",),
-    "keys": ("keys",),
-    "lessons": ("lessons", "lessons F-001"),
-    "doctor": ("doctor", "doctor --json"),
-    "gauges": ("gauges", "gauges --json"),
-    "recorder": ("recorder", f"recorder {LIVE}"),
-    "bench": ("bench {base}", "bench {stranger}", "bench {stranger} --json"),
-    "check": ("check model {model}", "check fit {model}"),
-    "clean": ("clean", "clean --all", "clean --json"),
-    "init": ("init --list", "init --pick :{port} --to {root}/made.yaml", "init --list --json"),
-    "adopt": ("adopt", "adopt --yes"),
-    "notify": ("notify", "notify --json", "notify --test", "notify --test --json"),
-    "schedule": ("schedule",),
-    "fleet": ("fleet", "fleet --json", "fleet show far"),
-    "bridge": ("bridge",),
-    "boot": ("boot", "boot status"),
-    "watch": ("watch", "watch status", "watch run"),
-    "metrics": ("metrics",),
-    "web": ("web --port 0",),
-    "promote": ("promote",),
-    "demo": ("demo --help",),  # the whole of it is a rehearsal, whose words are our own
-    "completion": ("completion bash",),
-    "man": ("man",),
-    "abort": (f"abort {LIVE}",),
-    "rollback": ("rollback", "rollback --json"),
+    "check imports": ("nothing:1 a",),
+    "clean": ("", "--all"),
+    "init": ("--list", "--pick :{port} --output {root}/made.yaml --yes"),
+    "adopt": ("", "{pid}"),
+    "notify": ("", "--test"),
+    "schedule": ("", "install"),
+    "fleet": ("",),
+    "fleet run": ("a-good-one.yaml --on far --yes",),
+    "fleet tell": ("far next",),
+    "fleet report": ("", LIVE),
+    "fleet rollback": ("far",),
+    "bridge": ("",),
+    "boot install": ("",),
+    "boot status": ("",),
+    "boot remove": ("",),
+    "watch run": ("",),
+    "watch install": ("",),
+    "watch status": ("",),
+    "watch post": ("",),
+    "watch uninstall": ("",),
+    "metrics": ("",),
+    "web": ("--port 0",),
+    "promote": ("",),
+    "demo": ("--stop",),  # the whole of it is a rehearsal, whose words are our own
+    "completion bash": ("",),
+    "completion zsh": ("",),
+    "completion fish": ("",),
+    "completion values": tuple(KINDS),
+    "man": ("",),
+    "abort": (LIVE,),
+    "rollback": ("",),
 }
+"""How each command is called, by its words; one that can print an object does so, too."""
+PLACES = (
+    "site", "base", "stranger", "speaker", "model", "port", "root", "broken", "pid", "secret",
+)  # fmt: skip
+
+
+def every_command(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command that the parser takes, the internal ones too, by its words."""
+    parts = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    if words and not any(one.required for one in parts):
+        yield " ".join(words), parser
+    for part in parts:
+        for name, one in part.choices.items():
+            yield from every_command(one, (*words, name))
+
+
+def calls(given: dict[str, str]) -> dict[str, list[str]]:
+    """Every call by how it is shown, the commands that change something last."""
+    takes = dict(every_command(parser_for([])))
+    found = {}
+    for name in sorted(COMMANDS, key=lambda name: name in LAST):
+        as_json = "--json" in takes[name]._option_string_actions
+        lines = [f"{name} {line}".strip() for line in COMMANDS[name]]
+        for line in (*lines, *([f"{name} --json {COMMANDS[name][0]}".strip()] if as_json else [])):
+            found[line] = [
+                re.sub(r"\{(\w+)\}", lambda key: given[key[1]], word) for word in line.split()
+            ]
+    return found
 
 
 def said(place: Place, line: str, argv: list[str]) -> str:
@@ -93,7 +153,8 @@ def said(place: Place, line: str, argv: list[str]) -> str:
             if sign and sign in row:
                 child.send_signal(signal.SIGINT)
     assert child.returncode >= 0, f"{line}: {child.returncode}\n{out}"
-    assert not sign or sign in out, f"{line}: {child.returncode}\n{out}"
+    refused = child.returncode == Exit.FAILED
+    assert not sign or sign in out or refused, f"{line}: {child.returncode}\n{out}"
     return out
 
 
@@ -105,34 +166,61 @@ def late_is_over(timer: threading.Timer) -> Iterator[None]:
         timer.cancel()
 
 
-def test_every_command_has_its_words_here() -> None:
-    assert set(COMMANDS) == set(described()), "a new command: say how it is called"
+def test_every_command_of_the_parser_is_called() -> None:
+    assert set(COMMANDS) == dict(every_command(parser_for([]))).keys(), (
+        "say how a new one is called"
+    )
+
+
+def test_every_call_is_one_that_its_command_takes() -> None:
+    """What ends in the usage of a command has looked at nothing."""
+    for line, argv in calls(dict.fromkeys(PLACES, "7")).items():
+        try:
+            assert parser_for(argv).parse_args(argv).handler, line
+        except SystemExit:
+            pytest.fail(line)
 
 
 @pytest.mark.full
-def test_no_command_prints_a_secret(tmp_path: Path, nvml: Nvml) -> None:
+@pytest.mark.timeout(1200)
+def test_no_command_prints_or_keeps_a_secret(tmp_path: Path, nvml: Nvml) -> None:
     with planted(tmp_path / "place", nvml) as (place, standing, words):
         pid = stranger(place, words, place.cand_port)
-        out = printed(place, standing, words)
+        spoken = speaker(place, words)
+        before = kept(place, words)
+        out = printed(place, standing, words, pid, spoken)
         got = {argv: leaks(words, text) for argv, text in out.items()}
         assert {argv: found for argv, found in got.items() if found} == {}
-        assert "Traceback" not in "".join(out.values())
         seen = "".join(out.values())
+        assert "Traceback" not in seen
         assert f"pid {pid}" in seen or f":{place.cand_port}" in seen, "the stranger was looked at"
         assert seen.count("*****") > 20, "what was planted was read"
+        assert [one for one in kept(place, words) if one not in before] == []
 
 
-def printed(place: Place, standing: Standing, words: Canaries) -> dict[str, str]:
-    """What each command prints, the ones that change something last."""
+def kept(place: Place, words: Canaries) -> list[tuple[str, str]]:
+    """Each file that the console keeps to show it, and each secret in it."""
+    found = [
+        (f"{part}/{name}", one)
+        for part in PARTS
+        for name, secrets in leaks_in_files(words, place.root / part).items()
+        for one in secrets
+        if not sealed(place.root / part / name)
+    ]
+    written = (place.root / name for name in ("report.md", "seen.json", "none.json", "made.yaml"))
+    texts = {path.name: path.read_text() for path in written if path.exists()}
+    return found + [(name, one) for name, text in texts.items() for one in leaks(words, text)]
+
+
+def printed(
+    place: Place, standing: Standing, words: Canaries, pid: int, spoken: str
+) -> dict[str, str]:
+    """What each command prints."""
     broken = next(path.stem for path in place.root.glob("b-*.yaml")).removeprefix("b-")
     given = {
         "site": str(place.site), "base": place.base_url, "stranger": place.cand_url,
-        "model": str(place.model), "port": str(place.cand_port), "root": str(place.root),
-        "broken": broken,
+        "speaker": spoken, "model": str(place.model), "port": str(place.cand_port),
+        "root": str(place.root), "broken": broken, "pid": str(pid),
+        "secret": words.secret("argument"),
     }  # fmt: skip
-    order = sorted(COMMANDS, key=lambda name: name in LAST)
-    out = {}
-    for line in (line for name in order for line in COMMANDS[name]):
-        argv = [re.sub(r"\{(\w+)\}", lambda key: given[key[1]], word) for word in line.split()]
-        out[line] = said(place, line, argv)
-    return out
+    return {line: said(place, line, argv) for line, argv in calls(given).items()}

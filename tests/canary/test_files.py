@@ -3,7 +3,15 @@
 from pathlib import Path
 
 from console.host.ports import held_words, listener
-from tests.canary.planting import Canaries, leaks, leaks_in_files, stranger
+from tests.canary.planting import (
+    PARTS,
+    Canaries,
+    in_the_site,
+    leaks,
+    leaks_in_files,
+    sealed,
+    stranger,
+)
 from tests.runner.e2e.sites import book
 from tests.ui.place import Place, placed
 
@@ -31,15 +39,23 @@ def test_who_holds_a_port_is_told_without_secrets(tmp_path: Path) -> None:
 
 
 def test_no_file_of_a_run_or_a_rollback_holds_a_secret(tmp_path: Path) -> None:
+    """Of the operator's own, too: flags and variables of the site, and an input that only its place
+    in a command marks. run.json had it as it was given."""
     words = Canaries()
     with placed(tmp_path / "place") as place:
+        in_the_site(place, words)
         stranger(place, words, place.cand_port)
-        text = book("id: up, service: {start: side}")
-        ran = place.console("run", str(place.write("taken.yaml", text)))
+        say = "id: say, run: [echo, --token, '${{ inputs.word }}', '${{ inputs.word }}']"
+        text = book(say, "id: up, service: {start: side}", inputs="word: {type: string}")
+        given = f"word={words.secret('input')}"
+        ran = place.console("run", str(place.write("taken.yaml", text)), "--input", given)
         rolled = place.console("rollback")
-        shown = [place.console(*argv.split()) for argv in ("show --json", "report", "recorder")]
+        asked = ("show --json", "report", "recorder", "logs say", "runs --json", "attach")
+        shown = [place.console(*argv.split()) for argv in asked]
         printed = "".join(f"{one.out}{one.err}" for one in (ran, rolled, *shown))
         assert str(place.cand_port) in printed
+        assert place.run.meta().inputs == {"word": given.partition("=")[2]}
         assert not leaks(words, printed)
-        for part in ("state", "host", "config", "cache"):
-            assert leaks_in_files(words, place.root / part) == {}
+        for part in PARTS:
+            found = leaks_in_files(words, place.root / part)
+            assert [one for one in found if not sealed(place.root / part / one)] == []

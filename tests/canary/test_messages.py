@@ -7,14 +7,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route, WebSocketRoute
 from websockets.sync.client import connect
 
 from console.fleet.protocol import VERSION
 from console.frontends.cli.parser import Parser
+from console.frontends.web.access import Access, Addresses
+from console.frontends.web.desk import Desk
+from console.frontends.web.server import Site
 from console.notify import channels
 from console.notify.channels import deliver
 from console.notify.event import URGENCY, Event
@@ -94,6 +99,12 @@ def test_what_a_channel_answers_is_kept_without_its_secrets(shift: int) -> None:
         assert "ary99" not in deliver(channel(webhook=hook.url), made("k")).words
 
 
+def test_a_program_that_repeats_its_command_line_is_kept_without_its_secrets() -> None:
+    argv = [sys.executable, "-S", "-c", "import sys; sys.exit('no ' + sys.argv[2])"]
+    answer = deliver(channel(command=[*argv, "--token", "C4nary99z"]), made("k"))
+    assert answer.words == "exit code 1: no *****"
+
+
 def frames(place: Place, *asked: dict[str, Any]) -> str:
     """What the host's side of a fleet says to these questions."""
     given = "".join(
@@ -124,6 +135,26 @@ def test_no_frame_of_a_bridge_holds_a_secret(tmp_path: Path, nvml: Nvml) -> None
         assert "*****" in told
         token = next(one["token"] for one in map(json.loads, told.splitlines()) if "token" in one)
         assert "*" not in token, "it is meant for who asks"
+
+
+ASKED = {"/api/enter", "/api/leave", "/api/status", "/api/verb", "/api/console"}
+"""What a browser asks the server for beside its pages; the walk below asks for each."""
+
+
+def routes() -> set[str]:
+    """Every path that the server of the browser's side answers."""
+    site = Site(Access(), Addresses("127.0.0.1", 1), Desk(site=None, write=True), ())
+    served_at = cast("Starlette", site.app._app).routes
+    return {one.path for one in served_at if isinstance(one, Route | WebSocketRoute)}
+
+
+def pages() -> list[str]:
+    return sorted(one for one in routes() if not one.startswith("/api/"))
+
+
+def test_every_route_of_the_server_is_asked_for() -> None:
+    assert {one for one in routes() if one.startswith("/api/")} == ASKED, "ask for a new one below"
+    assert {"/", "/console", "/enter"} <= set(pages())
 
 
 @pytest.mark.full
@@ -160,8 +191,10 @@ def test_no_page_and_no_terminal_of_a_browser_shows_a_secret(tmp_path: Path, nvm
             standing.held()
             standing.roll_back()
             until(lambda: look().get("run", {}).get("word") == "paused", "it stands", LIMIT_S)
-            for path in ("/", "/status", "/console", "/enter", "/nowhere"):
+            for path in (*pages(), f"/nowhere/{words('address')}"):
                 told += client.get(f"{web.base}{path}", headers=ours).text
+            wrong = json.dumps({"token": words("token of nobody")})
+            told += client.post(f"{web.base}/api/enter", headers=ours, content=wrong).text
             cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
             door = web.base.replace("http", "ws", 1)
             drawn = b""
@@ -173,6 +206,7 @@ def test_no_page_and_no_terminal_of_a_browser_shows_a_secret(tmp_path: Path, nvm
                 while b"Help" not in drawn:
                     part = socket.recv(LIMIT_S)
                     drawn += part if isinstance(part, bytes) else part.encode()
+            told += client.post(f"{web.base}/api/leave", headers=ours).text
         told += drawn.decode("utf-8", "replace") + web.said
         assert leaks(words, told) == set()
         assert told.count("*****") > 10

@@ -8,7 +8,7 @@ import pytest
 from console.common import redact
 from console.host import systemd
 from console.recovery.rollback.progress import PROGRESS_FILE
-from tests.canary.planting import SECRET, Canaries, leaks, leaks_in_files, stranger
+from tests.canary.planting import PARTS, SECRET, Canaries, leaks, leaks_in_files, stranger
 from tests.runner.e2e.sites import book
 from tests.runner.e2e.world import LIMIT_S
 from tests.ui.place import Place, placed
@@ -20,7 +20,6 @@ STEP = (
     "id: long, run: [sh, -c, 'echo $A is A; echo $B is B >&2; exec sleep 600'],"
     " env: {A: '${{ inputs.key }}', B: '${{ inputs.filed }}'}"
 )
-PARTS = ("state", "host", "config", "cache")
 
 
 def command_lines() -> str:

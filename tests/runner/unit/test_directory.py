@@ -80,7 +80,8 @@ def test_what_is_created_is_found_and_nobody_else_may_look() -> None:
     assert {p.name for p in run.path.iterdir() if p.is_dir()} == {"rollback", "logs", "attempts"}
     assert stat.S_IMODE(run.path.stat().st_mode) & 0o077 == 0, "an argv may hold keys"
     data = json.loads((run.path / "run.json").read_text())
-    assert set(data) == set(RunMeta.__dataclass_fields__)
+    assert set(data) == set(RunMeta.__dataclass_fields__) - {"inputs"}
+    assert stat.S_IMODE(run.inputs.stat().st_mode) == 0o600
     ids = {run.id, *(create("x", META, "", "").id for _ in range(4))}
     assert ids == {r.id for r in all_runs()}
     assert len(ids) == 5, "of one second"

@@ -292,7 +292,7 @@ def test_both_ways_find_the_same() -> None:
 
 # -- what playbook and site say is secret is executed, and shown or kept nowhere else --------------
 
-SEALED = ("playbook.yaml", "site.yaml", "run.json", "rollback", "attempts")
+SEALED = ("playbook.yaml", "site.yaml", "inputs.json", "rollback", "attempts")
 """Of a run's directory: what is executed, or loaded again. Of attempts only the scripts."""
 
 
