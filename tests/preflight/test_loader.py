@@ -17,7 +17,7 @@ from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import Header
 from console.models.gguf.header import Tensor as header_tensor
 from console.models.gguf.read import read_header
-from console.models.loader import serving
+from console.models.loader import likeness, serving
 from console.models.loader.complaints import PRE, TOKENIZER
 from console.models.loader.tables import architectures, complaints
 from console.rehearsal.demo.model import Tensor, Value
@@ -109,6 +109,75 @@ ENDED: Sequence[tuple[dict[str, Value | None], Level, str]] = (
 """What a build takes as far as it is asked, and its server ends with or answers nothing."""
 
 
+def in_16_bits(part: str) -> Tensors:
+    return lambda tensors: [
+        Tensor(one.name, one.shape) if part in one.name else one for one in tensors
+    ]
+
+
+def biased(tensors: list[Tensor]) -> list[Tensor]:
+    return [*tensors, *(Tensor(f"blk.{index}.attn_q.bias", (128,)) for index in range(3))]
+
+
+ABORTS: Sequence[tuple[Callable[[], tiny.Model], Tensors, str]] = (
+    (tiny.llama, in_16_bits("blk.1.attn_norm"), "blk.1.attn_norm.weight is F16"),
+    (tiny.llama, in_16_bits("output_norm"), "output_norm.weight is F16"),
+    (tiny.llama, biased, "blk.0.attn_q.bias is F16"),
+    (tiny.gemma3, in_16_bits("attn_q_norm"), "attn_q_norm.weight is F16"),
+    (tiny.mamba, in_16_bits("ssm_a"), "blk.0.ssm_a is F16"),
+    (tiny.mamba, in_16_bits("ssm_conv1d.weight"), "ssm_conv1d.weight is F16"),
+    (tiny.qwen3next, in_16_bits("ssm_dt.bias"), "ssm_dt.bias is F16"),
+)
+"""A loader takes these, and the server aborts at its first batch on the CPU, as b11669 did."""
+FAULTS: Sequence[tuple[Callable[[], tiny.Model], dict[str, Value | None], Tensors | None, str]] = (
+    (tiny.qwen3next, {"qwen3next.ssm.inner_size": 64}, None, "the keys say 64"),
+    (tiny.qwen3next, {"qwen3next.ssm.conv_kernel": 3}, None, "has 4 in dimension 0"),
+    (tiny.qwen3next, {}, without("blk.1.ssm_a"), "missing tensor 'blk.1.ssm_a'"),
+    (tiny.mamba, {"mamba.ssm.inner_size": 64}, None, "the keys say 64"),
+    (tiny.mamba, {"mamba.ssm.time_step_rank": 9}, None, "in dimension 0, and the keys say 9"),
+    (tiny.mamba, {}, without("blk.2.ssm_dt.bias"), "missing tensor 'blk.2.ssm_dt.bias'"),
+    (tiny.lfm2, {"lfm2.shortconv.l_cache": 4}, None, "has 3 in dimension 0"),
+    (tiny.lfm2, {}, reshaped("blk.0.shortconv.in_proj", (192, 32)), "dimension 0"),
+    (tiny.deepseek2_old, {"deepseek2.attention.kv_lora_rank": 48}, None, "and the keys say"),
+    (tiny.deepseek2, {"deepseek2.attention.kv_lora_rank": 48}, None, "and the keys say"),
+)
+"""Of states and latent attention, which were GO without a build to ask."""
+
+
+@pytest.mark.parametrize(("make", "change", "words"), ABORTS)
+def test_norms_and_biases_that_are_not_in_32_bits_are_doubted(
+    tmp_path: Path, make: Callable[[], tiny.Model], change: Tensors, words: str
+) -> None:
+    found = header.unasked(read_header(written(tmp_path, make, {}, change)).header)
+    assert worst(found) is Level.UNKNOWN
+    assert any(words in one.words for one in found)
+
+
+@pytest.mark.parametrize(("make", "keys", "change", "words"), FAULTS)
+def test_faults_of_states_and_latent_attention_are_no_go_or_doubted(
+    tmp_path: Path, make: Callable[[], tiny.Model], keys: dict[str, Value | None],
+    change: Tensors | None, words: str,
+) -> None:  # fmt: skip
+    head = read_header(written(tmp_path, make, keys, change)).header
+    assert worst(header.unasked(head)) in (Level.UNKNOWN, Level.FAIL)
+    assert any(words in one.words for one in likeness.complaints(head))
+
+
+def test_a_block_of_an_unknown_architecture_is_held_against_its_like(tmp_path: Path) -> None:
+    def told(change: Tensors | None, layers: int = 6) -> list[str]:
+        def unheard() -> tiny.Model:
+            model = tiny.llama(layers)
+            keys = {key.replace("llama.", "zorg."): v for key, v in model.metadata.items()}
+            return tiny.Model({**keys, "general.architecture": "zorg"}, model.tensors)
+
+        head = read_header(written(tmp_path, unheard, {}, change)).header
+        return [one.words for one in likeness.complaints(head)]
+
+    assert told(None) == []
+    assert "blk.3.ffn_up.weight" in told(without("blk.3.ffn_up."))[0]
+    assert "blk.2.attn_v.weight" in told(reshaped("blk.2.attn_v.", (32, 64)))[0]
+
+
 @pytest.fixture
 def server() -> HostProgram:
     try:
@@ -153,7 +222,8 @@ def test_nothing_is_said_of_models_that_a_real_loader_serves(tmp_path: Path, nam
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_nothing_is_said_of_well_known_models(name: str) -> None:
-    assert complaints(KNOWN[name]()) == []
+    head = KNOWN[name]()
+    assert [*complaints(head), *likeness.complaints(head), *likeness.of_types(head)] == []
 
 
 def test_tables_are_known_of_many_architectures() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from console.checks.preflight import Finding, Level
 from console.common.text import one_line
 from console.models.gguf.header import Header
+from console.models.loader import likeness
 from console.models.loader.complaints import (
     Complaint,
     of_gating,
@@ -30,7 +31,8 @@ _NEW = "ask the build that is to load it: check gguf FILE --binary PATH, or --im
 def unasked(header: Header) -> list[Finding]:
     """Everything that can be told of a whole header without a build."""
     whole = [*of_vocabulary(header), *complaints(header), *of_whole(header)]
-    return told([*whole, *of_build(header)])
+    likely = [*likeness.complaints(header), *likeness.of_types(header)]
+    return told([*whole, *of_build(header), *likely])
 
 
 def named(header: Header) -> list[Complaint]:

@@ -25,6 +25,7 @@ from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.models.gguf.header import Array, Header, Tensor
 from console.models.gguf.skeleton import skeleton
+from console.models.loader import likeness
 from console.models.loader.complaints import of_gating, of_names, of_scaling, of_vocabulary
 from console.models.loader.serving import of_whole
 from console.models.loader.tables import complaints
@@ -106,10 +107,11 @@ def findings(
     named = vocabulary.findings(engine, header, sure=sure, always=always, cancelled=cancelled)
     said = asked(header, engine, cancelled)
     left = [*of_vocabulary(header), *of_gating(header), *of_whole(header)]
+    left += likeness.of_types(header)
     if not named:
         left += of_names(header)
     if said.accepted is None or not sure:
-        left += [*complaints(header), *of_scaling(header)]
+        left += [*complaints(header), *of_scaling(header), *likeness.complaints(header)]
     return [*told(left), *named, *_refused(said, engine, sure=sure)]
 
 
