@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from console.common.patterns import lazy
 from console.common.secrets.sentences import is_prose
 
 MAX_WORDS = 48
@@ -61,15 +62,15 @@ _PROGRAMS: dict[str, tuple[_Takes, ...]] = {
     "htpasswd": (_Takes(command=("-b", "-cb", "-bc", "-bB", "-Bb", "-nb"), place=3),),
 }  # fmt: skip
 _TAKES = {name: takes for names, takes in _PROGRAMS.items() for name in names.split()}
-_NAMED = re.compile(
+_NAMED = lazy(
     rf"(?<![\w.:@=+-])(?:{'|'.join(sorted(map(re.escape, _TAKES), key=len, reverse=True))})"
     r"(?![\w.:/@=+-])"
 )
-_WORD = re.compile(r"(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"'])+")
+_WORD = lazy(r"(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"'])+")
 _AROUND = "\"'`,[]()"
 _OPERATORS = frozenset(("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1"))
-_PORTS = re.compile(r"(?:[\d.]+:)?\d{1,5}(?:-\d+)?:\d{1,5}(?:-\d+)?(?:/\w+)?")
-_PROSE = re.compile(r"[a-z]+[.,;:!?)'\"`]*|.*(?:://|\.\.\.|…).*|[<$({\[*].*")
+_PORTS = lazy(r"(?:[\d.]+:)?\d{1,5}(?:-\d+)?:\d{1,5}(?:-\d+)?(?:/\w+)?")
+_PROSE = lazy(r"[a-z]+[.,;:!?)'\"`]*|.*(?:://|\.\.\.|…).*|[<$({\[*].*")
 """What stands behind `wandb login` in a sentence, or in its manual."""
 _GROUPS = frozenset(("registry", "acr", "auth", "config", "service", "alias"))
 """Words of a program that come before its command."""
@@ -80,8 +81,8 @@ _FLAG = (
     r"|root[-_]token[-_]id|(?P<made>encrypt)|(?P<pair>login|basicauth)|(?P<cookie>cookies?)|(?P<openssl>pass(?:in|out)))"
 )
 """Flags of any program behind which a secret stands, if the value is none of a setting."""
-_SOFT = re.compile(_FLAG, re.IGNORECASE)
-_FLAGGED = re.compile(
+_SOFT = lazy(_FLAG, re.IGNORECASE)
+_FLAGGED = lazy(
     rf"(?<![\w.-]){_FLAG}(?:=|[\"']?,?\s+)(?!-|\*{{5}})"
     r"(?:\"(?P<double>[^\"]+)|'(?P<single>[^']+)|(?P<plain>[^\s\"']+))",
     re.IGNORECASE,
@@ -110,28 +111,28 @@ _WITH_FLAGS = ("sshpass", "curl", "-cli", "mysql", "mariadb", "mycli", "7z", "ra
                "htpasswd", "ipmitool", "ttyd", "gotty")  # fmt: skip
 _WITH_WORDS = ("login", "ngrok", "cloudflared", "mc alias", "'mc'", '"mc"')
 _SIGNS = {"pair": ":", "cookie": "=", "openssl": "pass:"}
-_VARIABLE = re.compile(
+_VARIABLE = lazy(
     r"(?<![A-Za-z])(?:PSK|psk|PIN|T?OTP|PASSCODE|SSHPASS|CREDS|HMAC|PW|pw)=[\"']?(?P<value>[^\s\"']+)"
 )
 _BETWEEN = r"[\"']?,?\s+[\"']?"
-_SETTING = re.compile(
+_SETTING = lazy(
     rf"(?:(?:^|[\s'\"])(?:requirepass|masterauth)|\bconfig(?:ure)?{_BETWEEN}set{_BETWEEN}"
     r"[\w./:@-]{0,80}(?:access_key|session_token|_auth(?:token)?|password|secret|api[-_]?key))"
     rf"{_BETWEEN}([^\s\"']+)",
     re.IGNORECASE,
 )
-_PARAMETER = re.compile(
+_PARAMETER = lazy(
     r"[?&;#](?:(?P<code>code)|code_verifier|assertion|ticket|session(?:_?id)?|sid)="
     r"(?P<value>[^&\s#\"'<>]{4,})",
     re.IGNORECASE,
 )
-_GENERATED = re.compile(
+_GENERATED = lazy(
     r"(?!(?:aes|chacha|des|rsa|sha|tls|ssl|xts)[\d-])(?=\S*\d)(?=\S*[A-Za-z])[\w+/-]{8,}={0,2}",
     re.IGNORECASE,
 )
 """A key of `-encrypt`: what other programs encrypt is a file, a cipher or a switch."""
 _SETTINGS = frozenset(("true", "false", "none", "null", "yes", "no", "on", "off", "0", "1"))
-_CORES = re.compile(r"\d{1,3}(?:[-,:]\d{1,3})*")
+_CORES = lazy(r"\d{1,3}(?:[-,:]\d{1,3})*")
 """What other programs pin something to."""
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from console.common import passwords
+from console.common.patterns import lazy
 from console.common.secrets import fields, forms, lines, sentences
 from console.common.secrets.names import (
     BY_VALUE,
@@ -44,15 +45,15 @@ MAX_NAME = 48
 """Characters in front of a mark in which the whole of its name is looked for: what makes a long
 line take no more than its length."""
 
-_GIVEN = re.compile(
+_GIVEN = lazy(
     r"(?!(?:[a-z]+|0[xX][0-9a-fA-F]+|[\d._]+(?:e[+-]?\d+)?)(?![^\s,;)]))(?![<\[{$%])"
     r"[!#$%*+./0-9:<-z{}~-]{6,}+(?!\()"
 )
 """What stands directly behind `token=`: a person or a program has given it, unless it is a number,
 a word, a part of a text (`<|end|>`), a variable or a call."""
 _GIVEN_BY = WEAK_NAMES - {"key", "sig", "signature"}
-_QUALIFIED = re.compile(rf"-*(?:.*[-_.])?(?:{OF})[-_.]?")
-_MARK = re.compile(
+_QUALIFIED = lazy(rf"-*(?:.*[-_.])?(?:{OF})[-_.]?")
+_MARK = lazy(
     rf"{SURE}|{WEAK}|{BY_VALUE}|authorization|cookie|bearer|://"
     r"|-----begin [a-z ]{0,30}private key"
 )
@@ -61,56 +62,56 @@ _HINTS = (
     "key", "pass", "secret", "auth", "://", "bearer", "credential", "cookie", "hft", "pwd",
     "session", "csrf", "jwt", "signature", "sid\"", "sid'",
 )  # fmt: skip
-_TOKENS = re.compile(r"token(?:\S{0,8}[ \t]{0,8}(?:[=:]|%3[ad])|(?<=[-_]token)\\?[\"',]*\s)")
+_TOKENS = lazy(r"token(?:\S{0,8}[ \t]{0,8}(?:[=:]|%3[ad])|(?<=[-_]token)\\?[\"',]*\s)")
 """`token` where a value may follow: most lines of an engine's log count tokens of a text."""
-_RARE = re.compile(r"(?:sig|signature|jwt|sas|pat|sid)=")
-_PAIRED = re.compile(
+_RARE = lazy(r"(?:sig|signature|jwt|sas|pat|sid)=")
+_PAIRED = lazy(
     r"(?:(?P<first>[\[(]\s{0,4}b?))?(?P<quote>\\?[\"'])(?P<name>[\w.-]{2,64})(?P=quote)\s{0,8}"
     r"(?:,\s{0,8}(?P<beside>\\?[\"']value\\?[\"']\s{0,8}:\s{0,8})?|:\s{0,8}\{\s{0,8}\\?[\"']\w{1,20}"
     r"\\?[\"']\s{0,8}:(?P<inside>\s{0,8}))b?\\?[\"'](?P<value>[^\"'\\]{1,4096})"
 )
 """A name and its value side by side: as the two items of a list or tuple (headers), as entries
 `name` and `value` of a table (variables), or one table deeper."""
-_KEY_LINE = re.compile(r"\s*[A-Za-z0-9+/]{60,}={0,2}\s*")
+_KEY_LINE = lazy(r"\s*[A-Za-z0-9+/]{60,}={0,2}\s*")
 
-_WORD = re.compile(r"[\w.-]*")
-_ENDS = re.compile(r"(s|\(s\)|)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
-_SEPARATOR = re.compile(
+_WORD = lazy(r"[\w.-]*")
+_ENDS = lazy(r"(s|\(s\)|)(?:_?\d{1,3})?(?![\w-])", re.ASCII)
+_SEPARATOR = lazy(
     r"(?:\\?[\"'\]]?|[\"'`][)\]]|\*\*?|`| \((?:type=)?\w{1,12}\))[ \t]{0,8}"
     r"(?P<sign>=>|->|→|[:?+]=|={1,2}|%3[dD]|(?:%22)?%3[aA](?:%22)?|:(?!//))(?:\*\*(?!\*))?"
     r"(?:[ \t]?(?:Optional\[)?(?:str|bytes|SecretStr)[\w\[\] |]{0,16}=)?[ \t]{0,8}"
     r"(?:\"\"(?=\")|''(?='))?"
     r"|(?P<gap>\\?[\"']?,?\s{1,8}|\\?[\"'],\s{0,8})"
 )
-_BARE = re.compile(r"([a-z]+)(?=[.,;:)]{0,3}(?:\s|$))")
-_LONE = re.compile(r"([a-z]+)(?=\s{0,64}(?:[,}|│#]|$))")
-_BEGUN = re.compile(r"[\s#>|│•*-]{0,40}[\"'`]?")
+_BARE = lazy(r"([a-z]+)(?=[.,;:)]{0,3}(?:\s|$))")
+_LONE = lazy(r"([a-z]+)(?=\s{0,64}(?:[,}|│#]|$))")
+_BEGUN = lazy(r"[\s#>|│•*-]{0,40}[\"'`]?")
 """What stands before the name of a setting that has the line for itself."""
-_VALUE = re.compile(
+_VALUE = lazy(
     r"\\\"(?P<escaped>(?:[^\\]|\\(?!\"))*)|\"(?P<double>(?:[^\"\\]|\\.)*)|'(?P<single>[^']*)"
     r"|(?P<list>[\[(][^\])]*|\{(?=\s{0,8}b?[\"'][^\"':]{1,512}[\"']\s{0,8}[,}])[^}]*)|(?P<plain>[^\s\"'][^\s]*)"
 )
-_PARAMETER = re.compile(r"[^&\s#\"'<>]+")
-_SCHEME = re.compile(r"\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?", re.I)
-_COOKIE = re.compile(r"[\w.!#$%&*+^`|~-]{1,100}=[^\"'\r\n]+")
-_CREDENTIALS = re.compile(r"[^\s\"']+")
-_BEARER = re.compile(
+_PARAMETER = lazy(r"[^&\s#\"'<>]+")
+_SCHEME = lazy(r"\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?", re.I)
+_COOKIE = lazy(r"[\w.!#$%&*+^`|~-]{1,100}=[^\"'\r\n]+")
+_CREDENTIALS = lazy(r"[^\s\"']+")
+_BEARER = lazy(
     r"(?:\\?[\"'])?[\s:=\\]{1,8}+(?:\\?[\"'])?(?=[.~+/=-]*\w)(?P<value>[\w.~+/=-]++)(?!\*)"
 )
-_QUERY = re.compile(r"(?<=://)(?<!unix://)(?:(?!://)[^\s?#\"'<>]){1,2048}\?(?P<query>[^\s\"'<>#]+)")
-_PARAMETERS = re.compile(r"(?<![^?&;])(?:[^&;=]*=)?([^&;]+)")
-_SWITCH = re.compile(r"\d{1,7}|true|false|yes|no|on|off|none|null|\*+", re.IGNORECASE)
-_USER = re.compile(r"(?P<name>[^\s/?#@:\"'<>]*)(?::(?P<password>[^\s/?#]+))?@")
-_LOOSE = re.compile(r"[^\s/?#@:\"'<>]*:(?!\d{1,5}[/?#\s])(?P<password>[^\s\"'<>]{1,256})@")
+_QUERY = lazy(r"(?<=://)(?<!unix://)(?:(?!://)[^\s?#\"'<>]){1,2048}\?(?P<query>[^\s\"'<>#]+)")
+_PARAMETERS = lazy(r"(?<![^?&;])(?:[^&;=]*=)?([^&;]+)")
+_SWITCH = lazy(r"\d{1,7}|true|false|yes|no|on|off|none|null|\*+", re.IGNORECASE)
+_USER = lazy(r"(?P<name>[^\s/?#@:\"'<>]*)(?::(?P<password>[^\s/?#]+))?@")
+_LOOSE = lazy(r"[^\s/?#@:\"'<>]*:(?!\d{1,5}[/?#\s])(?P<password>[^\s\"'<>]{1,256})@")
 _PROSE = frozenset({"authentication", "authorization", "credentials", "challenge", "token"})
-_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
-_OPENED = re.compile(r"[\[{]\s*(?:\\?[\"']|$)")
+_ASSIGNED = lazy(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
+_OPENED = lazy(r"[\[{]\s*(?:\\?[\"']|$)")
 _SHORT_FLAGS = ("-k", "-u", "--user", "--proxy-user")
-_LISTS = re.compile(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
-_MORE = re.compile(r"[\"']?,?\s+[\"']?(?=[\w*])(?P<value>[\w.+/=~*-]+)(?=[\"'\s,\])]|$)")
+_LISTS = lazy(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
+_MORE = lazy(r"[\"']?,?\s+[\"']?(?=[\w*])(?P<value>[\w.+/=~*-]+)(?=[\"'\s,\])]|$)")
 """One value more of a flag that takes several."""
-_NEXT = re.compile(r"[\"']?,\s{0,4}[\"']?(?P<value>[\w.+/~-]{2,512}={0,2})(?=[\"'\s,\])]|$)")
-_COUNT = re.compile(r"\d{1,6}(?![\w-])")
+_NEXT = lazy(r"[\"']?,\s{0,4}[\"']?(?P<value>[\w.+/~-]{2,512}={0,2})(?=[\"'\s,\])]|$)")
+_COUNT = lazy(r"\d{1,6}(?![\w-])")
 """`api_keys: 3` tells how many there are."""
 
 

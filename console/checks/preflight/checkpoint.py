@@ -311,8 +311,15 @@ class Judge:
                 *disk(ask.to, found, self.machine),
                 *(beside(self.machine) if ask.beside else ()),
                 *(table(loader, chosen, facts, self.machine) if facts else ()),
-                *(header_checks.unasked(header) if facts and header is not None else ()),
+                *(self._unasked(chosen, header) if facts and header is not None else ()),
             )  # fmt: skip
+        return self._kept[key]
+
+    def _unasked(self, chosen: WeightSet, header: Header) -> tuple[Finding, ...]:
+        """What a header alone tells, whatever the flags."""
+        key = "header", chosen.format, chosen.stem
+        if key not in self._kept:
+            self._kept[key] = tuple(header_checks.unasked(header))
         return self._kept[key]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from console.common.patterns import lazy
+
 
 class Level(IntEnum):
     """How serious a line says it is; UNSAID if it says nothing."""
@@ -44,7 +46,7 @@ LEVELS = r"TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRITICAL|FATAL"
 """The levels as loggers write them, as a pattern."""
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-_PREFIX = re.compile(
+_PREFIX = lazy(
     # a syslog line of a journal: `Jun 27 22:57:42 host llama[44353]: `
     rf"(?:[A-Z][a-z]{{2}}|\d{{1,2}}月)[ ]+\d{{1,2}}[ ]{_TIME}[ ]\S+[ ][^\s:\[\]]+(?:\[\d+\])?:[ ]*"
     # brackets with a level: `[2025-01-01 10:00:00,1 E 13 13] `, `[inference][W] `
@@ -74,7 +76,7 @@ _PREFIX = re.compile(
     r"|[│┃][ ]",
     re.ASCII,
 )  # fmt: skip
-_LATER = re.compile(
+_LATER = lazy(
     rf"(?!.{{0,60}}NCCL WARN)(?:[^\s=:]+[ ]+){{1,4}}(?P<later>{LEVELS})(?=[ ]*[|:]|[ ])"
     rf"|[\w.-]+:[ ](?P<named>{LEVELS}):[ ]"
     rf"|.{{0,80}}?\blevel=\"?(?P<field>{LEVELS.lower()})\b"
@@ -83,9 +85,9 @@ _LATER = re.compile(
 )
 """A level behind words: a logger's name, a number; Python's `file.py:3: UserWarning: `. NCCL knows
 no level above WARN: what ends it says so, too."""
-_COUNTED = re.compile(rf"(?:.*?\b)?(?:0|no|zero) (?:{LEVELS})\b", re.ASCII)
-_LOWER = re.compile(r"(?P<lower>warning|warn|info|debug): ", re.ASCII)
-_BOXED_LOWER = re.compile(r"\[(?P<box>trace|debug|info|warning|warn|error|critical|fatal)\][ ]*")
+_COUNTED = lazy(rf"(?:.*?\b)?(?:0|no|zero) (?:{LEVELS})\b", re.ASCII)
+_LOWER = lazy(r"(?P<lower>warning|warn|info|debug): ", re.ASCII)
+_BOXED_LOWER = lazy(r"\[(?P<box>trace|debug|info|warning|warn|error|critical|fatal)\][ ]*")
 _PINO = {10: Level.LOW, 20: Level.LOW, 30: Level.LOW, 40: Level.WARNING, 50: Level.ERROR,
          60: Level.ERROR}  # fmt: skip
 
@@ -165,7 +167,7 @@ def _json(line: str) -> Entry:
 
 
 # A hint stands before the words that it speaks of: `if you see OOM`, `to avoid out of memory`.
-_HINT = re.compile(
+_HINT = lazy(
     r"\b(?:if (?:you|it|an?|there|exit code|the)\b[^.;!?]*|(?:in (?:case|the event) of"
     r"|(?:may|might|could|can|would)(?! ?not|')(?: \w+)? (?:lead to|cause|result in|run|trigger"
     r"|return|give|produce|throw|raise|report|go|hit|end in|fail with)|would be|please \w+"
@@ -175,7 +177,7 @@ _HINT = re.compile(
     r"|protect(?:s|ion)?|for example|risk of|recovered from)\b[^.;!?:]*)$",
     re.IGNORECASE,
 )
-_GUESS = re.compile(
+_GUESS = lazy(
     r"\b(?:known (?:issue|bug|problem|limitation)s?"
     r"|(?:potential|possible|common|likely)(?: root)? causes?|what to do (?:on|when|if)"
     r"|(?:possible|potential|suggested|recommended|common) (?:solution|fix|workaround|remed)\w*)\b"
@@ -183,37 +185,37 @@ _GUESS = re.compile(
     re.IGNORECASE,
 )
 """Guesses and advice; also the source line that Python prints below a warning of its own."""
-_MAY = re.compile(
+_MAY = lazy(
     r"\W*(?:errors? )?(?:may|might|could|can) (?:still )?(?:occur|happen|appear|arise|be )", re.I
 )
-_SETTING = re.compile(
+_SETTING = lazy(
     r"\W{0,3}(?:(?:guard|protection|handl\w+|checks?|killer|polic\w+|detection|hook|retr\w+)\b)?"
     r"\W*[=:]\W*(?:true|false|on|off|yes|no|none|enabled|disabled)\W*$",
     re.IGNORECASE,
 )
 """What follows words that are the name of a setting: `abort on out of memory = false`."""
-_OPTION = re.compile(r"\s*(?:-\w,?\s+)?--?[A-Za-z][\w-]*[\s=]|\s*[\w.-]+\s*[:=]\s*\S+\s+#\s[^#]*$")
+_OPTION = lazy(r"\s*(?:-\w,?\s+)?--?[A-Za-z][\w-]*[\s=]|\s*[\w.-]+\s*[:=]\s*\S+\s+#\s[^#]*$")
 """How a line of a program's help begins, and the comment behind a setting."""
-_NONE = re.compile(
+_NONE = lazy(
     r"(?:s|\(s\))?(?: (?:count|total|code|state|status))?\s*[:=]\s*"
     r"(?:(?:cuda|hip)?success|none|nil|no error|0(?![\dx.]))\b",
     re.IGNORECASE,
 )
 """What says behind the words that there was none: `last CUDA error: cudaSuccess (0)`."""
-_TERM = re.compile(
+_TERM = lazy(
     r"[ _-]?(?:watermark|threshold|score|counter|handler|polic(?:y|ies)|guard|margin)s?\b"
     r"(?! (?:was |were )?(?:called|invoked|hit|fired|triggered|exceeded|reached))"
     r"|[\"'`]? (?:messages?|lines?) |[\"'`] (?:is|are) not an? ",
     re.IGNORECASE,
 )
 """What makes the words a part of a technical term, or what somebody speaks of."""
-_MEMBER = re.compile(
+_MEMBER = lazy(
     r"\s*([\"'])(?!(?:message|msg|log|err|error|exception|detail|reason|stderr)s?\1)[\w.-]+\1\s*:"
     r"\s*[\"'][^\"']*$",
     re.IGNORECASE,
 )
 """The beginning of a line of a configuration in JSON."""
-_NEXT = re.compile(
+_NEXT = lazy(
     r"(?:[;,.:()\]]|--?|\band|\bso)\s*(?:(?:and|so|but|now|we are|we)\s)*"
     r"(?:re-?trying|trying (?!to\b|hard)|continuing|proceeding|resuming|moving on|backing off"
     r"|(?:reduc|lower|shrink|flush|free|evict|offload|switch|halv|defer|requeue?|spill|dropp"
@@ -224,12 +226,10 @@ _NEXT = re.compile(
     re.IGNORECASE,
 )
 """What the program does next, behind the words."""
-_TUNING = re.compile(
-    r"auto-?tun\w*|\btactics?\b|\bprobing\b|\brequests?\b.{0,40}\brejected\b", re.I
-)
+_TUNING = lazy(r"auto-?tun\w*|\btactics?\b|\bprobing\b|\brequests?\b.{0,40}\brejected\b", re.I)
 """A tuner tries what may not fit, and a request may be too large; other errors than those of
 memory end the program all the same."""
-_QUOTED = re.compile(
+_QUOTED = lazy(
     r"(?:[\"'](?:content|prompt|text|messages|input|query|arguments|role)[\"']\s*:|prompt: ['\"]"
     r"|\b(?:prompts?|messages|content)\s*=|\b(?:prompt|query|question)\s*[=:]\s*[\"'<]"
     r"|\b(?:answer|response)\s*[=:]\s*[\"'][A-Z][a-z']* "
@@ -237,9 +237,9 @@ _QUOTED = re.compile(
     r"|\[INST\]|<start_of_turn>).*$"
 )
 """A request's own words, or those of an answer, echoed."""
-_ACCESS = re.compile(r"\"(?:GET|POST|PUT|HEAD|PATCH|DELETE|OPTIONS) [^\"]*HTTP/[\d.]+\" \d{3}\b")
+_ACCESS = lazy(r"\"(?:GET|POST|PUT|HEAD|PATCH|DELETE|OPTIONS) [^\"]*HTTP/[\d.]+\" \d{3}\b")
 """A line of an access log, with an address and a user agent of somebody's choice."""
-_HARMLESS = re.compile(
+_HARMLESS = lazy(
     r"mlock|pinned memory|#retracted|decode out of memory happened"
     r"|set (?:\w+ )?(?:\w+ )?(?:priority|affinity)|numa_balancing|aborted last request|non-?fatal"
     r"|not fatal|fall(?:ing|s)? ?back|fallback|retrying|will (?:be )?retr|ignor(?:ed|ing)\b"
@@ -247,10 +247,10 @@ _HARMLESS = re.compile(
     r"|huge ?pages?",
     re.IGNORECASE,
 )
-_FINAL = re.compile(
+_FINAL = lazy(
     r"terminate called|core dumped|traceback|panicked|aborting|cannot continue|GGML_ASSERT"
 )
-_ENDING = re.compile(
+_ENDING = lazy(
     r"\bterminate called|core dumped|\bpanicked at|cannot continue|GGML_ASSERT"
     r"|[,;:.-]\s*(?:aborting|terminating|exiting|giving up|shutting down)"
     r"(?: (?:now|(?:the |this )?(?:process|program|server|engine|worker)))?\W*$"
@@ -259,12 +259,12 @@ _ENDING = re.compile(
     re.IGNORECASE,
 )
 """How a line says that it is the program's last, whatever level it states."""
-_DENIED = re.compile(r"(?:\b(?:no|non|not|without|zero)[ -]|(?:^|[,;:(]\s*)0 )$", re.IGNORECASE)
+_DENIED = lazy(r"(?:\b(?:no|non|not|without|zero)[ -]|(?:^|[,;:(]\s*)0 )$", re.IGNORECASE)
 _JOINTS = tuple("/=_-+")
-_NAME = re.compile(r"[\w/-]")
+_NAME = lazy(r"[\w/-]")
 """What stands before and behind words that are a part of a name: `/models/OOM-test/m.gguf`."""
 GOES_ON = "the program goes on"
-_NAMED_LEVEL = re.compile(r"info|warn|debug|notice|trace(?!back)", re.IGNORECASE)
+_NAMED_LEVEL = lazy(r"info|warn|debug|notice|trace(?!back)", re.IGNORECASE)
 
 
 def names_level(pattern: str) -> bool:

@@ -169,7 +169,7 @@ def _is_option(word: str) -> bool:
 
 def from_environment(env: Mapping[str, str], table: Table) -> Iterator[Given]:
     """The options that variables give, in the table's order; the command line comes after them."""
-    for option in table.options:
+    for option in table.options if env else ():
         for name in option.env:
             if name in env:
                 yield Given(name, env[name].strip(), option)

@@ -6,25 +6,23 @@ header says from row to row.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
+from console.common.patterns import lazy
 from console.common.secrets.names import is_plainly, names
 
 MAX_HEADER = 240
 """Characters of a line that may be a header: one tells no more than names."""
 _BARS = "|│┃║"
 _PARTS = {
-    "|": re.compile(rf"[^{_BARS}]+"),
-    "\t": re.compile(r"[^\t]+"),
-    ",": re.compile(r"\"(?:[^\"]|\"\")*\"|[^,]+"),
-    " ": re.compile(r"\S+(?: \S+)*"),
-    "A": re.compile(r"\S+"),
+    "|": lazy(rf"[^{_BARS}]+"),
+    "\t": lazy(r"[^\t]+"),
+    ",": lazy(r"\"(?:[^\"]|\"\")*\"|[^,]+"),
+    " ": lazy(r"\S+(?: \S+)*"),
+    "A": lazy(r"\S+"),
 }
-_HEAD = re.compile(
-    r"[\"'*]{0,2}(?P<name>[A-Za-z#%][\w#%./()@-]*(?: [\w#%./()@-]+){0,4})[\"'*]{0,2}"
-)
-_CAPITALS = re.compile(r"[A-Z][A-Z0-9_-]{0,30}(?: [A-Z][A-Z0-9_-]{0,30}){1,9}")
+_HEAD = lazy(r"[\"'*]{0,2}(?P<name>[A-Za-z#%][\w#%./()@-]*(?: [\w#%./()@-]+){0,4})[\"'*]{0,2}")
+_CAPITALS = lazy(r"[A-Z][A-Z0-9_-]{0,30}(?: [A-Z][A-Z0-9_-]{0,30}){1,9}")
 """A header of words in capitals (`NAME API_KEY`), with one space between."""
 _SECRETS = (
     "oken", "OKEN", "assw", "ASSW", "assphrase", "ecret", "ECRET", " key", " KEY", "_key", "_KEY",

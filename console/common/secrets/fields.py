@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from console.common.patterns import lazy
 from console.common.secrets.sentences import KEPT_BY, OF
 
 _BEGINS = r"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))"
@@ -50,7 +51,7 @@ _NAME = r"(?P<name>[\w.-]{2,64})"
 _IS = r"\\?[\"']?\s{0,8}[:=]\s{0,8}b?\\?[\"']?"
 _TEXT = r"(?P<value>[^\s\"'\\,;)}&<>|]{1,4096}|(?<=[\"'])[^\"'\\]{1,4096})"
 
-_TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in (
+_TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
     # `| API key | … |`, `API_KEY    …`, `API key […]`, `api_key (default: …)`, `api_key: >- …`
     ((), rf"{_LABEL}{_CLOSED}{_BETWEEN}{_VALUE}"),
     # `{"Name": "API_KEY", "Value": "…"}`, `EnvVar(name='…', value='…')`, `<add key="…" value="…"/>`
@@ -102,9 +103,7 @@ _TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in
 `name`, too, is a secret if that is the name of one; what is `made`, if it looks made by a machine.
 """
 _FIELD, *_ROWS = _TABLE
-_IN_FOREIGN = re.compile(
-    rf"(?:{_FOREIGN}){_CLOSED}\s{{0,8}}[:=：|│]\s{{0,8}}{_VALUE}", re.IGNORECASE
-)
+_IN_FOREIGN = lazy(rf"(?:{_FOREIGN}){_CLOSED}\s{{0,8}}[:=：|│]\s{{0,8}}{_VALUE}", re.IGNORECASE)
 _FOREIGN_HINTS = tuple(_FOREIGN.split("|"))
 
 

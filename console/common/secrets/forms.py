@@ -8,7 +8,9 @@ import binascii
 import re
 from collections.abc import Iterator
 
-_SHAPES = re.compile(
+from console.common.patterns import lazy
+
+_SHAPES = lazy(
     r"(?<![A-Za-z0-9])(?:hf_(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{12,}|sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{4,}|sk-[A-Za-z0-9_-]{16,}"
     r"|gh[opusr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|(?:gsk|npm|r8|rpa|dop_v1|dckr_pat|[sr]k_live|whsec|lsv2_pt)_[\w-]{16,}"
@@ -33,17 +35,17 @@ _SHAPED = (
     "$1$", "$5$", "$6$", "k_test_", "shpat_", "glsa_", "lin_api_", "tgp_v1_", "jina_", "syt_",
     "hvs.", "dapi", "xapp-", "ATATT3", "AGE-SECRET", "LS0tLS1CRUdJTi", "ntfy.sh/",
 )  # fmt: skip
-_BASIC = re.compile(r"\bbasic\s{1,4}(?P<value>[a-z0-9+/]{6,1024}={0,2})(?![\w+/=-])", re.IGNORECASE)
+_BASIC = lazy(r"\bbasic\s{1,4}(?P<value>[a-z0-9+/]{6,1024}={0,2})(?![\w+/=-])", re.IGNORECASE)
 
 
-_PGPASS = re.compile(
+_PGPASS = lazy(
     r"(?:(?:[\d.]{7,15}|[A-Za-z][\w.-]{0,252}|\*|/[\w./-]{1,100}):(?:\d{2,5}|\*)"
     r"(?::(?:[A-Za-z_][\w.-]{0,62}|\*)){2}:)"
     r"(?P<value>[^\s:]{4,512})"
 )
 """A line of a .pgpass file: host, port, database, user and password."""
-_SOURCE = re.compile(r"[^:]*\.(?:py|pyx|cc?|cpp|cuh?|cxx|go|h|hpp|js|rs|ts):", re.IGNORECASE)
-_LEVEL = re.compile(r":(?:debug|info|warn|warning|error|critical|notice|trace)(?=:)", re.IGNORECASE)
+_SOURCE = lazy(r"[^:]*\.(?:py|pyx|cc?|cpp|cuh?|cxx|go|h|hpp|js|rs|ts):", re.IGNORECASE)
+_LEVEL = lazy(r":(?:debug|info|warn|warning|error|critical|notice|trace)(?=:)", re.IGNORECASE)
 """What a logger puts into such a row: `server.py:42:main:INFO:ready`."""
 
 
@@ -54,7 +56,7 @@ def of_text(line: str, lower: str) -> Iterator[tuple[int, int]]:
     if row and not (_SOURCE.match(word) or _LEVEL.search(word)):
         begin = len(line) - len(word)
         yield begin + row.start("value"), begin + row.end("value")
-    if any(shape in line for shape in _SHAPED):
+    if any(map(line.__contains__, _SHAPED)):
         yield from (found.span() for found in _SHAPES.finditer(line))
     if "basic" in lower:
         yield from (

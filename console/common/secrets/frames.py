@@ -10,40 +10,41 @@ import re
 from typing import NamedTuple
 
 from console.common.logs.level import LEVELS, MESSAGE_KEYS, words_at
+from console.common.patterns import lazy
 
 MAX_FRAMES, MAX_PLACE = 6, 12
 """Frames around one line, and words of a place (`srv  init:`) behind them."""
 
-_COLLECTOR = re.compile(
+_COLLECTOR = lazy(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s]{0,24}\s|\(\w{1,24} pid=\d{1,9}\)\s"
     r"|[\w.-]{1,64}\s{1,24}\|\s"
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,64} [^\s\[]{1,64}\[\d{1,9}\]:\s"
     r"|\[\d,\d{1,4}\]<std(?:out|err)>:"
 )
 _KEYS = "|".join(MESSAGE_KEYS)
-_MESSAGE = re.compile(
+_MESSAGE = lazy(
     rf"\"(?:{_KEYS})\"\s{{0,4}}:\s{{0,4}}\"(?P<words>(?:[^\"\\]|\\.)*+)"
     rf"|\\\"(?:{_KEYS})\\\"\s{{0,4}}:\s{{0,4}}\\\"(?P<inner>(?:[^\"\\]|\\[^\"])*+)"
 )
 """The message of a record, also of one that is itself the message of another."""
-_FIELDS = re.compile(
+_FIELDS = lazy(
     rf"(?:[\w.@-]{{1,40}}=(?:\"(?:[^\"\\]|\\.){{0,200}}\"|[^\s\"]{{0,200}})\s){{0,12}}?(?:{_KEYS})="
     r"(?:\"(?P<words>(?:[^\"\\]|\\.)*+)\"|(?P<word>[^\s\"]+))"
 )
 """The message of a record in logfmt."""
-_FIELD = re.compile(r"[\w.@-]{1,40}=")
-_NEWLINE = re.compile(r"(?:\\{1,2}[nr])+$")
+_FIELD = lazy(r"[\w.@-]{1,40}=")
+_NEWLINE = lazy(r"(?:\\{1,2}[nr])+$")
 SIDES = "|│┃║*#"
 """What the sides of a box are drawn with."""
-_BAR = re.compile(rf"\s{{0,64}}[{SIDES}](?=\s)")
-_BLOCK = re.compile(r":\s\|$")
+_BAR = lazy(rf"\s{{0,64}}[{SIDES}](?=\s)")
+_BLOCK = lazy(r":\s\|$")
 """The end of a name in YAML whose value is a block: no box."""
-_FIGURES, _LETTERS = re.compile(r"\d+"), re.compile(r"[A-Za-z_]+")
-_SAME = re.compile(rf"\d+|\b(?:{LEVELS})\b")
+_FIGURES, _LETTERS = lazy(r"\d+"), lazy(r"[A-Za-z_]+")
+_SAME = lazy(rf"\d+|\b(?:{LEVELS})\b")
 """What differs in the places of two lines of one logger."""
-_PLACE_END = re.compile(rf"\S*[^\w\s]|{LEVELS}|\S*\d\d:\d\d\S*|[A-Z]|AM|PM")
+_PLACE_END = lazy(rf"\S*[^\w\s]|{LEVELS}|\S*\d\d:\d\d\S*|[A-Z]|AM|PM")
 """The last word of a place: what ends in a sign, a level, a clock, a letter."""
-_WORD = re.compile(r"\S+")
+_WORD = lazy(r"\S+")
 
 
 class Frame(NamedTuple):

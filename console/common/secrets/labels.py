@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from console.common.patterns import lazy
 from console.common.secrets import columns, frames
 from console.common.secrets.names import Looks, is_flag, is_plainly, names
 from console.common.secrets.sentences import KEPT_BY, OF
@@ -38,62 +39,60 @@ _LAST = frozenset((
 says what comes."""
 _COMMENTS = frozenset("#;/")
 """What a comment begins with, which may be the title of the line below."""
-_COMMENT = re.compile(r"\s{0,64}(?:#{1,6}|//|;{1,2})\s{0,4}")
+_COMMENT = lazy(r"\s{0,64}(?:#{1,6}|//|;{1,2})\s{0,4}")
 _NOUNS = (
     "key", "token", "pass", "secret", "auth", "bearer", "cookie", "credential", "pwd", "hft",
     "session", "csrf", "jwt", "pat", "sas", "sig", "sid", "basic", "-u", "user",
 )  # fmt: skip
-_SIGNED = re.compile(
+_SIGNED = lazy(
     r"(?<![\w.-])(?P<dash>-{0,2})(?P<name>[A-Za-z_.][\w.-]{1,63}"
     r"(?:\s(?i:keys?|tokens?|passwords?|secrets?))?)(?:\s(?:is|was))?"
     r"\\?[\"'`*\])]{0,4}\s{0,4}(?:[=-]>|→|:=|[:=：])\s{0,4}"
     r"(?:(?P<block>[|>][+-]?\d?)|(?P<list>\[)|(?P<table>\{)|\(|\\|(?P<quote>[\"'*])|(?:!!?\w{1,10}))?$"
 )
 """`"api_key":`, `API key:`, `api_key: |`, `"tokens": [`, `export API_KEY=\\`."""
-_SCHEME = re.compile(
+_SCHEME = lazy(
     r"(?i:(?<![\w-])authorization[\"']?\s{0,4}[:=,]\s{0,4}[\"']?)?"
     r"(?:Bearer|bearer|BEARER|Basic|basic|ApiKey|(?i:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?token))"
     r"\s{0,4}\\?$"
 )
-_HEADED = re.compile(
+_HEADED = lazy(
     r"(?:\w{1,20}\s){0,5}?(?P<name>[A-Za-z][\w-]{1,40}(?:\s(?i:key|token|password|secret))?)"
 )
 """`Your API key`, alone in a box."""
-_TITLE = re.compile(_HEADED.pattern + r"(?:\s(?:for|of|to)\s[\w\s./-]{1,60})?[.:]?")
+_TITLE = lazy(_HEADED.pattern + r"(?:\s(?:for|of|to)\s[\w\s./-]{1,60})?[.:]?")
 """`# API key for the gateway`."""
-_BULLET = re.compile(r"[^\w\"'`<\[({-]{1,8}\s")
+_BULLET = lazy(r"[^\w\"'`<\[({-]{1,8}\s")
 """What may stand before a title: a sign, a picture."""
-_ACCOUNT = re.compile(r"\s{0,64}(?:machine|login|account)\s+\S+(?:\s+(?:login|account)\s+\S+)*\s*")
+_ACCOUNT = lazy(r"\s{0,64}(?:machine|login|account)\s+\S+(?:\s+(?:login|account)\s+\S+)*\s*")
 """The first lines of a netrc file."""
-_REMARK = re.compile(r"\s{0,4}\((?P<remark>[^()]{1,90})\)(?P<sign>[.:：]?)$")
-_KEPT = re.compile(
-    r"\b(?:save|keep|store|copy|note|write|shown?|once|again|below)\b", re.IGNORECASE
-)
+_REMARK = lazy(r"\s{0,4}\((?P<remark>[^()]{1,90})\)(?P<sign>[.:：]?)$")
+_KEPT = lazy(r"\b(?:save|keep|store|copy|note|write|shown?|once|again|below)\b", re.IGNORECASE)
 """What a remark behind a name says of a value that follows: `(save it, it is not shown again)`."""
-_LEFT_OUT = re.compile(
+_LEFT_OUT = lazy(
     r"\b(?:not?|none|unset|empty|disabled|missing|optional|required|default|env\w*|file|hidden"
     r"|masked|redacted|type|str\w*)\b",
     re.IGNORECASE,
 )
 """What a remark says where no value follows: `API key: (not set)`."""
-_TOLD = re.compile(
+_TOLD = lazy(
     r"\b(?i:generated|created|new|your|initial|temporary|random|default)\s{1,4}(?:\w{1,20}\s{1,4}){0,2}?"
     r"(?P<name>[A-Za-z][\w-]{1,40}(?:\s(?i:key|token|password|secret))?)\b[^:=]{0,60}$"
 )
-_SECRET = re.compile(
+_SECRET = lazy(
     rf"(?<![\w-])(?:(?P<sure>(?:{KEPT_BY}|{OF}|unseal|recovery)[-_ ]?(?:key|token)"
     r"|(?:client|shared|jwt|signing|webhook)[-_ ]secret|pass(?:word|phrase|code)|credential)"
     r"|(?:key|token|secret))(?P<many>(?:s|\(s\))?)(?![\w-])",
     re.IGNORECASE,
 )
 """What a sentence calls a secret, surely or perhaps."""
-_ANNOUNCED = re.compile(
+_ANNOUNCED = lazy(
     r"\b(?:copy|paste|save|store|keep|note|use|enter|following|below|here|your|new|generated|created"
     r"|shown)\b",
     re.IGNORECASE,
 )
 """What a sentence says of a key or token that comes."""
-_COMES = re.compile(
+_COMES = lazy(
     r"\s*(?:(?:(?:has|have)\sbeen|is|are|was|were|will\sbe)\s)?(?:now\s)?"
     r"(?:(?:auto(?:matically)?[- ])?(?:generated|created|set|reset|shown|printed|given"
     r"|issued|changed)\s?)?(?:to|as)?(?:(?:shown\s)?(?:below|here|now|follows))?"
@@ -102,32 +101,32 @@ _COMES = re.compile(
     re.IGNORECASE,
 )
 """What stands between such a word and the colon where nothing but the value follows."""
-_REFUSED = re.compile(
+_REFUSED = lazy(
     r"\b(?:invalid|unexpected|bad|wrong|incorrect|unknown|rejected|leaked|exposed)\s(?:\w{1,20}\s)?$",
     re.IGNORECASE,
 )
-_BELOW = re.compile(
+_BELOW = lazy(
     r"\b(?:below|following|here|next line|shown (?:again|once)|(?:copy|save|store) it)\b",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"(?:key|token|pass|secret|credential)", re.IGNORECASE)
-_STOP = re.compile(r"(?<=[.!?;])\s")
-_COLON = re.compile(r"[:：]\s{0,4}[\"'`*]{0,3}\s{0,64}$")
-_WORD = re.compile(r"(?:^|[\s\[(\"',])(?P<word>--?[\w.-]{1,80})[\"']?\s{0,4}[,\\]?$")
-_ITEM = re.compile(r"[\[(\s]*[\"'](?P<name>[\w-]{2,64})[\"'],$")
-_ENTRY = re.compile(
+_NAMED = lazy(r"(?:key|token|pass|secret|credential)", re.IGNORECASE)
+_STOP = lazy(r"(?<=[.!?;])\s")
+_COLON = lazy(r"[:：]\s{0,4}[\"'`*]{0,3}\s{0,64}$")
+_WORD = lazy(r"(?:^|[\s\[(\"',])(?P<word>--?[\w.-]{1,80})[\"']?\s{0,4}[,\\]?$")
+_ITEM = lazy(r"[\[(\s]*[\"'](?P<name>[\w-]{2,64})[\"'],$")
+_ENTRY = lazy(
     r"(?:^|[\s{,-])\\?[\"']?(?i:name|key)\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?(?P<name>[\w.-]{2,64})\\?[\"']?,?$"
 )
-_ELEMENT = re.compile(
+_ELEMENT = lazy(
     r"<(?:\w{1,20}\s{1,4}(?:key|name)=[\"'])?(?P<name>[\w.:-]{2,64})[\"']?>$"
     r"|<(?P<tag>key|name)>(?P<inner>[\w.:-]{2,64})</(?P=tag)>$"
 )
 """`<password>`, `<entry key="password">`, `<key>password</key>`: the value is the next element."""
-_HERE = re.compile(
+_HERE = lazy(
     r"(?:(?P<name>[A-Za-z_]\w{1,63})=\S{0,8}\s{0,2}(?:cat\s{0,2})?)<<[-~]?\s?[\"']?\w{1,20}[\"']?$"
 )
 """`API_KEY=$(cat <<EOF`."""
-_LISTS = re.compile(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
+_LISTS = lazy(r"--?(?:[\w-]*[-_])?api[-_]keys?", re.IGNORECASE)
 _ANY_VALUE = "Xx1Xx1Xx1Xx1"
 
 

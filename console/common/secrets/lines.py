@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from console.common.patterns import lazy
 from console.common.secrets import columns, frames, labels
 from console.common.secrets.labels import Waits
 from console.common.secrets.names import HIDDEN, Looks, is_name, is_nothing, looks
@@ -19,9 +20,9 @@ from console.common.secrets.sentences import STATES, is_prose
 
 MIN_COLUMN = 8
 """Blanks before a value that stands in the column of a logger's words."""
-_PASSWORD = re.compile(r"(?P<lead>\s{0,64}password\s+)(?P<plain>\S+)(?P<tail>\s*)")
+_PASSWORD = lazy(r"(?P<lead>\s{0,64}password\s+)(?P<plain>\S+)(?P<tail>\s*)")
 """The last line of a netrc file."""
-_NO_VALUE = re.compile(
+_NO_VALUE = lazy(
     r"[\s|=*_#~+<>:.·•\u2500-\u259f-]{2,}|[|=:\u2500-\u259f]"  # a line drawn, a sign
     r"|\s{0,64}`{3,8}\w{0,20}\s{0,8}"  # the fence of a block
     r"|\s{0,64}<[A-Za-z][\w:-]{0,40}(?:\s[^<>]{0,200})?>\s{0,8}"  # the beginning of an element
@@ -32,29 +33,29 @@ _DECORATED = (
     r"(?:<(?:string|value|data)>|[\[(<])?(?:[bru](?=[\\\"']))?"
 )
 """What a program draws before a value: a bullet, an arrow, a number, a bracket."""
-_LONE = re.compile(
+_LONE = lazy(
     rf"(?P<lead>{_DECORATED})"
     r"(?:\\?\"(?P<double>(?:[^\"\\]|\\(?!\"))+)\\?\"|'(?P<single>[^']+)'"
     r"|(?P<plain>[^\s\"'{}\[\]()<>:,;|][^\s\"'{}\[\]()<>,;|]{0,4096}))"
     r"(?P<tail>(?:</\w{1,20}>)?[\"']?[,;)\]}>\\\s]{0,64})"
 )
 """A line that is one word, or one text in quotation marks."""
-_OWNED = re.compile(
+_OWNED = lazy(
     r"(?P<lead>\s{1,64}(?:[-*•]\s{1,4})?[\w.@-]{1,40}\s{0,4}[:=\s]\s{0,8}[\"']?)"
     r"(?P<plain>[^\s\"'{}\[\]()<>,;|]{4,4096})(?P<tail>[\"']?[,;]?\s{0,64})"
 )
 """An entry of a list: whose it is, and a value."""
-_PAIR = re.compile(
+_PAIR = lazy(
     r"(?P<lead>[\s\"'-]*[^\s:\"'/]{1,64}:)(?!\d+\W*$|//)(?P<plain>[^\s\"',]+)(?P<tail>[\"']?,?)"
 )
 """`user:password`, behind `-u`."""
-_GIVEN = re.compile(
+_GIVEN = lazy(
     r"(?P<lead>.{0,64}?(?<![\w-])\\?[\"']?(?i:value)\\?[\"']?\s{0,4}[:=]\s{0,4})"
     r"(?:\\?[\"](?P<double>[^\"\\]+)\\?[\"]|'(?P<single>[^']+)'|(?P<plain>[^\s\"'{\[$<][^\r\n]{0,4096}?))"
     r"(?P<tail>\\?,?\s{0,8}\}?,?)"
 )
-_TEXT = re.compile(r"(?P<lead>\s*)(?P<plain>\S.*)(?P<tail>)")
-_RESTS = re.compile(r"[\d.,:/%-]+|[=*_#.~+-]{2,}")
+_TEXT = lazy(r"(?P<lead>\s*)(?P<plain>\S.*)(?P<tail>)")
+_RESTS = lazy(r"[\d.,:/%-]+|[=*_#.~+-]{2,}")
 """Figures and rules, which are no secret by themselves."""
 _STATES = STATES | frozenset((
     "done", "exiting", "finished", "initialized", "initializing", "listening", "loading", "ready",

@@ -9,6 +9,7 @@ import re
 from enum import IntEnum
 from typing import Any
 
+from console.common.patterns import lazy
 from console.common.secrets.sentences import KEPT_BY, OF
 
 HIDDEN = "*****"
@@ -24,13 +25,13 @@ WEAK = r"key|token|auth(?!orization)|pass|pat|jwt|sas|signature|sig"
 BY_VALUE = r"session(?:[-_]?id)?|sid|csrf"
 """Names that any value may have: only one that looks made by a machine is a secret."""
 WEAK_NAMES = frozenset(("key", "token", "auth", "pass", "pat", "jwt", "sas", "signature", "sig"))
-HARMLESS = re.compile(
+HARMLESS = lazy(
     r"(?:^|[-_.])(?:audio|bos|cache|cls|end|eom|eos|eot|fim|first|foreign|group|hash|image|index|kv"
     r"|last|mask|max|min|new|next|num|pad|parent|partition|per|primary|prompt|public|sep|sort|start"
     r"|stop|think|thinking|unk|video)[-_.]$"
 )
 """What stands before `token` or `key` where it is a token of a text, or a key of a table."""
-_PATH = re.compile(
+_PATH = lazy(
     r"[\"']?(?:~|\.{0,2})/[\w./@+-]*(?:\.(?:pem|key|crt|cer|cert|p12|pfx|der|txt|json|ya?ml|conf)"
     r"|(?<=/)(?:run|secrets|etc|proc)/[\w./-]+)[\"',;)]*"
 )
@@ -41,20 +42,20 @@ _NOTHING = frozenset({
     "|", "|-", "|+", ">", ">-", ">+", "\\", "!!str", "bearer", "basic",
     "│", "┃", "║", "*", "#", "generated", "below", "->", "=>", "→",
 })  # fmt: skip
-_FLAG = re.compile(
+_FLAG = lazy(
     rf"--?(?P<before>(?:[\w.-]*[-_.])?(?:{OF})?)(?:(?P<sure>(?:{SURE})s?)|(?:{WEAK}))(?:_?\d{{1,3}})?",
     re.IGNORECASE,
 )
-_PLAINLY = re.compile(
+_PLAINLY = lazy(
     rf"(?:.*[-_. ])?(?:(?:{SURE})|(?:{OF}|{KEPT_BY})[-_. ]?(?:key|token|secret|auth|pass))s?",
     re.IGNORECASE,
 )
-BY_VALUES = re.compile(BY_VALUE)
-_MADE = re.compile(
+BY_VALUES = lazy(BY_VALUE)
+_MADE = lazy(
     r"(?:\\?[\"']|[\[(]\s{0,8}\\?[\"']?)?(?!0[xX])(?P<value>[\w.~+/-]{8,}+={0,2}+)(?![\w.~+/=-])",
     re.ASCII,
 )
-_EDGES, _TURNS = re.compile(r"(?=[A-Za-z][0-9]|[0-9][A-Za-z])"), re.compile(r"(?=[a-z][A-Z])")
+_EDGES, _TURNS = lazy(r"(?=[A-Za-z][0-9]|[0-9][A-Za-z])"), lazy(r"(?=[a-z][A-Z])")
 MIN_EDGES, MIN_MADE, MIN_TURNS, MAX_MADE = 3, 20, 5, 256
 """How often letters and digits meet in a value that looks made by a machine: in `Float32Array`, a
 token of a text, it is twice. A longer one needs one such place, or so many small letters in front
@@ -119,13 +120,13 @@ class Looks(IntEnum):
     RANDOM = 3
 
 
-_MIXED = re.compile(r"(?!0[xX])(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[^\s/]{6,512}")
-_STRONG = re.compile(r"(?=.*[!@#$%^&*?+])(?=.*\d)(?=.*[A-Za-z])[^\s/<>()|]{10,64}")
-_RANDOM = re.compile(
+_MIXED = lazy(r"(?!0[xX])(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[^\s/]{6,512}")
+_STRONG = lazy(r"(?=.*[!@#$%^&*?+])(?=.*\d)(?=.*[A-Za-z])[^\s/<>()|]{10,64}")
+_RANDOM = lazy(
     r"(?:^|[^A-Za-z0-9])(?=[A-Za-z]*\d)(?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{16,512}"
     r"|(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{32,128}$"
 )
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_VARIABLE = lazy(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
 def looks(value: str) -> Looks:
@@ -138,7 +139,7 @@ def looks(value: str) -> Looks:
     return Looks.MIXED if _MIXED.fullmatch(value) and not _FILE.search(value) else Looks.ANY
 
 
-_FILE = re.compile(r"\.[a-z]{1,6}$|^v?\d+\.\d")
+_FILE = lazy(r"\.[a-z]{1,6}$|^v?\d+\.\d")
 
 
 def is_name(value: str) -> bool:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from console.common.patterns import lazy
+
 KEPT_BY = r"api|auth|access|account|secret|private|hf|hub"
 OF = (
     r"admin|anthropic|app|azure|bearer|bot|client|csrf|dashboard|db|deploy|device|encryption"
@@ -61,7 +63,7 @@ _VALUE = (
     r"[^\s\"'`,;()<>]{6,512})"
 )
 """Letters and digits in one word: no address, file or variable."""
-_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[a-z]")
+_DIGIT, _LETTER = lazy(r"\d"), lazy(r"[a-z]")
 MIN_VALUE, MIN_LONG = 6, 20
 """Least characters of a word that may be a value: with digits and letters, and of any."""
 _STATE = "|".join(sorted(STATES))
@@ -111,10 +113,10 @@ _HEADERS = (
 _OWN_NOUNS = ("secret", "credential", "passw", "passphrase", "passcode")
 _NOUNS, _LABELS = ("key", "token", *_OWN_NOUNS), ("label",)
 _QUALIFIERS = tuple(f"{KEPT_BY}|{OF}|unseal|recovery".split("|"))
-_NAMED = re.compile("key|token")
+_NAMED = lazy("key|token")
 MAX_QUALIFIER = 16
 """Characters in front of `key` or `token` in which a word of OF may stand."""
-_TABLE = tuple((hints, re.compile(pattern, re.IGNORECASE)) for hints, pattern in (
+_TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
     # `Incorrect API key provided: …`, `the token was …`, `Unseal Key 1: …`
     (_NOUNS,
      rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was"
@@ -182,14 +184,14 @@ _OWN_WORD = (
     rf"|{_QUALIFIED}?(?:key|token)"
 )
 _WORD = rf"[\"'`]?(?!(?:{_STATE}|{_PREDICATE})\b)(?P<value>[a-z]{{6,64}}){_NO_ADJECTIVE}"
-_IN_LETTERS = re.compile(
+_IN_LETTERS = lazy(
     # `your password is …`, `The admin password was …`, `Auth token is …`
     rf"(?:\b(?:your|the|this|my|its)\s(?:{_OWN_WORD})|^\W*(?:(?:[a-z]{{1,12}}\s)?(?:password|passphrase)"
     rf"|{_QUALIFIED}(?:key|token)))(?:\s(?:for|of)(?:\s[\w'-]{{1,24}}){{1,3}}?)?"
     rf"(?:\s(?:is|was):?|:)\s{_WORD}(?:[\"'`.!]?\s*$|[\"'`]?[,;]\s)",
     re.IGNORECASE,
 )
-_BEHIND_ARROW = re.compile(
+_BEHIND_ARROW = lazy(
     # `Token -> …`; a token of a text has a number, or quotation marks
     rf"^\W*{_QUALIFIED}?token\s{{0,4}}(?:->|=>|→)\s{{0,4}}(?!(?:{_STATE}|{_PREDICATE})\b)"
     rf"(?P<value>[a-z]{{8,64}}){_NO_ADJECTIVE}\s*$",

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+
+from console.common.text import one_line
 
 ARCHITECTURE = "general.architecture"
 
@@ -60,6 +63,13 @@ _IK = (
 IK_LLAMA = {number: GgmlType(name, block, size, row) for number, name, block, size, row in _IK}
 """Types that only ik_llama.cpp has (ggml/src/ggml.c of 8337e4cd): llama.cpp ends with "invalid ggml
 type". Those of repacked and of activated tensors are in no file."""
+
+
+@lru_cache(8192)
+def shown_name(name: str) -> str:
+    """A tensor's name as a harmless line, no longer than any that a loader takes. The files of a
+    model have the same names, and cleaning thousands for each takes longer than the rest."""
+    return one_line(name, 64)
 
 
 def type_of(number: int) -> GgmlType | None:

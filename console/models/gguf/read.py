@@ -26,7 +26,15 @@ from console.common.files import open_untrusted, write_atomically
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
 from console.models.gguf.byte_source import GgufError, Kind, LocalFile, is_address
-from console.models.gguf.header import Array, Header, Tensor, Value, pad, type_name
+from console.models.gguf.header import (
+    Array,
+    Header,
+    Tensor,
+    Value,
+    pad,
+    shown_name,
+    type_name,
+)
 from console.models.gguf.parser import Want, parse
 from console.models.hub.reference import shard
 
@@ -145,7 +153,9 @@ def _tensor(name: object, dims: list[object], number: object, size: object) -> T
     number = _integer(number)
     shape = tuple(_integer(one) for one in dims)
     known = None if size is None else _integer(size)
-    return Tensor(_text(name), shape, number, type_name(number), known)
+    if not isinstance(name, str):
+        raise TypeError("no name")
+    return Tensor(shown_name(name), shape, number, type_name(number), known)
 
 
 def _value(value: object) -> Value:

@@ -143,9 +143,14 @@ def _contradictions(header: Header) -> Iterator[Complaint]:
 
 def _shapes(header: Header, required: Required) -> Iterator[Complaint]:
     known = lengths(header)
+    told: dict[tuple[bool, str, tuple[int, ...]], tuple[int, ...]] = {}
     for tensor in header.tensors or ():
-        due = _due(tensor, required)
-        if due and (expected := _expected(tensor, due, known)):
+        block = _BLOCK.fullmatch(tensor.name)
+        kind = block is not None, block[2] if block else tensor.name, tensor.dims
+        if kind not in told:  # blocks of one shape are many
+            due = _due(tensor, required)
+            told[kind] = _expected(tensor, due, known) if due else ()
+        if expected := told[kind]:
             wanted, got = (", ".join(map(str, dims)) for dims in (expected, tensor.dims))
             yield Complaint(f"tensor '{tensor.name}' has wrong shape; expected {wanted}, got {got}")
 

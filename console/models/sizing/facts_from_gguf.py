@@ -9,7 +9,7 @@ from pathlib import Path
 
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
-from console.models.gguf.header import IK_LLAMA, Array, Header, Tensor, type_of
+from console.models.gguf.header import IK_LLAMA, Array, Header, Tensor, shown_name, type_of
 from console.models.gguf.header_keys import not_understood
 from console.models.gguf.read import check_shards, merged, read_shards
 from console.models.hub.reference import shard
@@ -286,7 +286,7 @@ def _contradicted(tensors: Iterable[Tensor] | None, attention: Attention, arch: 
         widths = {attention.kv_heads[layer] * one for one in (attention.key, near)}
         if rows not in widths:
             said = " or ".join(str(one) for one in sorted(widths))
-            name = one_line(tensor.name, 64)
+            name = shown_name(tensor.name)
             return [f"{name}: it is {rows} wide, and {arch}'s keys make K {said} wide"]
     return []
 
@@ -299,7 +299,7 @@ def _weights(
         return (), ["the tensor table (only the start of the header was read)"]
     found, unknown = [], []
     for tensor in tensors:
-        name = one_line(tensor.name, 64)
+        name = shown_name(tensor.name)
         if tensor.bytes is None:
             kind = one_line(tensor.type_name, 40)
             unknown.append(f"the bytes of {name} (its type {kind} is not known here)")
