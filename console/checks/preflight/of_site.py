@@ -10,7 +10,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.checks.lint.rule import facts_of
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import header as header_checks
 from console.checks.preflight import host as on_host
@@ -171,6 +170,7 @@ def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
 
 def build(site: Site, asked: BuildAsk, connect: Connect) -> list[Finding]:
     """Every fault of a build that can be known before it, for the cards of this site."""
+    from console.checks.lint.rule import facts_of
     from console.checks.preflight.sources import assistant  # a checkpoint needs none of it
 
     compute = tuple(one.compute for one in machine_for(site.model, None).cards if one.compute)

@@ -11,12 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from console.checks.lint import output as text
-from console.checks.lint import run
-from console.checks.lint.rule import Facts, facts_of, rules
-from console.checks.lint.run import Outcome
-from console.checks.lint.run import lint as look
-from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
 from console.common import redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
@@ -30,6 +24,8 @@ if TYPE_CHECKING:
     import docker
     from pydantic import BaseModel
 
+    from console.checks.lint.rule import Facts
+    from console.checks.lint.run import Outcome
     from console.checks.preflight.architecture.check import Command
     from console.checks.preflight.architecture.support import Engine
     from console.checks.preflight.sources.assistant import BuildAsk
@@ -286,6 +282,10 @@ def _baseline(site: Site) -> Callable[[], Engine | None]:
 def lint(args: Namespace) -> int:
     """Check the format of playbooks and sites, and known faults in them and in files beside them:
     every finding of every file. Exit 9 with errors or warnings, 2 if a file cannot be read."""
+    from console.checks.lint import output as text
+    from console.checks.lint import run
+    from console.checks.lint.unit import Severity
+
     if args.rules:
         return _rules(args)
     if not args.paths:
@@ -293,7 +293,7 @@ def lint(args: Namespace) -> int:
     if args.sarif and args.json:
         raise UsageError("--sarif and --json exclude each other", hint="give only one of them")
     facts = _facts(args)
-    outcome = look([Path(one) for one in args.paths], facts)
+    outcome = run.lint([Path(one) for one in args.paths], facts)
     problems = _strict(outcome, args.site)
     if args.sarif:
         from console import VERSION
@@ -312,6 +312,8 @@ def lint(args: Namespace) -> int:
 
 def _facts(args: Namespace) -> Facts:
     """The site's facts on its machine; none if no site is configured."""
+    from console.checks.lint.rule import Facts, facts_of
+
     if site_file(args.site) is None:
         return Facts()
     return facts_of(site_of(args.site))
@@ -319,6 +321,8 @@ def _facts(args: Namespace) -> Facts:
 
 def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
     """Errors of the strict readers of playbooks and sites, in their words."""
+    from console.checks.lint import run
+
     if not outcome.strict:
         return []
     own = site_of(site) if site_file(site) is not None else None
@@ -373,6 +377,8 @@ def _load(
 
 
 def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
+    from console.checks.lint import output as text
+
     for problem in (*outcome.refused, *problems):
         print(clean(str(problem), 1000))
     for line in text.lines(outcome.open):
@@ -386,6 +392,8 @@ def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
 
 
 def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
+    from console.checks.lint import output as text
+
     return {
         "files": outcome.looked,
         "problems": [str(one) for one in (*outcome.refused, *problems)],
@@ -396,6 +404,9 @@ def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
 
 
 def _rules(args: Namespace) -> int:
+    from console.checks.lint import output as text
+    from console.checks.lint.rule import rules
+
     if args.json:
         print(redact.dumped({"rules": [text.rule_json(one) for one in rules().values()]}))
     else:
@@ -406,6 +417,7 @@ def _rules(args: Namespace) -> int:
 def plan(args: Namespace) -> int:
     """Print every argv, effect and planned duration, outages of the baseline, lint findings. Exit 2
     if a run would be refused because a service cannot start."""
+    from console.checks.lint.rule import facts_of
     from console.journal.history import usual
     from console.runner.prepare import startable
     from console.runner.prepare.admission import records, told

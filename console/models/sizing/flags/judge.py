@@ -3,28 +3,21 @@ without a model by whoever judges files and services."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import TYPE_CHECKING
 
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.engines import LLAMA, SGLANG, VLLM, Engine, engine_of, program_of
 from console.common.options.table import Effect, table
 from console.common.options.values import doubtful
 from console.common.text import one_line
-from console.models.sizing.flags.llama import ik_plan, llama_plan
-from console.models.sizing.flags.sglang import sglang_plan
-from console.models.sizing.flags.vllm import vllm_plan
-from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, VllmPlan
 
-Plan = LlamaPlan | SglangPlan | VllmPlan
-Reader = Callable[[Sequence[str], Mapping[str, str]], Plan]
-READERS: Mapping[str, Reader] = {
-    "llama_cpp": llama_plan, "ik_llama": ik_plan, "vllm": vllm_plan,
-    "sglang": lambda argv, env: sglang_plan(argv),
-}  # fmt: skip
-"""By the name of the engine's table of options."""
+if TYPE_CHECKING:
+    from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, VllmPlan
+
 _OFFICIAL = {
     "ggml-org/llama.cpp": ("llama_cpp",), "ggerganov/llama.cpp": ("llama_cpp",),
     "ggml-org/llama.cpp-server": ("llama_cpp",), "vllm/vllm-openai": ("vllm",),
@@ -116,10 +109,24 @@ def _place(complaint: Complaint) -> tuple[str, str | None] | None:
     return None if option is None else (option.spelling, option.value)
 
 
+def _plan(
+    name: str, argv: Sequence[str], env: Mapping[str, str]
+) -> LlamaPlan | SglangPlan | VllmPlan:
+    """The command line as the engine with this table reads it. Most files start no engine, and need
+    none of the readers."""
+    from console.models.sizing.flags import llama, sglang, vllm
+
+    if name == "vllm":
+        return vllm.vllm_plan(argv, env)
+    if name == "sglang":
+        return sglang.sglang_plan(argv)
+    return (llama.ik_plan if name == "ik_llama" else llama.llama_plan)(argv, env)
+
+
 def _complaints(name: str, argv: Sequence[str], env: Mapping[str, str]) -> list[Complaint]:
-    plan, options = READERS[name](argv, env), table(name)
+    plan, options = _plan(name, argv, env), table(name)
     read = [*from_environment(env, options), *given(argv, options)]
-    unsettled = plan.unsettled if isinstance(plan, LlamaPlan) else ()
+    unsettled: tuple[str, ...] = getattr(plan, "unsettled", ())
     rows = [(Sure.REFUSED, one) for one in plan.refused]
     rows += [(Sure.DOUBTED, one) for one in plan.problems]
     rows += [(Sure.DEPENDS, one) for one in unsettled]
