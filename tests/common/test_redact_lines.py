@@ -191,5 +191,5 @@ def test_a_hostile_line_takes_no_more_than_its_length() -> None:
     for piece in ("api_key: ", "- ", '"', "name: ", "(", "a=", "\\", "--api-key,", "| ",
                   '{"msg":"', '{\\"log\\":\\"', "INFO: ", "* ", "(save it", "│ key │"):  # fmt: skip
         started = time.process_time()
-        clean_lines("\n".join(["api_key:", piece * 4000, piece * 4000 + ":"] * 20))
-        assert time.process_time() - started < 5
+        clean_lines("\n".join(["api_key:", piece * 4000, piece * 4000 + ":"] * 5))
+        assert time.process_time() - started < 1.5

@@ -141,7 +141,7 @@ def test_lines_and_order(seed: int, served: LocalHub, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_many_lines_and_orders(seed: int, served: LocalHub, tmp_path: Path) -> None:
     check(random.Random(seed), served, f"org/seed-{seed}", tmp_path)
 

@@ -323,6 +323,8 @@ def test_roots_helper_kills_what_this_user_may_not_signal(
     monkeypatch.setattr(stop, "_all_denied", lambda identity, why: True)
     for name in ("GONE_S", "GRACE_EXTRA_S", "HUNG_KILL_S"):
         monkeypatch.setattr(stop, name, 0.3)
+    if refuses:
+        monkeypatch.setattr(stop, "kill_wait_s", lambda holding: 0.1)
 
     def answer() -> None:
         link, _ = listener.accept()

@@ -38,11 +38,12 @@ pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")
 DOCKER = r"""
 # In the place of the docker command: `ps`, `inspect` and `stop` of containers in a table.
 import re, sys
-from pathlib import Path
-rows, said, words = ROWS, Path("SAID"), sys.argv[1:]
-gone = said.read_text().split() if said.exists() else []
+rows, said, words = ROWS, "SAID", sys.argv[1:]
+with open(said, "a+") as file:
+    file.seek(0)
+    gone = file.read().split()
 if words[0] == "stop":
-    with said.open("a") as file:  # several are told at once
+    with open(said, "a") as file:  # several are told at once
         print(words[-1], file=file)
 wanted = [word[6:].split("=", 1) for word in words if word.startswith("label=")]
 for one, labels in rows.items():

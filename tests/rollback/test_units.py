@@ -16,6 +16,7 @@ from console.common.errors import ServiceError
 from console.host import ports, process, units
 from console.host.licence import Licence, Reason
 from console.host.units import UnitSpec
+from console.recovery.rollback import observe
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.stages import start, verify
@@ -92,6 +93,7 @@ def test_one_that_hangs_is_killed_and_started_again(
 ) -> None:
     """It accepts connections and answers none of them; a stop in order it does not notice."""
     monkeypatch.setattr(verify, "HUNG_S", 1.0)
+    monkeypatch.setattr(observe, "SLOW_S", 0.2)
     monkeypatch.setattr(start, "RESTART_GRACE_S", 1.0)
     pid = unit.begin()
     os.kill(pid, signal.SIGSTOP)

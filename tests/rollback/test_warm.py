@@ -373,7 +373,7 @@ def test_a_climb_loads_nothing_any_more(stage: Stage, scheme: str) -> None:
     """By then the interpreter's files may be gone, or closed to the current user."""
     candidate = stage.recorded("process", "candidate", stage.plan.run_id)
     url = stage.plan.baseline.url.replace("http", scheme, 1)
-    stage.base(url=url, ready_timeout_s=30.0 if scheme == "http" else 4.0)
+    stage.base(url=url, ready_timeout_s=120.0 if scheme == "http" else 1.0)
     argv = [sys.executable, "-P", "-c", ROLLBACK, str(stage.plan.rollback_dir)]
     late = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     assert late.split() == []

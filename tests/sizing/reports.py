@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,13 @@ MAX_REASON = 110
 Row = tuple[dict[str, Any], Verdict, str]
 
 
-def rows() -> Iterator[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """Every report with the console's verdict and its first reason."""
+    return tuple(_rows())
+
+
+def _rows() -> Iterator[Row]:
     for row in gguf.LOGS:
         facts, plan, cards = gguf.read(row)
         ram = int((row["ram_gib"] or 512) * 0.97 * 2**30)

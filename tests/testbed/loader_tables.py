@@ -151,14 +151,14 @@ def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
 def _complaint(header: Header, path: Path, tools: tuple[str, str]) -> str:
     """What the loader misses first; "" if it reserves its buffers."""
     write_skeleton(header, path)
-    words = ("-fitp", "on", "-nr", "-c", "4096", "-np", "1", "-m", str(path))
-    asked = _run(tools[0], *words)
-    if _READY.search(asked.stdout):
-        return ""
     more = ("-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path))
     told = _run(tools[1], *more).stderr
-    error = _ERROR.search(told)
-    return error[1] if error else (told.strip().splitlines() or ["nothing"])[-1]
+    if error := _ERROR.search(told):
+        return error[1]
+    words = ("-fitp", "on", "-nr", "-c", "4096", "-np", "1", "-m", str(path))
+    if _READY.search(_run(tools[0], *words).stdout):
+        return ""
+    return (told.strip().splitlines() or ["nothing"])[-1]
 
 
 def asked_with_a_spare(header: Header, path: Path, bench: str) -> str:
