@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from console.common import files
 from console.common.argv import quoted
 from console.common.logs.cause import may_be_taken
 from console.common.text import decode
@@ -109,11 +110,10 @@ def have_engine_client(pids: Iterable[int]) -> bool:
     own), is an engine's client. Only then may the engine's proxy hold their port for them: it may
     as well publish a stranger's container there."""
     own = set(pids)
-    for path in Path("/proc").glob("[0-9]*/comm") if own else ():
-        with contextlib.suppress(OSError):
-            name = path.read_text(errors="replace").strip()
-            if name in ENGINE_CLIENTS and own & process.ancestry(int(path.parent.name)):
-                return True
+    for pid in process.pids() if own else ():
+        name = files.read_text(f"/proc/{pid}/comm").strip()
+        if name in ENGINE_CLIENTS and own & process.ancestry(pid):
+            return True
     return False
 
 
@@ -506,8 +506,8 @@ def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            held = proc / name / "fd"
-            if any(os.readlink(held / fd) in sockets for fd in os.listdir(held)):
+            held = f"{proc}/{name}/fd"  # a Path for each would take longer than the kernel does
+            if any(os.readlink(f"{held}/{fd}") in sockets for fd in os.listdir(held)):
                 argv = decode((proc / name / "cmdline").read_bytes()).split("\0")
                 yield Listener(int(name), quoted(argv, 120))
 

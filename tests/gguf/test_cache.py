@@ -220,7 +220,7 @@ def test_shards_are_read_four_at_a_time_with_one_range_each() -> None:
             at_once.append(1)
             first = len(exchange.server.requests) <= 4 and len(at_once) <= 4
         if first:
-            four.wait(30)  # four of them are here together, or this breaks
+            four.wait(120)  # four of them are here together, or this breaks
             inside.release()
         exchange.part(data[exchange.path])
 

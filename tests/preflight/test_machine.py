@@ -158,7 +158,7 @@ def test_what_cannot_be_had_is_none_and_says_why(
 def test_a_dead_mount_does_not_hold_it_up(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forever = threading.Event()
     monkeypatch.setattr(machine, "DISK_S", 0.05)
-    monkeypatch.setattr(machine.os, "statvfs", lambda path: forever.wait(20))
+    monkeypatch.setattr(machine.os, "statvfs", lambda path: forever.wait(120))
     found = look(host, root=host, cards=NO_CARDS)
     forever.set()
     assert found.disk_free is None
