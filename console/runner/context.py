@@ -15,6 +15,7 @@ from console.common.clock import Clock
 from console.common.errors import ConsoleError
 from console.common.progress import Figures, Printed
 from console.common.redact import Known
+from console.common.spans import Spans
 from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
 from console.config.site.notify import NotifyModel
@@ -207,9 +208,7 @@ class Attempt:
         self.context.clock.wait(self.cancelled, min(seconds, self.remaining()))
         self.remaining()
 
-    def find(
-        self, pattern: str, texts: list[str], *, lines: bool = False
-    ) -> list[matching.Spans | None]:
+    def find(self, pattern: str, texts: list[str], *, lines: bool = False) -> list[Spans | None]:
         """Search a playbook's pattern, with a time limit. Raises StepFailed (output_invalid)."""
         try:
             return matching.find(pattern, texts, lines=lines, within_s=self.remaining())

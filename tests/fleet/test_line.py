@@ -141,6 +141,7 @@ def test_no_noise_is_waited_for_without_end(
     """Each line had a time limit of its own, and blank ones counted for nothing."""
     monkeypatch.setattr(near, "HELLO_S", hello_s)
     monkeypatch.setattr(near, "END_S", 0.1)
+    monkeypatch.setattr(near, "MOST_NOISE", 16 * 1024)
     with pytest.raises(error, match=r"no bridge answers|no answer within 1 s"):
         ssh(noise).open()
 

@@ -6,9 +6,10 @@ import math
 import re
 from typing import Literal, get_args
 
+from console.common.spans import here
 from console.common.text import one_line
 from console.config.playbook.threshold import in_base_unit
-from console.host.matching import Find, here
+from console.host.matching import Find
 
 OutputUnit = Literal[
     "", "tok/s", "s", "ms", "min", "h", "B", "kB", "KB", "MB", "GB", "TB",

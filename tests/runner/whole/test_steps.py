@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from console.common.patterns import here
 from console.config.playbook.inputs import InputModel, convert
 from console.host import matching, process
 from console.journal.run_dir import RunDir
@@ -287,7 +288,7 @@ def test_both_ways_find_the_same() -> None:
         (r"a|(b)", "a", {}),
         (r"x", "\udcff\x00", {}),
     ):
-        assert matching.find(pattern, [text], **how) == matching.here(pattern, [text], **how)
+        assert matching.find(pattern, [text], **how) == here(pattern, [text], **how)
 
 
 # -- what playbook and site say is secret is executed, and shown or kept nowhere else --------------

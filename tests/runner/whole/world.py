@@ -22,6 +22,7 @@ from ruamel.yaml import YAML
 from console import cli
 from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
+from console.common.patterns import Spans, here
 from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host import cgroup, matching, process
@@ -53,9 +54,9 @@ FIND = matching.find
 def found_here(
     pattern: str, texts: Sequence[str], *, lines: bool = False, whole: bool = False,
     within_s: float = matching.WALL_S,
-) -> list[matching.Spans | None]:  # fmt: skip
+) -> list[Spans | None]:  # fmt: skip
     """`matching.find` without a process, and so without a limit."""
-    return matching.here(pattern, texts, lines=lines, whole=whole)
+    return here(pattern, texts, lines=lines, whole=whole)
 
 
 PARSE = YAML.parse
