@@ -21,6 +21,7 @@ from console.runner.bisect.drive import judged
 from console.runner.bisect.search import Word
 from console.runner.executors import benchmark
 from console.runtime.occupancy import Occupancy
+from tests.children import end
 from tests.runner.e2e.sites import UP, book
 from tests.runner.whole.world import ScriptedWorld as World
 from tests.waiting import until
@@ -153,6 +154,14 @@ def test_a_go_beside_a_rollback_of_another_site_is_doubtful(
         assert done.code == 4
 
 
+LOOP = """
+import socket
+door = socket.create_server(("127.0.0.1", {}))
+while True:
+    door.accept()[0].close()
+"""
+
+
 def test_a_go_beside_a_baseline_that_something_started_again_is_doubtful(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,9 +171,8 @@ def test_a_go_beside_a_baseline_that_something_started_again_is_doubtful(
 
     def measured(context: Any, *args: Any) -> Any:
         port = port_of(context.plan.site.model.baseline.url)
-        listens = f"import socket; s = socket.create_server(('127.0.0.1', {port})); input()"
         if context.view.outage and not again:
-            again.append(subprocess.Popen([sys.executable, "-c", listens], stdin=subprocess.PIPE))
+            again.append(subprocess.Popen([sys.executable, "-c", LOOP.format(port)]))
             until(lambda: port in ports_of([again[0].pid]), "it listens")
         return measure(context, *args)
 
@@ -176,4 +184,4 @@ def test_a_go_beside_a_baseline_that_something_started_again_is_doubtful(
         assert "where this run has stopped the baseline" in done.json["doubts"][0]["words"]
     finally:
         for server in again:
-            server.communicate()
+            end(server)
