@@ -8,8 +8,6 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-CPU_S = 2
-"""Seconds of processor time that a pattern gets in a process of its own."""
 MOST_MEMORY = 1 << 30
 
 Spans = list[tuple[int, int]]
@@ -35,10 +33,12 @@ def main() -> None:
     import resource
     import sys
 
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
+    asked = json.load(sys.stdin)
+    cpu_s = asked.pop("cpu_s")
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    print(json.dumps(here(**json.load(sys.stdin))))
+    print(json.dumps(here(**asked)))
 
 
 if __name__ == "__main__":

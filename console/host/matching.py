@@ -20,8 +20,8 @@ from console.common.spans import Spans, here
 from console.common.text import one_line
 from console.host import children
 
-WALL_S = 30.0
-"""How long a pattern is waited for, on a machine that is busy."""
+CPU_S, WALL_S = 2, 30.0
+"""Seconds of processor time that a pattern gets, and of waiting, on a machine that is busy."""
 QUICK_CPU_S = 0.2
 
 Find = Callable[..., list[Spans | None]]
@@ -43,7 +43,7 @@ def find(
     if not texts:
         return []
     asked = {"pattern": pattern, "texts": list(texts), "lines": lines, "whole": whole}
-    given = json.dumps(asked).encode()
+    given = json.dumps({**asked, "cpu_s": CPU_S}).encode()
     argv = module_argv("console.common.spans")
     try:
         code, out, _ = children.run(argv, min(within_s, WALL_S), env=os.environ, given=given)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.common.patterns import here
+from console.common.spans import here
 from console.config.playbook.inputs import InputModel, convert
 from console.host import matching, process
 from console.journal.run_dir import RunDir
@@ -235,6 +235,7 @@ def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -
 def slow_world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """One that looks for patterns as the program does, in a process that the kernel ends."""
     monkeypatch.setattr(matching, "find", FIND)
+    monkeypatch.setattr(matching, "CPU_S", 1)
     return world
 
 
@@ -265,7 +266,10 @@ def test_an_abort_goes_through_meanwhile(slow_world: World) -> None:
     assert str(world.over().state) == "rolled_back"
 
 
-def test_a_log_that_cannot_be_judged_is_none_that_was_read(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_judged_is_none_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "CPU_S", 1)
     path = tmp_path / "log"
     path.write_text("")
     log = CriticalLog(path, SLOW)

@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 
+from console.bench.tune import decision
 from console.bench.tune.outcome import outcome_of
 from tests.runner.e2e.sites import book
 from tests.runner.world import WorldBase as World
 
 FLAGS = '{"-ngl": "0..40 by 8", "-t": [1, 2]}'
 JUDGE = "id: fast, gate: [{metric: tune.best.tok_s, go: '> 0 tok/s'}]"
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No flag makes the scripted engine faster: more rounds would decide nothing, and how many it
+    takes would be chance."""
+    monkeypatch.setattr(decision, "MOST_ROUNDS", decision.ROUNDS)
 
 
 def tune(flags: str = FLAGS, more: str = "", service: str = "cand") -> str:

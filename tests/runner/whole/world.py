@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from console import cli
 from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
-from console.common.patterns import Spans, here
+from console.common.spans import Spans, here
 from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host import cgroup, matching, process
