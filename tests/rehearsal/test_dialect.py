@@ -70,7 +70,7 @@ def serving(model: Path, engine: str, fault: str = "") -> Iterator[str]:
         until(answers, "the stand-in answers", where=log.read_text)
         yield url
         child.send_signal(signal.SIGTERM)
-        assert child.wait(10) == 0, log.read_text()[-2000:]
+        assert child.wait(60) == 0, log.read_text()[-2000:]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def got(url: str, path: str, body: dict[str, Any] | None = None) -> Document:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -347,7 +347,7 @@ def test_what_never_loads_never_listens(tmp_path: Path) -> None:
         until(lambda: "never done" in log.read_text(), "it loads")
         assert health(url)[0] is Health.REFUSED
         child.send_signal(signal.SIGTERM)
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ class Login:
     def lose(self, terminal: Terminal) -> None:
         """The client dies at once, without a word to the other side."""
         terminal.child.send_signal(signal.SIGKILL)
-        terminal.child.wait(30)
+        terminal.child.wait(60)
         terminal.close()
         self.open.remove(terminal)
 

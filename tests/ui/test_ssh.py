@@ -177,7 +177,7 @@ def log_on_screen(far: Login, terminal: Terminal) -> list[str]:
     engine = far.box.engine
     done = subprocess.run(
         [engine.docker, "logs", far.box.cand_name], env=engine.env(), text=True, check=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
     )  # fmt: skip
     written = [clean(line) for line in done.stdout.splitlines()]
     shown = [line[2:].rstrip().removesuffix("›").rstrip() for line in terminal.lines]

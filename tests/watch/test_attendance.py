@@ -76,7 +76,7 @@ def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: P
         until(lambda: Attendance(environment=environment).there(), "the client is seen")
     finally:
         client.kill()
-        client.wait(30)
+        client.wait(60)
         os.close(ours)
         os.close(theirs)
     until(lambda: not Attendance(environment=environment).there(), "the client is gone")

@@ -142,7 +142,7 @@ def test_presses_of_one_ladder_are_one_climb(
     assert hows == {"already"}
     slow.end()
     ended(watch)
-    warmed.wait(30)
+    warmed.wait(60)
     assert len(triggers(stage)) == 1
 
 
@@ -166,7 +166,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
     finally:
         lock.close()
     assert trigger.trigger(directory, trigger.QUIT)
-    warmed.wait(30)
+    warmed.wait(60)
     assert triggers(stage) == {"command-1"}
 
 

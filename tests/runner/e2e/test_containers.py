@@ -242,7 +242,7 @@ def test_rollback_with_the_compose_file_changed_and_then_gone(composed: Boxes) -
 
 def model(url: str) -> str:
     """The file that the server behind a URL has loaded."""
-    return str(json.loads(fetch(f"{url}/props", timeout_s=5.0).body)["model_path"])
+    return str(json.loads(fetch(f"{url}/props", timeout_s=60.0).body)["model_path"])
 
 
 @pytest.mark.parametrize("way", ["command", "script"])
