@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from console.common.patterns import lazy
-from console.common.secrets.sentences import is_prose
+from console.common.secrets.sentences import STATES, is_prose
 
 MAX_WORDS = 48
 """Words behind a program's name in a text that are read as its command line."""
@@ -171,7 +171,8 @@ def of_text(line: str, lower: str) -> Iterator[tuple[int, int]]:
                     yield found.span("value")
     if _has(lower, _IN_SETTINGS):
         for setting in _SETTING.finditer(line):
-            if not _PROSE.fullmatch(setting[1]) or setting.span() == (0, len(line)):
+            alone = not line[: setting.start()].strip("# ") and setting.end() == len(line)
+            if alone or not _PROSE.fullmatch(setting[1]):
                 yield setting.span(1)
     dashed = line[:1] == "-" or " -" in line or "'-" in line or '"-' in line or "=-" in line
     if dashed and _has(lower, _IN_FLAGS):
@@ -203,8 +204,17 @@ def _of_command(line: str, program: re.Match[str]) -> Iterator[tuple[int, int]]:
         if token[0].endswith(";"):
             break
     for index, offset in _of_program(_TAKES[program[0]], words):
-        if not (offset == 0 and _PROSE.fullmatch(words[index])):
+        word = words[index]
+        if offset or not _PROSE.fullmatch(word) or _is_told(words, index):
             yield places[index] + offset, places[index] + len(words[index])
+
+
+def _is_told(words: Sequence[str], index: int) -> bool:
+    """Whether a word in small letters is the value of a flag, and not of a sentence: then another
+    flag stands before that one."""
+    word, before = words[index], words[: max(0, index - 1)]
+    flagged = words[index - 1].startswith("-") and any(one.startswith("-") for one in before)
+    return flagged and word.isalpha() and word not in STATES
 
 
 def _of_program(takes: Sequence[_Takes], words: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-MOST_MEMORY = 1 << 30
+MAX_MEMORY = 1 << 30
 
 Spans = list[tuple[int, int]]
 """Where a match is and where each of its groups, as `re.Match.span`."""
@@ -36,7 +36,7 @@ def main() -> None:
     asked = json.load(sys.stdin)
     cpu_s = asked.pop("cpu_s")
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps(here(**asked)))
 

@@ -18,6 +18,8 @@ MAX_BLOCK, MAX_TABLE, MAX_KEY = 64, 8, 400
 """Lines after which a list or block, the table of one name, and a private key are given up."""
 MAX_GAP = 6
 """Lines behind a name, with blank ones and rules, in which its one value has to come."""
+MAX_USER, MAX_USER_LINE = 3, 160
+"""Lines below a user's name in which their password has to come, and characters of its line."""
 MAX_WRAPPED = 6
 """Lines more over which a logger wraps one value."""
 MAX_LABEL = 512
@@ -66,6 +68,19 @@ _BULLET = lazy(r"[^\w\"'`<\[({-]{1,8}\s")
 """What may stand before a title: a sign, a picture."""
 _ACCOUNT = lazy(r"\s{0,64}(?:machine|login|account)\s+\S+(?:\s+(?:login|account)\s+\S+)*\s*")
 """The first lines of a netrc file."""
+_USER = lazy(
+    r"(?:\[[\w -]{1,24}\]\s{1,4})?\W{0,16}"
+    r"(?:(?:(?P<login>log-?in)|user(?:[- ]?name)?|e-?mail|account)[\"'`*]{0,3}\s{0,8}[:=]"
+    r"\s{0,8}"
+    r"|(?-i:USER)\s)[\"'`*]{0,3}[\w.@+-]{1,80}[\"'`*]{0,3},?\s{0,8}",
+    re.IGNORECASE,
+)
+"""`login: admin`, whose password may stand below."""
+_USERS = ("ser", "ogin", "mail", "ccount", "USER ")
+_MAP = lazy(
+    r"\s{0,64}map\s{1,8}[\"']?\$(?:http|arg|cookie)_(?P<name>\w{2,64})[\"']?\s{1,8}\$\w{1,64}\s{0,8}\{"
+)
+"""A table of nginx by a header: its keys are the values that are let in."""
 _REMARK = lazy(r"\s{0,4}\((?P<remark>[^()]{1,90})\)(?P<sign>[.:：]?)$")
 _KEPT = lazy(r"\b(?:save|keep|store|copy|note|write|shown?|once|again|below)\b", re.IGNORECASE)
 """What a remark behind a name says of a value that follows: `(save it, it is not shown again)`."""
@@ -133,7 +148,8 @@ _ANY_VALUE = "Xx1Xx1Xx1Xx1"
 @dataclass(frozen=True, slots=True)
 class Waits:
     """For what a stream waits: `value`, `list`, `block`, `table`, `pair`, `pem`, `rows` of a table
-    in columns, the `rest` of a value that was wrapped, or `login` of a netrc file.
+    in columns, the `rest` of a value that was wrapped, `login` of a netrc file, keys of a `map`, or
+    what belongs to a `user`.
 
     `left`: for how many lines more; `indent`: of the line that began it; `least`: how a value has
     to look at least to be a secret; `shape`, `words`: the frame of that line, and its words."""
@@ -161,6 +177,11 @@ def may_be(line: str) -> bool:
         or "machine " in line
         or "login " in line
         or columns.may_head(line)
+        or (
+            len(line) < MAX_USER_LINE
+            and (": " in line or "=" in line or line.startswith("USER "))
+            and any(map(line.__contains__, _USERS))
+        )
     )
 
 
@@ -172,6 +193,8 @@ def awaited(line: str) -> Waits | None:
     if ("machine " in line or "login " in line) and _ACCOUNT.fullmatch(line):
         return Waits("login", MAX_GAP)
     framed = line[-1:] in _CLOSED
+    if (user := _of_user(line)) is not None:
+        return user
     if not any(map((lower if framed else lower[-MAX_NOUN:]).__contains__, _NOUNS)):
         return None
     frame = frames.of(line)
@@ -183,6 +206,19 @@ def awaited(line: str) -> Waits | None:
         waits = waits or _of_remark(bare) or _of_sentence(bare) or _of_title(line, bare)
     waits = waits or _of_end(bare)
     return waits and replace(waits, shape=frame.shape, words=bare[:MAX_LABEL])
+
+
+def _of_user(line: str) -> Waits | None:
+    """The same for a user's name that has its line for itself."""
+    if len(line) >= MAX_USER_LINE or not any(map(line.__contains__, _USERS)):
+        return None
+    frame = frames.of(line)
+    bare = line[frame.start : frame.end].rstrip()
+    user = _USER.fullmatch(bare)
+    if user is None:
+        return None
+    least = Looks.MIXED if user["login"] else Looks.RANDOM
+    return Waits("user", MAX_USER, least=least, shape=frame.shape, words=bare)
 
 
 def _of_words(bare: str) -> Waits | None:
@@ -205,6 +241,8 @@ def _of_words(bare: str) -> Waits | None:
         return _named(element["name"] or element["inner"])
     if "<<" in end and (here := _HERE.search(end)):
         return _named(here["name"])
+    if end.endswith("{") and (table := _MAP.fullmatch(end)) and names(table["name"], _ANY_VALUE):
+        return Waits("map", MAX_BLOCK, indent)
     return None
 
 

@@ -45,6 +45,24 @@ _OWNED = lazy(
     r"(?P<plain>[^\s\"'{}\[\]()<>,;|]{4,4096})(?P<tail>[\"']?[,;]?\s{0,64})"
 )
 """An entry of a list: whose it is, and a value."""
+_SHARED = lazy(
+    r"(?P<lead>\s{0,64}(?:[-*•]\s{1,4})?(?:[\w ]{1,24}:\s{1,16})?[\w.@+-]{1,60}\s{1,4}/\s{1,4}"
+    r"[\"'`]?)"
+    r"(?P<plain>[^\s\"'`{}\[\]()<>:,;|/]{3,256})(?P<tail>[\"'`]?\s{0,64})"
+)
+"""`admin / …`, below `Login credentials:`."""
+_BESIDE = lazy(
+    r"(?P<lead>[\s>]{0,64}(?i:pass(?:word|wd|phrase|code)?|pwd|pw)\s{0,4}[:=]?\s{1,16}[\"']?)"
+    r"(?P<plain>[^\s\"']{3,4096})(?P<tail>[\"']?,?\s{0,64})"
+)
+_TITLED = lazy(r"\W{0,8}(?:[\w ]{1,24}\s)?(?i:pass(?:word|wd|phrase|code)?|pwd|pw)\W{0,8}")
+"""The password of a user, and its name alone."""
+_RULE = lazy(r"\s{0,64}[=_~\u2500\u2501\u2550-]{3,}\s{0,64}")
+_KEY = lazy(
+    r"(?P<lead>\s{0,64}[\"']?)(?!default\b|hostnames\b|volatile\b|~|\$|include\b|#)"
+    r"(?P<plain>[^\s\"';{}]{3,4096})(?P<tail>[\"']?\s{1,64}[^;]{1,200};.{0,200})"
+)
+"""A row of a `map` of nginx."""
 _PAIR = lazy(
     r"(?P<lead>[\s\"'-]*[^\s:\"'/]{1,64}:)(?!\d+\W*$|//)(?P<plain>[^\s\"',]+)(?P<tail>[\"']?,?)"
 )
@@ -126,6 +144,11 @@ def _hidden_in(body: str, waits: Waits, *, boxed: bool) -> tuple[str, Waits | No
         return (_without(password, waits), None) if password else (body, _ANEW)
     if waits.kind == "table":
         return _without_given(body, waits, left)
+    if waits.kind == "user":
+        return _of_user(body, waits)
+    if waits.kind == "map":
+        key = _KEY.fullmatch(body)
+        return (_without(key, waits) if key else body), None if body.strip() == "}" else left
     if waits.kind == "rest" and len(body) - len(body.lstrip(" ")) != waits.indent:
         return body, _ANEW
     if waits.kind == "block" and not boxed:
@@ -137,16 +160,34 @@ def _hidden_in(body: str, waits: Waits, *, boxed: bool) -> tuple[str, Waits | No
     return shown, left if waits.kind == "rest" and after is not _ANEW else after
 
 
+def _of_user(body: str, waits: Waits) -> tuple[str, Waits | None]:
+    """What stands below a user's name: their password, its name, or something else."""
+    at = frames.behind_place(body, waits.words)
+    place, words = body[:at], body[at:]
+    if HIDDEN in words:
+        return body, None
+    if _TITLED.fullmatch(words):
+        return body, Waits("value", labels.MAX_GAP, shape=waits.shape, words=body)
+    if beside := _BESIDE.fullmatch(words):
+        return place + _without(beside, replace(waits, least=Looks.ANY)), None
+    lone = _without_lone(words, waits) if "-" not in words else words
+    return place + lone, None if lone != words else _ANEW
+
+
 def _without_value(body: str, waits: Waits, left: Waits | None) -> tuple[str, Waits | None]:
     """The same for one value, or one of a list."""
     shown = _without_lone(body, waits)
     if shown == body and _NO_VALUE.fullmatch(body):
-        return body, left
+        titled = left and waits.least is Looks.MADE and _RULE.fullmatch(body)
+        return body, replace(left, least=Looks.MIXED) if left and titled else left
     if shown == body and (at := frames.behind_place(body, waits.words)):
         if not body[at:].strip() or _NO_VALUE.fullmatch(body[at:]):
             return body, left
         shown = body[:at] + _without_lone(body[at:], waits)
     listed = waits.kind == "list"
+    if shown == body and listed and (shared := _SHARED.fullmatch(body)):
+        bullet = body.lstrip()[:1] in ("-", "*", "•")
+        return _without(shared, replace(waits, least=Looks.MIXED if bullet else Looks.ANY)), left
     if shown == body and listed and (owned := _OWNED.fullmatch(body)):
         if len(body) - len(body.lstrip(" -")) <= waits.indent:
             return body, _ANEW

@@ -170,7 +170,7 @@ _TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
     (("api key ", "master key ", "access key "),
      rf"\b(?:api|master|access) key\s(?:is\s)?[\"'`]?(?P<value>[a-z]{{16,64}})"
      rf"{_NO_ADJECTIVE}(?![\w-])"),
-    (("login ",), r"\blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(?P<value>\S+)"),
+    (("login ",), r"\blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(?!auth)(?P<value>\S+)"),
     (("-u",),
      r"(?<!\S)(?:-u|--(?:proxy-)?user)[= ]+[\"']?[^\s:\"']+:(?!\d+\b|//)(?P<value>[^\s\"']+)"),
     (("-k",),
