@@ -6,7 +6,7 @@ import docker
 import pytest
 
 from console.checks.preflight import Level
-from console.checks.preflight.architecture import in_image, memory
+from console.checks.preflight.architecture import in_image, memory, whole_header
 from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.memory import MIB, Reserved
 from console.models.gguf.skeleton import skeleton
@@ -74,6 +74,29 @@ def test_a_tool_that_never_ends_or_takes_too_much_is_stopped(
     build = ImageBuild(client, image, command=SERVER, labels=mine)
     [one] = memory.findings(build, HEADER, LlamaPlan(), summed())
     assert (one.level, "did not end" in one.words) == (Level.WARN, True), one.words
+
+
+LOADS = b"""#!/bin/sh
+while [ "$1" != -m ]; do shift; done
+echo "size $(stat -c %s "$2")"
+echo "llama_model_load: error loading model: missing tensor 'blk.0.attn_q.weight'"
+exit 1
+"""
+
+
+def test_a_build_in_an_image_is_asked_about_the_whole_header(
+    client: docker.DockerClient, packages: Packages, mine: Labels, arm: str
+) -> None:
+    """As a program of this machine is; without a shell to make the file nothing is known."""
+    image = packages({"llama-server": LOADS})
+    build = ImageBuild(client, image, command=SERVER, labels=mine)
+    head, size = skeleton(HEADER)
+    assert build.load(head, size=size)[0] == f"size {size}"
+    assert build.load(head)[0] == f"size {len(head)}"
+    said = whole_header.asked(HEADER, build)
+    assert (said.accepted, "missing tensor" in said.line) == (False, True)
+    bare = ImageBuild(client, arm, command=SERVER, labels=mine)
+    assert whole_header.asked(HEADER, bare).accepted is None
 
 
 @pytest.mark.full

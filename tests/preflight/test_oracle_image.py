@@ -3,18 +3,20 @@
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import docker
 import pytest
 
 from console.checks.preflight import Level
-from console.checks.preflight.architecture import in_image, names
+from console.checks.preflight.architecture import in_image, names, whole_header
 from console.checks.preflight.architecture.in_image import ImageBuild, needs_driver, runtimes
 from console.checks.preflight.architecture.names import Presence
 from console.checks.preflight.architecture.support import Witness, accepts
 from console.checks.preflight.architecture.tensor_types import cache_findings, verdict_on
 from console.models.gguf.header import Tensor
+from console.models.gguf.read import read_header
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
@@ -64,6 +66,16 @@ def test_the_lesson_before_the_download(build: ImageBuild) -> None:
     assert "llama-server of image" in verdict.words
     again = accepts("deepseek3_2", build)
     assert (again.remembered, again.knows) == (True, verdict.knows)
+
+
+def test_a_whole_header_is_asked_of_the_build_in_the_image(
+    build: ImageBuild, models: dict[str, Path]
+) -> None:
+    for name in ("llama", "qwen3moe"):
+        whole = read_header(str(models[name])).header
+        assert whole_header.asked(whole, build).accepted is True
+        some_tensors = replace(whole, tensors=some(whole.tensors)[:-1])
+        assert whole_header.asked(some_tensors, build).accepted is False
 
 
 def test_types_are_asked_of_the_build_in_the_image(build: ImageBuild) -> None:

@@ -63,6 +63,14 @@ exit 127
 """
 """Makes the hole inside, where an archive would fill it, and finds the tool beside the program or
 as a command of llama.cpp's one program. Needs a shell and `truncate` in the image."""
+LOAD = """
+file=$1; size=$2; shift 2
+cp "$0" "$file" && truncate -s "$size" "$file" || exit 125
+exec "$@"
+"""
+"""Starts a program with a file that ends with a hole, which is made inside as for MEASURE."""
+HOLED = "/tmp/omni-model.gguf"
+NO_HOLE = "a file as long as the model cannot be made in it"
 NO_FILE, NO_TOOL = 125, 127
 _SIGNALLED = "it was ended by signal {}"
 
@@ -111,11 +119,26 @@ class ImageBuild:
             return dict(zip(architectures, pool.map(one, architectures), strict=True))
 
     def load(
-        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
-    ) -> list[str]:
-        found = names.call(self._words(), f"{FILES}/probe.gguf", PORT)
+        self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None,
+        size: int = 0,
+    ) -> list[str]:  # fmt: skip
+        """See `Engine`. The file is `size` bytes long, with a hole behind the model's, which takes
+        a shell and `truncate` in the image. Raises ServiceError without them."""
+        probe = f"{FILES}/probe.gguf"
+        holed = size > len(model)
+        found = names.call(self._words(), HOLED if holed else probe, PORT)
         assert found is not None  # PROGRAM stands where nothing is known
-        ended = self._run((*found.argv, *words), {"probe.gguf": model}, cancelled)
+        argv = (*found.argv, *words)
+        if holed:
+            argv = ("sh", "-c", LOAD, probe, HOLED, str(size), *argv)
+        try:
+            ended = self._run(argv, {"probe.gguf": model}, cancelled)
+        except NotFound:
+            if not holed:
+                raise
+            raise ServiceError("The image has no shell", NO_HOLE) from None
+        if holed and ended.code == NO_FILE:
+            raise ServiceError("The image has no `truncate`", NO_HOLE)
         lines = [line for line in ended.lines if line.strip()]
         if ended.oom:
             return [*lines, "it ran out of the memory it was given"]

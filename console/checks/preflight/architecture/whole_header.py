@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names, vocabulary
+from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.names import Said
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
@@ -43,9 +44,9 @@ _ASSERTED = re.compile(r"GGML_ASSERT\(.*\) failed")
 
 
 def asked(header: Header, engine: object, cancelled: threading.Event | None = None) -> Said:
-    """The loader's answer on a whole header; None if it is no program of this machine, or its words
-    say neither. Raises Cancelled."""
-    if not isinstance(engine, HostProgram) or not header.tensors:
+    """The loader's answer on a whole header; None if it is no program of this machine or in an
+    image with a shell, or its words say neither. Raises Cancelled."""
+    if not isinstance(engine, HostProgram | ImageBuild) or not header.tensors:
         return Said(None)
     tensors = (*header.tensors, SPARE)
     try:
