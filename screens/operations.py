@@ -75,6 +75,7 @@ class OperationsScreen(RunPanels):
 
     def on_resize(self) -> None:
         self._shape(self.size)
+        self._ask_more()
         self.call_after_refresh(self.draw)
 
     def on_screen_suspend(self) -> None:

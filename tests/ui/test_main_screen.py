@@ -188,6 +188,14 @@ async def test_over_ssh_the_first_row_names_the_machine(
             assert screen(pilot).startswith("boxa ") == bool(connection)
 
 
+async def test_a_terminal_that_grows_gets_the_earlier_runs(run: RunDir) -> None:
+    async with console(scene.running(), run, size=(80, 24)) as (app, pilot, _):
+        assert not app.screen.has_class("boxed")
+        await pilot.resize_terminal(120, 40)
+        await settled(pilot, lambda: app.screen.has_class("boxed"))
+        await settled(pilot, lambda: app.screen.earlier, "they are read")
+
+
 async def test_a_theme_is_chosen_and_remembered(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
