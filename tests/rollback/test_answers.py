@@ -4,14 +4,12 @@ degraded, and an answer of whoever shares its address is not the baseline's."""
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +21,7 @@ import pytest
 
 from console.common import paths
 from console.host import process
-from console.host.ports import held_words, in_use, strangers
+from console.host.ports import held_words, strangers
 from console.journal.watch_record import SERVING, UNJUDGED
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
@@ -38,8 +36,7 @@ from console.watch import look as watch
 from console.watch.plan import Settings, WatchPlan
 from console.watch.watcher import Hands, Restored, Watcher, evidence_of
 from tests.clock import FakeClock
-from tests.ports import free_port
-from tests.rollback.conftest import STANDIN, Stage, run_script, script_proves, serving, standin
+from tests.rollback.conftest import Stage, run_script, script_proves, serving, standin
 from tests.waiting import some, until
 
 WHOLE_REFUSALS = [(401, "Invalid API Key"), (429, "slow down"), (500, "Jinja: no role")]
@@ -425,101 +422,6 @@ def test_a_timeout_alone_says_nothing_of_a_slow_reference(slow: Slow) -> None:
     """64 tokens in the timeout would be faster than the reference is."""
     result = slow(49.0, 50.0)
     assert (result.serving, result.degraded, result.tok_s) == (True, False, 49.0)
-
-
-def lingering(port: int) -> None:
-    """Leave a connection of this port in TIME_WAIT, as a server that closes first does."""
-    with socket.create_server(("127.0.0.1", port)) as server:
-        client = socket.create_connection(("127.0.0.1", port))
-        server.accept()[0].close()
-        client.close()
-
-
-def test_an_address_with_connections_that_linger_is_not_free(stage: Stage) -> None:
-    assert not in_use(stage.port)
-    lingering(stage.port)
-    assert in_use(stage.port), "though nobody listens there"
-
-
-def test_a_port_with_connections_of_ipv6_that_linger_is_in_use(stage: Stage) -> None:
-    assert not in_use(stage.port)
-    with socket.create_server(("::1", stage.port), family=socket.AF_INET6) as server:
-        client = socket.create_connection(("::1", stage.port))
-        server.accept()[0].close()
-        client.close()
-    assert in_use(stage.port)
-
-
-def test_a_port_that_this_user_may_not_take_is_told_by_the_tables(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def denied(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "not permitted")
-
-    taken = free_port()
-    lingering(taken)
-    monkeypatch.setattr("console.host.ports.socket.socket.bind", denied)
-    assert not in_use(stage.port)
-    assert in_use(taken)
-
-
-def finds_it_in_use(stage: Stage, until_free: str) -> None:
-    """A baseline that says so at each start before a file exists, and counts its starts."""
-    body = (
-        f"echo tried >>{stage.root}/tries; if ! [ -e {until_free} ]; then "
-        "echo 'OSError: [Errno 98] Address already in use' >&2; exit 1; fi; "
-        f"exec {sys.executable} -S {STANDIN} {stage.port}"
-    )
-    stage.base(process=process.ProcessSpec(("sh", "-c", body)))
-
-
-@pytest.mark.parametrize("way", ["ladder", "script"])
-def test_an_address_that_lingers_is_waited_for(stage: Stage, way: str) -> None:
-    """The engine does not set SO_REUSEADDR; nobody listens, and a minute later it can."""
-    file, tries = stage.root / "free", stage.root / "tries"
-    finds_it_in_use(stage, str(file))
-    holder = socket.socket()
-    holder.bind(("0.0.0.0", stage.port))
-
-    def leave() -> None:
-        until(tries.exists, "it was started")
-        if way == "ladder":
-            until(lambda: "it is started again when free" in str(stage.lines), "it has noticed")
-        else:
-            time.sleep(1.0)  # if it looks later, the address may just have become free: it starts
-        file.touch()
-        holder.close()
-
-    leaver = threading.Thread(target=leave)
-    leaver.start()
-    if way == "ladder":
-        assert stage.roll_back().serving, stage.lines
-        assert not [line for line in stage.lines if "restarting" in line["detail"]]
-    else:
-        done = run_script(stage)
-        assert done.returncode == 0, done.stdout
-    leaver.join()
-
-
-@pytest.mark.parametrize("way", ["ladder", "script"])
-def test_an_address_in_use_that_is_not_the_baselines_is_not_waited_for(
-    stage: Stage, way: str
-) -> None:
-    """Its port is free: the line is about another one, of metrics or of its workers."""
-    finds_it_in_use(stage, "/nowhere")
-    begun = time.monotonic()
-    if way == "ladder":
-        result = stage.roll_back()
-        assert result.exit_code == 7
-        words = result.detail
-    else:
-        done = run_script(stage)
-        assert done.returncode == 7
-        words = done.stdout.partition("By hand")[0]
-    assert time.monotonic() - begun < 60.0
-    assert "Address already in use" in words
-    assert f"port {stage.port} is free: that is said of another port or socket" in words
-    assert (stage.root / "tries").read_text().count("tried") == 2, "it may just have become free"
 
 
 @pytest.mark.parametrize("way", ["ladder", "script"])
