@@ -116,7 +116,8 @@ def test_vllms_options_change_its_sum() -> None:
     assert need("--enforce-eager") < alone
     half = judged("L31-8B", "vllm", "--gpu-memory-utilization 0.5", here)
     assert half.limits[0].have == int(80 * GIB * 0.5)
-    assert judged("L31-8B", "vllm", "--quantization fp8", here).verdict is Verdict.UNKNOWN
+    assert judged("L31-8B", "vllm", "--quantization fp8", here).verdict is Verdict.GO
+    assert judged("L31-8B", "vllm", "--quantization hqq", here).verdict is Verdict.UNKNOWN
     assert judged("L31-8B", "vllm", "-dp 8", here).verdict is Verdict.NO_GO
 
 
