@@ -193,6 +193,8 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
 
     def inspected(self: RawEngine, name: str) -> dict[str, Any]:
         found = inspect(self, name)
+        if name == yard.plan.baseline.container_name:  # whose name it is, is asked once more
+            return found
         return {**found, "State": {**found["State"], "StartedAt": next(lives, "second")}}
 
     monkeypatch.setattr(observe.Observed, "is_ours", lambda *_: True)
