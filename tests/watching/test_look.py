@@ -418,6 +418,17 @@ def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
     assert looker(llama).look().word == SERVING
 
 
+def test_a_cutover_whose_relay_is_gone_is_named_with_what_is_seen(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "cut_over", lambda plan: records.CutOver("r", "cand"))
+    assert looker(llama).look().word == SERVING, "the baseline is back"
+    llama.health = 502
+    seen = looker(llama).look()
+    assert seen.word == SUSPECT
+    assert "its clients were cut over to cand, whose relay is gone" in seen.detail
+
+
 def test_a_candidate_that_clients_were_switched_to_is_looked_at_in_its_place(
     llama: Llama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
