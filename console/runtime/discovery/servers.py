@@ -241,7 +241,7 @@ def _in_a_container(running: Running) -> tuple[str, str]:
 
 
 def _out_of_reach(running: Running) -> tuple[str, str]:
-    if shares_ports(running.pid):
+    if process.stat(running.pid) is None or shares_ports(running.pid):
         return "", ""
     what = "it runs in another network namespace (`ip netns`, `unshare -n`): its port is not "
     return f"{what}reachable from here", "start it in the network of this machine"
