@@ -20,7 +20,7 @@ from tests.benchmarks.surroundings import CannotRun
 from tests.testbed.cache import Unavailable
 
 NAMES = ("startup", "journal", "rollback", "gguf", "frame", "idle", "emergency", "fidelity",
-         "sentinel", "tune", "witness", "browser", "fleet")  # fmt: skip
+         "sentinel", "tune", "witness", "browser", "fleet", "preflight")  # fmt: skip
 """Modules beside this one, each with a `run`."""
 
 
