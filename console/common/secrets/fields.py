@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from console.common.patterns import lazy
+from console.common.secrets import hints
 from console.common.secrets.sentences import KEPT_BY, OF
 
 _BEGINS = r"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))"
@@ -51,9 +52,9 @@ _NAME = r"(?P<name>[\w.-]{2,64})"
 _IS = r"\\?[\"']?\s{0,8}[:=]\s{0,8}b?\\?[\"']?"
 _TEXT = r"(?P<value>[^\s\"'\\,;)}&<>|]{1,4096}|(?<=[\"'])[^\"'\\]{1,4096})"
 
-_TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
+_TABLE = tuple(hints.row(words, pattern) for words, pattern in (
     # `| API key | … |`, `API_KEY    …`, `API key […]`, `api_key (default: …)`, `api_key: >- …`
-    ((), rf"{_LABEL}{_CLOSED}{_BETWEEN}{_VALUE}"),
+    (("",), rf"{_LABEL}{_CLOSED}{_BETWEEN}{_VALUE}"),
     # `{"Name": "API_KEY", "Value": "…"}`, `EnvVar(name='…', value='…')`, `<add key="…" value="…"/>`
     (('value"', "value'", "value=", "value:"),
      rf"\b(?:name|key){_IS}{_NAME}\\?[\"']?\s{{0,4}}[,;]?\s{{0,8}}\\?[\"']?value{_IS}{_TEXT}"),
@@ -111,12 +112,8 @@ def of_text(line: str, lower: str, *, labelled: bool) -> Iterator[re.Match[str]]
     """Where a line has such fields. `lower` is the line in small letters; `labelled`: whether a
     word of it names a secret and one may be its value."""
     if labelled:
-        yield from _FIELD[1].finditer(line)
-    for hints, pattern in _ROWS:
-        for hint in hints:
-            if hint in lower:
-                yield from pattern.finditer(line)
-                break
+        yield from hints.found((_FIELD,), line, lower)
+    yield from hints.found(_ROWS, line, lower)
     foreign = not line.isascii() or "passwort" in lower or "kennwort" in lower
     if foreign and any(map(lower.__contains__, _FOREIGN_HINTS)):
         yield from _IN_FOREIGN.finditer(line)

@@ -76,7 +76,8 @@ _USER = lazy(
     re.IGNORECASE,
 )
 """`login: admin`, whose password may stand below."""
-_USERS = ("ser", "ogin", "mail", "ccount", "USER ")
+_USERS, _SIGNS = ("user", "name", "login", "log-in", "mail", "account"), (":", "=", " ", "*")
+"""How what stands before a user's name ends, and the signs behind that."""
 _MAP = lazy(
     r"\s{0,64}map\s{1,8}[\"']?\$(?:http|arg|cookie)_(?P<name>\w{2,64})[\"']?\s{1,8}\$\w{1,64}\s{0,8}\{"
 )
@@ -177,12 +178,13 @@ def may_be(line: str) -> bool:
         or "machine " in line
         or "login " in line
         or columns.may_head(line)
-        or (
-            len(line) < MAX_USER_LINE
-            and (": " in line or "=" in line or line.startswith("USER "))
-            and any(map(line.__contains__, _USERS))
-        )
+        or (line[last - 2 : last - 1] in _SIGNS and _names_user(line[:last]))
+        or line[:5] == "USER "
     )
+
+
+def _names_user(begin: str) -> bool:
+    return len(begin) < MAX_USER_LINE and begin.lower().rstrip(" :=*\"'`").endswith(_USERS)
 
 
 def awaited(line: str) -> Waits | None:
@@ -210,7 +212,7 @@ def awaited(line: str) -> Waits | None:
 
 def _of_user(line: str) -> Waits | None:
     """The same for a user's name that has its line for itself."""
-    if len(line) >= MAX_USER_LINE or not any(map(line.__contains__, _USERS)):
+    if len(line) >= MAX_USER_LINE or not any(map(line.lower().__contains__, _USERS)):
         return None
     frame = frames.of(line)
     bare = line[frame.start : frame.end].rstrip()

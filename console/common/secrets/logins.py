@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from console.common.patterns import lazy
+from console.common.secrets import hints
 from console.common.secrets.sentences import STATES, Told
 
 _WHOSE = (
@@ -55,24 +55,36 @@ _OF_PASSWORDS = (
     rf"\bpass(?:word|phrase|code)>\s{{0,4}}{_ANY}",
     rf"\binsecure-password\s{{1,4}}{_ANY}",
 )
-_OF_NOUNS = (
+_OF_KEYS = (
     # `SASL_PASSWORD …`, `HF_TOKEN …`
-    r"(?<![\w$-])(?-i:(?!(?:MAX|MIN|NUM|EOS|BOS|PAD|STOP|EOT|UNK|MASK|SEP|CLS)_)[A-Z][A-Z0-9]{0,30}_"
-    rf"(?:[A-Z0-9]{{1,30}}_){{0,4}}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY))\s{{1,8}}{_MIXED}",
+    (("_password ", "_passwd ", "_secret ", "_token ", "_key "), (
+        r"(?<![\w$-])(?-i:(?!(?:MAX|MIN|NUM|EOS|BOS|PAD|STOP|EOT|UNK|MASK|SEP|CLS)_)[A-Z][A-Z0-9]{0,30}_"
+        rf"(?:[A-Z0-9]{{1,30}}_){{0,4}}(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY))\s{{1,8}}{_MIXED}",
+    )),
     # `HfFolder.save_token('…')`
-    r"\b(?:save|set|store|write|use)_?(?:\w{1,12}_)?(?:token|api_?key|password)\(\s{0,4}b?"
-    r"[\"'](?P<value>[^\"']{4,512})[\"']",
-    rf"\b(?:unauthorized|rejected|revoked|expired|leaked|exposed)\s(?:key|token)\s{{1,4}}{_MADE}",
+    (("_token(", "_key(", "_password("), (
+        r"\b(?:save|set|store|write|use)_?(?:\w{1,12}_)?(?:token|api_?key|password)\(\s{0,4}b?"
+        r"[\"'](?P<value>[^\"']{4,512})[\"']",
+    )),
+    (("authorized ", "rejected ", "revoked ", "expired ", "leaked ", "exposed "), (
+        rf"\b(?:unauthorized|rejected|revoked|expired|leaked|exposed)\s(?:key|token)\s{{1,4}}{_MADE}",
+    )),
     # `Appending key for api.wandb.ai: …`
-    rf"\b(?:key|token)\sfor\s(?:[\w-]{{1,40}}\.){{1,5}}[a-z]{{2,12}}\s?:\s{{1,4}}{_MADE}",
-    r"\b(?:virtual|project|team|user|personal|shared|service)\s(?:key|token)\s"
-    rf"(?:created|generated|issued|added|minted)\s?[:=]\s{{0,4}}{_MIXED}",
-    r"\bset-var\([\w.]{0,40}(?:key|token|secret|auth|pass\w{0,8})\)\s{1,4}str\(\s?[\"']?"
-    r"(?P<value>[^\s\"')]{3,512})",
-    rf"\bsecret[-_]?id\b[\"']?\s?[:=]\s{{0,24}}{_MADE}",
-)
+    (("key for ", "token for "), (
+        rf"\b(?:key|token)\sfor\s(?:[\w-]{{1,40}}\.){{1,5}}[a-z]{{2,12}}\s?:\s{{1,4}}{_MADE}",
+    )),
+    (("created", "generated", "issued", "added", "minted"), (
+        r"\b(?:virtual|project|team|user|personal|shared|service)\s(?:key|token)\s"
+        rf"(?:created|generated|issued|added|minted)\s?[:=]\s{{0,4}}{_MIXED}",
+    )),
+    (("set-var(",), (
+        r"\bset-var\([\w.]{0,40}(?:key|token|secret|auth|pass\w{0,8})\)\s{1,4}str\(\s?[\"']?"
+        r"(?P<value>[^\s\"')]{3,512})",
+    )),
+    (("secret",), (rf"\bsecret[-_]?id\b[\"']?\s?[:=]\s{{0,24}}{_MADE}",)),
+)  # fmt: skip
 _TABLE = (
-    (("pass", "pwd", "pw:", "pw="), _OF_PASSWORDS),
+    (("pass", "pw"), _OF_PASSWORDS),
     (("users=", "accounts=", "logins="), (
         # `EJABBERD_USERS=me@host:…`
         r"(?<![\w-])(?-i:[A-Z][A-Z0-9_]{0,40}(?:USERS|ACCOUNTS|LOGINS))=[\"']?[\w.@+-]{1,80}:"
@@ -107,23 +119,15 @@ _TABLE = (
         r"sec-websocket-protocol[\"']?\s?[:=]\s{0,4}[\"']?bearer,\s{0,4}(?P<value>[^\s\"',]{4,4096})",
     )),
 )  # fmt: skip
-_ROWS = tuple(
-    (hints, tuple(lazy(one, re.IGNORECASE) for one in patterns)) for hints, patterns in _TABLE
-)
+_ROWS = tuple(hints.row(words, *patterns) for words, patterns in _TABLE)
+_KEYS = tuple(hints.row(words, *patterns) for words, patterns in _OF_KEYS)
 """Words in small letters of which a line needs one, and how the value is told. What is `made` is a
 value if it looks made by a machine."""
-_NOUNS = tuple(lazy(one, re.IGNORECASE) for one in _OF_NOUNS)
 
 
 def of_text(line: str, lower: str, told: Told) -> Iterator[re.Match[str]]:
     """Where a line has such values; `lower` is the line in small letters, `told` what
     `sentences.tells` says of it."""
+    yield from hints.found(_ROWS, line, lower)
     if told.value:
-        for pattern in _NOUNS:
-            yield from pattern.finditer(line)
-    for hints, patterns in _ROWS:
-        for hint in hints:
-            if hint in lower:
-                for pattern in patterns:
-                    yield from pattern.finditer(line)
-                break
+        yield from hints.found(_KEYS, line, lower)
