@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from console.common.patterns import lazy
+from console.common.secrets import hints
 
 KEPT_BY = r"api|auth|access|account|secret|private|hf|hub"
 OF = (
@@ -63,7 +64,7 @@ _VALUE = (
     r"[^\s\"'`,;()<>]{6,512})"
 )
 """Letters and digits in one word: no address, file or variable."""
-_DIGIT, _LETTER = lazy(r"\d"), lazy(r"[a-z]")
+_DIGIT, _LETTER = lazy(r"\d"), re.compile(r"[a-z]")
 MIN_VALUE, MIN_LONG = 6, 20
 """Least characters of a word that may be a value: with digits and letters, and of any."""
 _STATE = "|".join(sorted(STATES))
@@ -116,7 +117,7 @@ _QUALIFIERS = tuple(f"{KEPT_BY}|{OF}|unseal|recovery".split("|"))
 _NAMED = lazy("key|token")
 MAX_QUALIFIER = 16
 """Characters in front of `key` or `token` in which a word of OF may stand."""
-_TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
+_TABLE = tuple((words, hints.row(words, pattern)) for words, pattern in (
     # `Incorrect API key provided: …`, `the token was …`, `Unseal Key 1: …`
     (_NOUNS,
      rf"\b(?:{_NOUN}\s{{1,4}}(?:(?:provided|given|received|supplied|generated|is|was"
@@ -178,6 +179,9 @@ _TABLE = tuple((hints, lazy(pattern, re.IGNORECASE)) for hints, pattern in (
 ))  # fmt: skip
 """Words in small letters of which a line needs one, and how the value is told. What has a `name`,
 too, is a secret if that is the name of one; what is `made`, if it looks made by a machine."""
+_TELLING = tuple(row.patterns[0] for words, row in _TABLE if words is _NOUNS)
+_LABELLED = tuple(row.patterns[0] for words, row in _TABLE if words is _LABELS)
+_OTHERS = tuple(row for words, row in _TABLE if words not in (_NOUNS, _LABELS))
 _QUALIFIED = rf"(?:(?:{KEPT_BY}|{OF}|unseal|recovery)[-_ ])"
 _OWN_WORD = (
     r"(?:[a-z]{1,12}\s){0,2}?(?:password|passphrase|passcode|secret)"
@@ -223,15 +227,9 @@ def tells(lower: str) -> Told:
 def of_text(line: str, lower: str, told: Told) -> Iterator[re.Match[str]]:
     """Where a line tells such values; `lower` is the line in small letters, `told` what `tells`
     says of it."""
-    for hints, pattern in _TABLE:
-        if hints is _NOUNS:
-            hinted = told.value
-        elif hints is _LABELS:
-            hinted = told.labelled
-        else:
-            hinted = any(map(lower.__contains__, hints))
-        if hinted:
-            yield from pattern.finditer(line)
+    yield from hints.found(_OTHERS, line, lower)
+    for pattern in (*_TELLING, *_LABELLED) if told.labelled else _TELLING if told.value else ():
+        yield from pattern.finditer(line)
     if told.noun:
         yield from _of_letters(line, lower)
 
