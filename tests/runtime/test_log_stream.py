@@ -1,5 +1,6 @@
 """A log stream against an engine that answers as scripted: gaps, restarts, refusals, half lines."""
 
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 
 from console.common.errors import EngineTimeout
 from console.runtime.docker import log_stream
-from console.runtime.docker.log_stream import LogStream
+from console.runtime.docker.log_stream import LogStream, _unix
+from tests.clock import FakeClock
 from tests.runtime.test_words import refusal
 
 DAY = "2026-11-22T"
@@ -28,35 +30,40 @@ def entry(at: str, text: str) -> bytes:
     return f"{DAY}{at}.000000000Z {text}".encode()
 
 
+STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
 class Script:
-    """`looks` and `streams` in their order; an exception in either is raised."""
+    """`looks` and `streams` in their order; an exception in either is raised. Behind them the last
+    look and stream stay. A stream begins with the second that is asked for, as an engine's does."""
 
     def __init__(
         self, looks: list[Any], streams: list[Any], since: float | None = None, engine: str = ""
     ) -> None:
-        self.engine = engine
+        self.engine, self.last, self.whole = engine, looks[-1], streams[-1]
         self.looks, self.streams, self.asked = iter(looks), iter(streams), list[Any]()
         self.got, self.notes = list[str](), list[str]()
+        self.clock = FakeClock()
         client: Any = SimpleNamespace(api=self)
         stream = LogStream(
             client, "c", entry=lambda stamp, line: self.got.append(line.decode()),
-            note=self.notes.append, since=since,
+            note=self.notes.append, since=since, clock=self.clock,
         )  # fmt: skip
         stream.follow()
         assert list(self.looks) == []
 
     def inspect_container(self, ref: str) -> Any:
-        found = next(self.looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        self.last = next(self.looks, self.last)
+        if isinstance(self.last, Exception):
+            raise self.last
+        return self.last
 
     def version(self) -> Any:
         return {"Components": [{"Name": self.engine}]}
 
     def logs(self, ref: str, **options: Any) -> Iterator[bytes]:
         self.asked.append(options.get("since"))
-        found = next(self.streams)
+        found: Any = next(self.streams, self.whole)
         if isinstance(found, Exception):
             raise found
 
@@ -64,14 +71,11 @@ class Script:
             for one in found:
                 if isinstance(one, Exception):
                     raise one
-                yield one
+                begun = STAMP.match(one)
+                if begun is None or _unix(begun[0]) >= (options.get("since") or 0):
+                    yield one
 
         return chunks()
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_stream, "SETTLE_S", 0.0)
 
 
 TEN = 1795341600
@@ -124,10 +128,8 @@ def test_half_a_line_counts_once_its_container_has_ended() -> None:
     looks, broken = [look(True), look(False), look(False)], [EngineTimeout("late"), [OSError()]]
     assert Script(looks, [[ONE, half], [ONE]]).got == ["one\n", "half"]
     assert Script(looks, [[ONE, half], [ONE, half, b"!\n"]]).got == ["one\n", "half!\n"]
-    again = Script([*looks, look(False), look(False)], [[ONE], *broken, [ONE, TWO, half]])
+    again = Script([look(True), look(False)], [[ONE], *broken, [ONE, TWO, half]])
     assert again.got == ["one\n", "two\n", "half"], "one that breaks off is asked once more"
-    gone = Script([*looks, *[look(False)] * 3], [[ONE, half], *broken, *broken])
-    assert gone.got == ["one\n", "half"]
     found = Script([look(False), look(False)], [[half, THREE]], engine="Podman Engine")
     assert found.got == ["halfthree\n"], "Podman stamps each part of a line"
 
@@ -154,3 +156,34 @@ def test_what_is_older_is_left_out(
     looks = [seen, ended, ended] if seen["State"]["Running"] else [seen, ended]
     found = Script(looks, [[ONE, TWO, THREE], []], since)
     assert found.got == got
+
+
+def test_a_busy_engine_is_asked_again_for_the_log_of_an_ended_container() -> None:
+    """Four lost connections within a second once ended the log in silence."""
+    lost = [EngineTimeout("late"), [OSError()], [ONE, OSError()]] * 3
+    found = Script([look(True), look(False)], [[ONE], *lost, [ONE, TWO, THREE]])
+    assert found.got == ["one\n", "two\n", "three\n"]
+    assert not any("cannot be read" in note for note in found.notes)
+
+
+def test_what_an_engine_writes_behind_the_end_of_its_container_is_read() -> None:
+    found = Script([look(False)], [[ONE], [ONE, TWO], [ONE, TWO, THREE], [THREE]])
+    assert (found.got, found.notes) == (["one\n", "two\n", "three\n"], [])
+
+
+@pytest.mark.parametrize(
+    "ever",
+    [{"streams": [[ONE], *[EngineTimeout("late")] * 999]},
+     {"looks": [look(False), EngineTimeout("late")]}],
+    ids=["its log", "the engine"],
+)  # fmt: skip
+def test_what_never_answers_again_is_given_up_and_said(ever: dict[str, Any]) -> None:
+    found = Script(**{"looks": [look(False)], "streams": [[ONE]], **ever})
+    assert found.got == ["one\n"]
+    assert [note for note in found.notes if "cannot be read to its end" in note]
+    assert sum(found.clock.slept) < 2 * log_stream.DRAIN_S
+
+
+def test_an_entry_without_a_time_is_read_once() -> None:
+    found = Script([look(False)], [[b"bare\n"]] * 99)
+    assert (found.got, found.notes) == (["bare\n"], [])

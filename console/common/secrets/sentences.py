@@ -64,7 +64,7 @@ _VALUE = (
     r"[^\s\"'`,;()<>]{6,512})"
 )
 """Letters and digits in one word: no address, file or variable."""
-_DIGIT, _LETTER = lazy(r"\d"), re.compile(r"[a-z]")
+_DIGIT, _LETTER = lazy(r"\d"), lazy(r"[a-z]")
 MIN_VALUE, MIN_LONG = 6, 20
 """Least characters of a word that may be a value: with digits and letters, and of any."""
 _STATE = "|".join(sorted(STATES))

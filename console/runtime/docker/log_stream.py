@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import one_line
 from console.runtime.docker.client import EngineLost, ask, inspect, is_podman, translate
@@ -29,8 +30,10 @@ PIECE = 16 * 1024
 """The engine splits longer lines into pieces of this many bytes; each becomes a line, bytes."""
 SETTLE_S = 0.5
 """Seconds by which a container's log ends before the engine reports its end."""
-TRIES = 3
-"""How often the log of an ended container is requested again when a connection breaks off."""
+DRAIN_S = 60.0
+"""Seconds in which the log of an ended container has to have been read to its end."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
+"""Seconds before a lost connection is tried again, at first and at most."""
 LEAD_S = 2.0
 """First lines are stamped less than this before the recorded start of their container, seconds."""
 UNREADABLE = "the log cannot be read"
@@ -107,6 +110,7 @@ class LogStream:
         entry: Callable[[bytes, bytes], None],
         note: Callable[[str], None],
         since: float | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`entry(stamp, line)` gets raw bytes with the newline; `note(text)` a marker.
 
@@ -118,6 +122,7 @@ class LogStream:
         self.entry = entry
         self.note = note
         self.since = since
+        self._clock = clock or SystemClock()
         self._floor = b""
         self._torn: bool | None = None
         """Whether the engine stamps each part of a line it read in parts (Podman)."""
@@ -140,42 +145,63 @@ class LogStream:
                 pass  # it ended by itself in the meantime
 
     def follow(self) -> None:
-        """Deliver entries until the container has ended and its whole log was read."""
+        """Deliver entries until the container has ended and its whole log was read.
+
+        An engine may write on after it has said that the container ended, and a connection may
+        break off on a busy machine: so its log is read again until nothing new comes, for DRAIN_S
+        at most, and what is then missing is said.
+        """
         seen: _Look | None = None
-        lost_at = 0.0
-        dropped = False
-        tries = TRIES
-        pause = 0.1
+        lost_at = until = 0.0
+        dropped = more = False
+        pause = FIRST_PAUSE_S
         while not self._stopping.is_set():
             try:
                 look = self._look()
             except EngineError:
-                dropped, lost_at = True, lost_at or time.time()
-                self._stopping.wait(pause)
-                pause = min(pause * 2, 2.0)
+                dropped, lost_at = True, lost_at or self._clock.now()
+                if seen is not None and not seen.alive:
+                    until = until or self._clock.monotonic() + DRAIN_S
+                    if self._given_up(until):
+                        break
+                self._clock.wait(self._stopping, pause)
+                pause = min(pause * 2, LAST_PAUSE_S)
                 continue
-            if look is None or (seen and not seen.alive and not look.alive and not dropped):
+            if look is None or (seen and not (seen.alive or look.alive or dropped or more)):
                 break
             if seen is not None and not self._said and self._went_on(look, dropped):
                 self._mark(seen, look, lost_at)
-            seen = look
+            seen, newest = look, self._position.newest
             got = self._read()
-            lost_at = time.time()
-            tries = tries - 1 if self._broken and not look.alive else TRIES
-            dropped = 0 <= tries < TRIES
+            lost_at = self._clock.now()
+            fresh = got and self._position.newest != newest
+            more = not look.alive and (self._broken or fresh)
+            until = (until or self._clock.monotonic() + DRAIN_S) if more else 0.0
+            if more and self._given_up(until):
+                break
+            dropped = more and self._broken
             if got:
-                pause = 0.1
-            elif look.alive or dropped:
-                self._stopping.wait(pause)
-                pause = min(pause * 2, 2.0)
+                pause = FIRST_PAUSE_S
+            if more and not dropped:
+                self._clock.wait(self._stopping, SETTLE_S)
+            elif dropped or (look.alive and not got):
+                self._clock.wait(self._stopping, pause)
+                pause = min(pause * 2, LAST_PAUSE_S)
         if not self._stopping.is_set():
             self._flush()
+
+    def _given_up(self, until: float) -> bool:
+        """Whether the log of an ended container is not waited for any longer; says so."""
+        if self._clock.monotonic() < until:
+            return False
+        self.note(f"--- {UNREADABLE} to its end within {DRAIN_S:g} s ---")
+        return True
 
     def _went_on(self, look: _Look, dropped: bool) -> bool:
         """Whether the stream ended although the container still runs, or the engine was away."""
         if dropped or not look.alive:
             return dropped
-        self._stopping.wait(SETTLE_S)
+        self._clock.wait(self._stopping, SETTLE_S)
         try:
             later = self._look()
         except EngineError:
@@ -184,9 +210,9 @@ class LogStream:
 
     def _mark(self, seen: _Look, look: _Look, lost_at: float) -> None:
         if seen.started != look.started:
-            self.note(f"--- the container started again {_clock(time.time())} ---")
+            self.note(f"--- the container started again {_clock(self._clock.now())} ---")
         else:
-            lost, now = _clock(lost_at), _clock(time.time())
+            lost, now = _clock(lost_at), _clock(self._clock.now())
             self.note(f"--- gap: log stream lost {lost}, reconnected {now} ---")
 
     def _look(self) -> _Look | None:
