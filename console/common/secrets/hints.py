@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from console.common.patterns import lazy
+
 
 class Row(NamedTuple):
     """Patterns, the `words` in small letters of which a line needs one, and the longest part that
