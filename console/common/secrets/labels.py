@@ -72,7 +72,7 @@ _USER = lazy(
     r"(?:\[[\w -]{1,24}\]\s{1,4})?\W{0,16}"
     r"(?:(?:(?P<login>log-?in)|user(?:[- ]?name)?|e-?mail|account)[\"'`*]{0,3}\s{0,8}[:=]"
     r"\s{0,8}"
-    r"|(?-i:USER)\s)[\"'`*]{0,3}[\w.@+-]{1,80}[\"'`*]{0,3},?\s{0,8}",
+    r"|(?-i:USER (?=[\w.@+-]{0,40}[a-z])))[\"'`*]{0,3}[\w.@+-]{1,80}[\"'`*]{0,3},?\s{0,8}",
     re.IGNORECASE,
 )
 """`login: admin`, whose password may stand below."""
