@@ -128,6 +128,11 @@ class Looker:
         if state is Health.LOADING:
             return Look(LOADING, words)
         if state is not Health.SERVING:
+            if state is Health.UNHEALTHY and words.startswith("HTTP") and held is None:
+                seen = self._ask_unless_busy(pid)
+                if seen.word == SERVING:  # the path may be another engine's
+                    words = f"its health path says {words}, and it answers all the same"
+                    return replace(seen, word=UNJUDGED, detail=words)
             words = _why(words, pid)
             if cut := records.cut_over(self.plan):
                 words = f"{words}; its clients were cut over to {cut.service}, whose relay is gone"

@@ -152,7 +152,8 @@ def test_the_demos_engine(
     ("status", "level", "said"),
     [
         (200, Level.WARNING, "which the console did not start"),
-        (503, Level.WARNING, "is loading: "), (500, Level.FAILED, "is down: HTTP 500"),
+        (503, Level.WARNING, "is loading: "),
+        (500, Level.FAILED, "is unknown: its health path says HTTP 500"),
     ],
 )  # fmt: skip
 def test_health(look: Look, status: int, level: Level, said: str) -> None:

@@ -39,7 +39,7 @@ SEEN: dict[str, tuple[list[tuple[Kind, Word, Witness]], bytes, Word]] = {
     "proven after a failure": ([failed(W.DOWN, Witness.ROLLBACK), PROOF], b"200", W.SERVING),
     "loading": ([PROOF], b"503", W.LOADING),
     "its health path refuses": ([PROOF], b"401", W.REFUSING),
-    "its health path fails": ([PROOF], b"500", W.DOWN),
+    "its health path fails": ([PROOF], b"500", W.UNKNOWN),
     "nothing listens": ([PROOF], b"", W.DOWN),
     "nothing listens, and a rollback failed": (
         [PROOF, failed(W.GARBLED, Witness.ROLLBACK)], b"", W.DOWN,

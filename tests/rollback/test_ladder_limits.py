@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -63,7 +64,10 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
 
     monkeypatch.setattr(process, "stop_group", stopped)
     monkeypatch.setattr(verify, "LAST_PAUSE_S", 5.0)
-    clock, loading = FakeClock(), standin(stage.port, "--loading", "1000000")
+    file = stage.root / "lines"
+    file.write_text(json.dumps({"status": 503, "error": "Loading model"}))
+    loading = standin(stage.port, "--loading", "1000000", "--lines", str(file))
+    clock = FakeClock()
     stage.base(process=loading, ready_timeout_s=120.0)
     stage.seal(grace_s=0.0)
     assert not Procedure(stage.plan, clock=clock, trigger=new_trigger(clock)).run().serving

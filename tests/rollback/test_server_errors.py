@@ -168,3 +168,41 @@ def test_a_health_path_that_refuses_is_refusing_for_every_look(stage: Stage, lin
         assert Looker().look(plan).word is Word.REFUSING, status
         found = watch.Looker(plan, Settings(interval_s=60.0)).look()
         assert some(evidence_of(found, time.time())).word is Word.REFUSING, status
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_a_health_path_that_fails_ends_nobody_who_answers(
+    stage: Stage, lines: Path, way: str, status: int
+) -> None:
+    """TGI's says 503 while its queue is full, and a site file may name another engine's path."""
+    stage.base(ready_timeout_s=1.0)
+    before = serving(stage, lines, health=status)
+    if way == "script":
+        assert run_script(stage).returncode == 7
+    else:
+        result = stage.roll_back()
+        assert not result.serving
+        assert "it answers a completion all the same" in result.detail
+        seen = Looker()
+        assert seen.look(stage.plan).word is (Word.LOADING if status == 503 else Word.UNKNOWN)
+    assert process.alive(*before)
+
+
+def test_a_health_path_that_fails_and_no_completion_is_restarted(stage: Stage, lines: Path) -> None:
+    stage.base(ready_timeout_s=1.0)
+    before = serving(stage, lines, health=500, status=500, error="Internal Server Error")
+    assert not stage.roll_back().serving
+    assert not process.alive(*before)
+
+
+def test_the_watch_asks_a_server_whose_health_path_fails(stage: Stage, lines: Path) -> None:
+    serving(stage, lines, health=500)
+    looker = watch.Looker(stage.plan, Settings(interval_s=60.0))
+    found = looker.look()
+    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert "answers all the same" in found.detail
+    lines.write_text(json.dumps({"health": 500, "status": 500, "error": "EngineDeadError"}))
+    found = looker.look()
+    assert found.word == SUSPECT
+    assert "HTTP 500" in found.detail

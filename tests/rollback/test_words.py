@@ -112,7 +112,7 @@ def test_a_baseline_that_does_not(
     stage: Stage, answers: Answers, snapshot: SnapshotAssertion
 ) -> None:
     timeout = {"ready_timeout_s": 120.0}
-    answers(LOADS)
+    answers(LOADS, completes=MUTE)
     found = {"it loads for ever": roll_back(stage, baseline=timeout)}
     stage.close()
     answers(REFUSES, SERVES, completes=MUTE)

@@ -220,8 +220,8 @@ def test_without_slots_the_counters_say_that_it_works(llama: Llama) -> None:
 
 @pytest.mark.parametrize(
     ("health", "completion", "word"),
-    [(503, 200, LOADING), (500, 200, SUSPECT), (401, 200, UNJUDGED), (200, 500, UNJUDGED),
-     (200, 401, UNJUDGED), (200, 503, UNJUDGED)],
+    [(503, 200, LOADING), (500, 200, UNJUDGED), (500, 500, SUSPECT), (401, 200, UNJUDGED),
+     (200, 500, UNJUDGED), (200, 401, UNJUDGED), (200, 503, UNJUDGED)],
 )  # fmt: skip
 def test_words_of_answers(llama: Llama, health: int, completion: int, word: str) -> None:
     llama.health, llama.completion = health, completion
@@ -268,7 +268,7 @@ def test_a_stopped_process_is_silent_and_is_named(
 def test_one_that_is_silent_and_computes_gets_as_long_as_a_proof_may_take(
     llama: Llama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llama.health = 500
+    llama.health = llama.completion = 500
     clock, computes = FakeClock(), [True]
     monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: computes[0])
     one = Looker(plan_of(llama.url).sealed, Settings(), clock)
@@ -277,9 +277,9 @@ def test_one_that_is_silent_and_computes_gets_as_long_as_a_proof_may_take(
         words.append(one.look(os.getpid()).word)
         clock.sleep(50.0)
     assert words == [UNJUDGED, UNJUDGED, UNJUDGED, SUSPECT], "two minutes"
-    llama.health = 200
+    llama.health = llama.completion = 200
     assert one.look(os.getpid()).word == SERVING
-    llama.health = 500
+    llama.health = llama.completion = 500
     assert one.look(os.getpid()).word == UNJUDGED, "it begins anew"
     computes[0] = False
     assert one.look(os.getpid()).word == SUSPECT
@@ -423,7 +423,7 @@ def test_a_cutover_whose_relay_is_gone_is_named_with_what_is_seen(
 ) -> None:
     monkeypatch.setattr(records, "cut_over", lambda plan: records.CutOver("r", "cand"))
     assert looker(llama).look().word == SERVING, "the baseline is back"
-    llama.health = 502
+    llama.health = llama.completion = 502
     seen = looker(llama).look()
     assert seen.word == SUSPECT
     assert "its clients were cut over to cand, whose relay is gone" in seen.detail

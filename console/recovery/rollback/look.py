@@ -124,7 +124,8 @@ class Looker:
             return Word.LOADING, detail if detail.startswith("HTTP") else f"503 {detail}"
         if state is Health.REFUSED:
             return _refused(plan, detail)
-        return word_of(state, detail), detail
+        said = f"its health path says {detail}" if detail.startswith("HTTP") else detail
+        return word_of(state), said
 
     def _serving(self, plan: SealedPlan) -> tuple[Word, str]:
         """Serving, unless there are signs that another server answers there."""
@@ -146,7 +147,7 @@ class Looker:
 
 def of_health(state: Health, detail: str, at: float) -> Evidence:
     """What the health path's answer at the Unix time `at` says of a server."""
-    return _evidence(word_of(state, detail), detail, at)
+    return _evidence(word_of(state), detail, at)
 
 
 def _evidence(word: Word, detail: str, at: float) -> Evidence:
@@ -154,15 +155,16 @@ def _evidence(word: Word, detail: str, at: float) -> Evidence:
     return Evidence(kind, word, at, Witness.HEALTH, one_line(redact.text(detail), 200))
 
 
-def word_of(state: Health, detail: str) -> Word:
-    """What the health path's answer says of a server, in one word."""
+def word_of(state: Health) -> Word:
+    """What the health path's answer says of a server, in one word. One that answers with an error
+    may serve all the same: only a completion tells."""
     if state in ("serving", "loading"):
         return Word(state)
     if state == "refused":
         return Word.DOWN
     if state == "refusing":
         return Word.REFUSING
-    return Word.DOWN if detail.startswith("HTTP") else Word.UNKNOWN
+    return Word.UNKNOWN
 
 
 def answers_200(url: str, path: str, timeout_s: float) -> bool:

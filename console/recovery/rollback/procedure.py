@@ -223,10 +223,10 @@ class Procedure:
         if not result.serving:
             word = Word.REFUSING if readiness.refuses else Word.DOWN
             word = Word.LOADING if readiness.loads else word
-            word = Word.UNKNOWN if readiness.at_work else word
+            word = Word.UNKNOWN if readiness.at_work or readiness.answers else word
             asked = bool(context.failures) and context.failures[-1][0] in ("completion", "measure")
             # whether one that answers HTTP 5xx is alive is judged by its health path, not here
-            judged = readiness.refuses or bool(readiness.at_work)
+            judged = readiness.refuses or readiness.answers or bool(readiness.at_work)
             judged = judged or (answer is not None and answer.fails)
             dead = False
             if answer is not None and not answer.ok and asked and not judged:
@@ -318,6 +318,7 @@ class Procedure:
         # one that answers elsewhere is well: only the site file is to be corrected
         well = readiness.elsewhere_since is not None
         lives = readiness.refuses or readiness.misplaced or bool(readiness.at_work)
+        lives = lives or readiness.answers
         runs = not lives and readiness.baseline.running() is True
         ended_by = "" if lives or runs else readiness.baseline.ended_by
         first = (f"# {NEXT[ended_by]}; then omni-console rollback",) if ended_by else ()

@@ -84,6 +84,9 @@ class Readiness:
         and not proven."""
         self.at_work = ""
         """The same, only that nobody sees it get on: clients are connected, and it computes."""
+        self.answers = False
+        """It has answered a completion though its health path says an error: that path says nothing
+        of it, and nothing ends it for that."""
         self.tok_s: float | None = None
         """Rate of the completion that proved it last."""
         self._refusing_since: float | None = None
@@ -100,7 +103,7 @@ class Readiness:
             self.context.report.skipped("ready", "nothing was started")
             return False
         while True:
-            self.misplaced = self.refuses = self.loads = self.busy = False
+            self.misplaced = self.refuses = self.loads = self.busy = self.answers = False
             self.at_work = ""
             trouble = self._ready()
             life = self.baseline.life()
@@ -115,7 +118,9 @@ class Readiness:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
-        well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
+        if stage == "ready" and (words := self._answers_all_the_same()):
+            detail = f"{detail}; {words}"
+        well = self.misplaced or self.refuses or self.loads or bool(self.at_work) or self.answers
         if self.restarted or well:
             self.context.fail(stage, detail)
             return False
@@ -202,6 +207,21 @@ class Readiness:
             return ""
         self.refuses = True
         return f"its health path {self.plan.ready_path} refuses: {detail}; {LEFT}"
+
+    def _answers_all_the_same(self) -> str:
+        """That it answers a completion, in words, where its health path answers with an error; ""
+        if it does not. That path may be another engine's, or say that a queue is full."""
+        state, detail = health(self.plan.url, self.plan.ready_path)
+        fails = state is Health.UNHEALTHY and detail.startswith("HTTP")
+        if self.loads or not (fails or state is Health.LOADING):
+            return ""
+        self.answers = (
+            self.baseline.is_ours(OWNER_S) and _asked(self.plan.completion, self.plan.url, 0).ok
+        )
+        if not self.answers:
+            return ""
+        path = one_line(self.plan.ready_path, 100)
+        return f"it answers a completion all the same: is {path} its health path? {LEFT}"
 
     def _starts_again(self, now: float) -> bool:
         """Start a baseline again that has ended because its address was in use, once it is free.
