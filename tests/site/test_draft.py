@@ -31,7 +31,7 @@ def loaded(tmp_path: Path, found: Server, told: Told = TOLD) -> tuple[Site, str]
     made = draft(found, told)
     path = tmp_path / "site.yaml"
     path.write_text(made.text, "utf-8")
-    return load_site(path), made.text
+    return load_site(path, lacking=True), made.text
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def site() -> Site:
-    return load_site(paths.default_site())
+    return load_site(paths.default_site(), lacking=True)
 
 
 def known(one: Site) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from console.cli import main
 from console.common.errors import Exit, InvalidFile
 from console.config.playbook.inputs import SecretSource
 from console.config.site.guard import trouble
@@ -224,3 +225,32 @@ def test_what_is_not_known_of_a_machine_decides_nothing() -> None:
     half = Machine(cards=(Card("a", "GPU-a", 96 * GIB), Card("b", "GPU-b")))
     assert trouble(Limit("gpu.memory_used", above=1e15, of="sum"), half) == ""
     assert trouble(Limit("host.swap_free", below=1 * GIB), Machine(swap_total=0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "more", "refused"),
+    [
+        ("--api-key", "", True), ("--api-key", "\n      - --api-key\n      - k", False),
+        ("--api-key", "\n      - --api-key=k", False), ("--ssl-keyfile-password", "", True),
+        ("--hf-token", "", False),
+    ],
+)  # fmt: skip
+def test_a_command_line_that_lacks_its_key_starts_nothing(
+    tmp_path: Path, flag: str, more: str, refused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server with a key would come back without one, open to everybody."""
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "schema: omni.site/v1\nname: keyed\nbaseline:\n  url: http://127.0.0.1:9\n"
+        "  process:\n    argv:\n      - /nowhere/llama-server\n      # left out, because it is "
+        f"secret: the value of {flag}; write here: - {flag}, then - VALUE{more}\n    cwd: /tmp\n"
+    )
+    if not refused:
+        assert load_site(path).name == "keyed"
+        return
+    with pytest.raises(InvalidFile) as caught:
+        load_site(path)
+    assert f"the value of {flag} is missing" in str(caught.value.problems)
+    assert load_site(path, lacking=True).name == "keyed"
+    assert main(["--site", str(path), "rollback"]) == 2
+    assert f"the value of {flag} is missing" in " ".join(capsys.readouterr().err.split())

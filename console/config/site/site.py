@@ -278,8 +278,9 @@ class Site:
         return {name: model.spec(name, self.base) for name, model in self.model.services.items()}
 
 
-def load_site(path: Path) -> Site:
-    """A site file → Site; raises InvalidFile with every problem."""
+def load_site(path: Path, *, lacking: bool = False) -> Site:
+    """A site file → Site; raises InvalidFile with every problem. `lacking`: it may still lack the
+    secrets that `init` has left out, as nothing is started from it."""
     text = read_text(path, TITLE)
     document = parse(text, str(path), TITLE)
     model = validated(SiteModel, document, document.data)
@@ -287,6 +288,8 @@ def load_site(path: Path) -> Site:
     if model is not None:
         guards = limits(document, model.guards, "site", frozenset(model.services))
         document.add(*taken(lambda: document, model.services, model))
+        if not lacking:
+            refuse_left_out(document, model, text)
         declared = model.machine.over(Machine(), model.gpus)
         for index, limit in enumerate(guards):
             if words := trouble(limit, declared):
@@ -299,6 +302,9 @@ def load_site(path: Path) -> Site:
     return Site(model, path, text, guards, known)
 
 
+LEFT_OUT = re.compile(r"^\s*# left out, because it is secret: the value of (-\S+); ", re.M)
+"""How `console.config.site.draft` marks the place of a flag that a command line lacks."""
+FETCHES = frozenset({"--hf-token", "-hft", "--hf_token"})
 _MASK = re.compile(rf"(?:^|[=:]|(?:^|\s)(?:bearer|basic|token) ){re.escape(HIDDEN)}(?:$|@)", re.I)
 
 
@@ -317,6 +323,22 @@ def refuse_masks(document: Document) -> None:
             document.refuse(
                 loc, f"{one_line(where, 60)}: {HIDDEN} is what is shown instead of a secret",
                 "the value itself", "fill in the value that is hidden",
+            )  # fmt: skip
+
+
+def refuse_left_out(document: Document, model: SiteModel, text: str) -> None:
+    """Refuse a command line that still lacks a secret that `init` has left out and named in a
+    comment: without its key a server would come back open to everybody, and prove itself. One that
+    lacks only what fetches a model serves as before."""
+    base = model.baseline.process
+    for flag in dict.fromkeys(LEFT_OUT.findall(text)) if base else ():
+        given = any(word.partition("=")[0] == flag for word in base.argv) if base else True
+        if not given and flag not in FETCHES:
+            document.refuse(
+                ("baseline", "process", "argv"), f"the value of {one_line(flag, 60)} is missing",
+                "the secrets that the server was started with",
+                "write it where the line `left out` stands; without the server's key delete that "
+                "line",
             )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def adopt(args: Namespace) -> int:
             "nothing was taken over: there is no site file", "",
             "omni-console init writes one for what runs, and takes it over",
         )  # fmt: skip
-    site = load_site(Path(path))
+    site = load_site(Path(path), lacking=True)
     out = sys.stderr if args.json else sys.stdout
     notes: list[str] = []
     pid = 0

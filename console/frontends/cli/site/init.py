@@ -91,7 +91,7 @@ def _replaced(path: Path) -> Site | None:
     from console.config.site.site import load_site
 
     try:
-        return load_site(path) if path.exists() else None
+        return load_site(path, lacking=True) if path.exists() else None
     except ConsoleError:
         return None
 
@@ -370,7 +370,7 @@ def _name(path: Path) -> str:
     if path.absolute() == usual.absolute():
         return name
     with contextlib.suppress(ConsoleError, OSError):
-        if load_site(usual).name == name:
+        if load_site(usual, lacking=True).name == name:
             return site_name(f"{name}-{path.stem}")
     return name
 
@@ -397,9 +397,9 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
     try:
         paths.make(path.parent)
         write_atomically(beside, draft.text, 0o600)
-        load_site(beside)
+        load_site(beside, lacking=True)
         _place(beside, path, force)
-        return load_site(path)
+        return load_site(path, lacking=True)
     except InvalidFile as error:
         raise ConsoleError("no valid site file can be made of it", error.detail) from error
     except OSError as error:
