@@ -60,7 +60,7 @@ _MARK = lazy(
 """Each way begins with a letter of its own: `re` then looks for those few at full speed."""
 _HINTS = (
     "key", "pass", "secret", "auth", "://", "bearer", "credential", "cookie", "hft", "pwd",
-    "session", "csrf", "jwt", "signature", "sid\"", "sid'",
+    "session", "csrf", "jwt", "signature", "sid\"", "sid'", "otlp",
 )  # fmt: skip
 _TOKENS = lazy(r"token(?:\S{0,8}[ \t]{0,8}(?:[=:]|%3[ad])|(?<=[-_]token)\\?[\"',]*\s)")
 """`token` where a value may follow: most lines of an engine's log count tokens of a text."""

@@ -45,3 +45,22 @@ def test_the_lines_of_healthy_servers_stay() -> None:
     lines = [json.loads(row)["line"] for row in healthy.read_text().splitlines()]
     assert len(lines) >= 150
     assert [line for line in lines if redact.text(line) != line] == []
+
+
+@pytest.mark.parametrize("line", [
+    f"OTEL_EXPORTER_OTLP_HEADERS=x-honeycomb-team={R}", f"serve --otlp-headers=x-team={R} -v",
+    f"OTEL_EXPORTER_OTLP_TRACES_HEADERS='x-team={R}'", f"serve --otlp-headers x-team={R} -v",
+    f"Environment=OTEL_EXPORTER_OTLP_METRICS_HEADERS=x-h={R}",
+    f'{{"OTEL_EXPORTER_OTLP_HEADERS":"x-honeycomb-team={R},env=prod"}}',
+])  # fmt: skip
+def test_a_header_of_an_exporter_is_hidden_whatever_its_name(line: str) -> None:
+    assert R not in redact.text(line)
+    assert R not in " ".join(redact.argv(line.split()))
+
+
+@pytest.mark.parametrize("line", [
+    "OTLP exporter sends no headers", "--otlp-traces-endpoint http://localhost:4317",
+    "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317",
+])  # fmt: skip
+def test_an_exporter_s_address_is_shown(line: str) -> None:
+    assert redact.text(line) == line

@@ -18,7 +18,7 @@ HIDDEN = "*****"
 # dash, in capitals (a variable), or behind one of the words of OF.
 _BY_ITSELF = (
     r"password|passwd|passphrase|pwd|secret(?![-_ ]?(?:key|token))|credential|hft"
-    r"|client[-_]key[-_]data"
+    r"|client[-_]key[-_]data|otlp[-_](?:(?:traces|metrics|logs)[-_])?headers"
 )
 SURE = "|".join([_BY_ITSELF, *(rf"{of}[-_ ]?(?:key|token)" for of in KEPT_BY.split("|"))])
 WEAK = r"key|token|auth(?!orization)|pass|pat|jwt|sas|signature|sig"
