@@ -1,13 +1,14 @@
 """Fatal lines in logs: what is counted, what is skipped, and what is reported about it."""
 
-import signal
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from console.recovery.guard.observe import log_patterns
-from console.recovery.guard.observe.log_patterns import Logs, Tail, on_alarm
+from console.recovery.guard.observe.log_patterns import Logs, Tail
 
 MIB = 1 << 20
 
@@ -22,12 +23,10 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def logs(log: Path) -> Iterator[Logs]:
     """Count one fatal pattern in the log of an armed service."""
-    before = signal.signal(signal.SIGALRM, on_alarm)
     one = Logs()
     watch(one, log)
     yield one
     one.close()
-    signal.signal(signal.SIGALRM, before)
 
 
 def watch(logs: Logs, log: Path, *patterns: tuple[int, str, str]) -> None:
@@ -165,6 +164,24 @@ def test_lines_are_clean(logs: Logs, log: Path) -> None:
     add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
     assert counts(logs) == [1]
     assert logs.limits[0].line.isprintable()
+
+
+def test_a_machine_that_stalls_makes_no_pattern_slow(
+    logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alarm counted seconds of the clock once: a fatal line was passed over under pressure."""
+    monkeypatch.setattr(log_patterns, "SEARCH_S", 0.02)
+    real = logs.limits[0].pattern
+
+    class Stalled:
+        def finditer(self, text: str) -> Iterator[re.Match[str]]:
+            time.sleep(0.1)
+            return real.finditer(text)
+
+    monkeypatch.setattr(logs.limits[0], "pattern", Stalled())
+    add(log, "ERROR app: FATAL\n" * 4)
+    assert counts(logs) == [4]
+    assert logs.limits[0].timeouts == 0
 
 
 def test_a_catastrophic_pattern_is_given_up(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from console.common.logs.level import (
 )
 from console.common.logs.line import kind_of
 from console.config.playbook.measuring_steps import SoakStep
-from console.recovery.guard.observe.log_patterns import Logs, on_alarm
+from console.recovery.guard.observe.log_patterns import Logs
 from console.runner.executors.soak_monitor import CriticalLog
 
 DATA = Path(__file__).parent / "data"
@@ -47,11 +46,9 @@ SOAK = str(SoakStep.model_fields["critical"].default)
 
 @pytest.fixture
 def logs() -> Iterator[Logs]:
-    before = signal.signal(signal.SIGALRM, on_alarm)
     logs = Logs()
     yield logs
     logs.close()
-    signal.signal(signal.SIGALRM, before)
 
 
 def counted(logs: Logs, path: Path, pattern: str, lines: list[str]) -> tuple[int, str]:

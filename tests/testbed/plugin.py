@@ -92,7 +92,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses an engine fixture, so that ``-m 'not engine'`` leaves out every such test,
     and put what has to be alone on one worker."""
     for item in items:
-        if FIXTURES & set(getattr(item, "fixturenames", ())):
+        # a parameter may have the name of a fixture, and needs no engine for that
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        if FIXTURES & set(getattr(item, "fixturenames", ())) - set(given):
             item.add_marker(MARK)
             item.add_marker(ALONE)
         if item.get_closest_marker(ALONE):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from types import FrameType
 from typing import Any
 
+from console.common.logs.buffer import TooSlow, at_most
 from console.common.logs.level import Level, is_low, names_level, read, why_hint
 from console.common.text import LINE_LIMIT, clean, decode, one_line
 from console.common.units import format_bytes, plural
@@ -33,8 +32,8 @@ OVERLAP = 512
 """A long line is searched in pieces that overlap by this many bytes."""
 BLOCK = 1 << 18
 SEARCH_S = 0.2
-"""How many seconds a pattern may take on one line. A pattern that took longer three times is not
-used any more."""
+"""How many seconds of processor time a pattern may take on one line: a machine that stalls makes no
+pattern slow. A pattern that took longer three times is not used any more."""
 MOST_TIMEOUTS = 3
 LOST_S = 3.0
 """A log may be missing for this long, because it may appear a moment after its service."""
@@ -307,20 +306,17 @@ class Logs:
         return None
 
     def _search(self, one: LogLimit, text: str) -> re.Match[str] | None:
-        # `re` checks for signals while it works, so that the alarm's handler can raise out of it.
         try:
-            signal.setitimer(signal.ITIMER_REAL, SEARCH_S)
-            for found in islice(one.pattern.finditer(text), MAX_PLACES):
-                if one.any_level or not why_hint(text, found.span()):
-                    return found
-            return None
+            with at_most(SEARCH_S):
+                places = list(islice(one.pattern.finditer(text), MAX_PLACES))
         except TooSlow:
             one.timeouts += 1
             if one.timeouts >= MOST_TIMEOUTS:
                 self.bad[one.limit] = TOO_LONG
             return None
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        # our own patterns take no time to speak of, and the first call compiles them
+        judged = (one.any_level or not why_hint(text, found.span()) for found in places)
+        return next((found for found, counts in zip(places, judged, strict=True) if counts), None)
 
 
 def pieces(line: bytes) -> Iterator[bytes]:
@@ -328,11 +324,3 @@ def pieces(line: bytes) -> Iterator[bytes]:
     yield line[:LINE_LIMIT]
     for at in range(LINE_LIMIT - OVERLAP, len(line) - OVERLAP, LINE_LIMIT - OVERLAP):
         yield line[at : at + LINE_LIMIT]
-
-
-class TooSlow(Exception):
-    """A pattern did not end in time."""
-
-
-def on_alarm(number: int, frame: FrameType | None) -> None:
-    raise TooSlow

@@ -31,7 +31,7 @@ from typing import Any
 from console.common.files import open_untrusted, read_bytes
 from console.common.text import one_line
 from console.host import cgroup, process
-from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
+from console.recovery.guard.observe.log_patterns import Logs
 from console.recovery.guard.observe.memory import field
 
 EVERY_S = 1.0
@@ -249,9 +249,7 @@ class SlowIoWorker:
 
     def read_logs(self) -> bool:
         """Read the logs. Returns whether a fatal line came."""
-        with contextlib.suppress(TooSlow):  # the alarm came just after the search had ended
-            return self._logs.read()
-        return False
+        return self._logs.read()
 
     def report(self) -> bytes:
         disks = [
@@ -282,7 +280,6 @@ def main() -> int:
     """Run until stdin ends or nobody reads the output."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, on_alarm)
     worker, rest, due = SlowIoWorker(), b"", 0.0
     os.set_blocking(0, False)
     while True:
