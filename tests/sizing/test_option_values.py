@@ -1,6 +1,7 @@
 """Values that engines refuse at their start, each with what llama-server b11669 answered to it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, VllmPlan
 from tests.sizing import shapes
 
 ANSWERS = json.loads((Path(__file__).parent / "data" / "option_values.json").read_text("utf-8"))
@@ -50,6 +52,24 @@ def test_no_go_is_said_of_what_the_server_refuses_and_none_of_what_it_takes(
         assert verdict(words) is not Verdict.NO_GO
     elif not list(opened("llama_cpp", words)) and " ".join(words) not in BY_MACHINE:
         assert verdict(words) in (Verdict.NO_GO, Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("plan", "words", "expected"),
+    [
+        (ik_plan, "-mla 9", "a whole number from 0 to 3"),
+        (llama_plan, "-c 99999999999", "a whole number from 0 to 2147483648"),
+        (llama_plan, "-ub 99999999999", "a whole number up to 2147483648"),
+        (vllm_plan, "-tp 5000", "a whole number from 1 to 1024"),
+        (vllm_plan, "--max-num-batched-tokens 0", "1 or more"),
+        (sglang_plan, "--kt-num-gpu-experts 70000", "a whole number from 0 to 65536"),
+    ],
+)  # fmt: skip
+def test_a_whole_number_out_of_range_is_told_the_range(
+    plan: Callable[[list[str]], LlamaPlan | SglangPlan | VllmPlan], words: str, expected: str
+) -> None:
+    found = plan(words.split())
+    assert [one.partition("expected ")[2] for one in found.problems] == [expected]
 
 
 @pytest.mark.parametrize("words", ["--port $PORT", "-c ${CTX}", "--threads $(nproc)", "-np %N%"])

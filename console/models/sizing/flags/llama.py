@@ -122,7 +122,7 @@ def _whole(name: str, least: int | None = None, most: int = MAX_NUMBER) -> Apply
         elif least is not None and int(digits[1]) < least:
             reading.refuse_value(flag, value, f"{least} or more")
         else:
-            number(name, -MAX_NUMBER, most)(reading, flag, value)
+            number(name, -MAX_NUMBER if least is None else least, most)(reading, flag, value)
 
     return apply
 

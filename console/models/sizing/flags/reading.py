@@ -146,9 +146,14 @@ def number(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
         elif least <= int(value) <= most:
             reading.got[name] = int(value)
         else:
-            reading.problem(flag, value, "a whole number")
+            reading.problem(flag, value, between(least, most))
 
     return apply
+
+
+def between(least: int, most: int) -> str:
+    """The whole numbers that an option takes, in words."""
+    return f"a whole number {f'from {least} to' if least > -MAX_NUMBER else 'up to'} {most}"
 
 
 def human(name: str, units: Mapping[str, int], example: str) -> Apply:
@@ -160,7 +165,7 @@ def human(name: str, units: Mapping[str, int], example: str) -> Apply:
         if size is None:
             reading.refuse_value(flag, value, f"a whole number, like 32768 or {example}")
         elif size < 1:
-            reading.problem(flag, value, f"a whole number, like 32768 or {example}")
+            reading.problem(flag, value, "1 or more")
         else:
             reading.got[name] = size
 
