@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from console.checks.preflight import Level
+from console.checks.preflight.checkpoint import table
+from console.checks.preflight.compatibility import Loader
 from console.host.sample import Card, Machine
+from console.models.hub.checkpoint import Format, WeightSet
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
@@ -62,6 +66,37 @@ def test_no_go_is_said_where_it_ran_out_of_memory(row: dict[str, Any]) -> None:
     else:
         wrong = found.verdict in (Verdict.GO, Verdict.STREAMING)
         assert not wrong or row["source"] in OLD, row["refused_because"]
+
+
+@pytest.mark.parametrize("row", LOGS, ids=lambda row: row["source"])
+def test_the_table_refuses_nothing_that_served(row: dict[str, Any]) -> None:
+    facts, _, cards = read(row)
+    chosen = WeightSet(Format.GGUF, "m", (), row["quantization"])
+    loader = Loader(engine=row["engine"], args=tuple(row["argv"].split()))
+    said = table(loader, chosen, facts, Machine(cards=cards))
+    refused = [one.text for one in said if one.level is Level.FAIL]
+    assert not refused or row["served"] is False
+
+
+@pytest.mark.parametrize("more", ["-sm none -mg 0", "-dev CUDA0", "-ngl 0", "-ot exps=CPU", ""])
+@pytest.mark.parametrize("memory", [(32, 24), (24, 48, 32), (96, 32)])
+def test_what_one_machine_saw_refuses_nothing_on_another(more: str, memory: tuple[int, ...]) -> None:
+    """F-024 asked for 100 GB on a card of 96: the sum says that, and only for such cards."""
+    facts = from_gguf(model("DeepSeek-R1", {}, [497.0, 376 * 1024.0]))
+    cards = tuple(Card(f"c{n}", total=size * 1024 * MIB) for n, size in enumerate(memory))
+    loader = Loader(engine="ik_llama.cpp", args=("-c", "4096", *more.split()))
+    said = table(loader, WeightSet(Format.GGUF, "m", ()), facts, Machine(cards=cards))
+    assert not [one.text for one in said if one.level is Level.FAIL]
+    assert any("F-024" in one.lessons for one in said)
+
+
+def test_the_sum_says_what_f_024_saw() -> None:
+    facts = from_gguf(model("DeepSeek-R1", {}, [497.0, 376 * 1024.0]))
+    sizes = (97887 * MIB, 32607 * MIB)
+    cards = tuple(Card(f"c{n}", total=size, free=size) for n, size in enumerate(sizes))
+    machine = Machine(cards=cards, ram_available=377 << 30)
+    found = assess(facts, ik_plan("-ngl 19 -c 8192".split()), machine)
+    assert (found.verdict, found.need("c0") >> 30) == (Verdict.NO_GO, 100)
 
 
 @pytest.mark.parametrize("row", LOGS, ids=lambda row: row["source"])
