@@ -81,3 +81,64 @@ def test_a_build_that_is_not_there_is_no_answer(
     for more in ([], ["--suggest"]):
         assert main(["check", "checkpoint", str(model), *more, *words]) not in (0, 4)
         assert said in capsys.readouterr().err
+
+
+MUTE = {
+    "linker": "echo 'error while loading shared libraries: libllama.so: cannot open it'; exit 127",
+    "silent": "exit 0", "failing": "exit 1", "aborting": "kill -ABRT $$", "chatty": "echo hello",
+    "hanging": "exec sleep 60",
+}  # fmt: skip
+SAYS = {
+    "linker": "libllama.so: cannot open it", "failing": "exit code 1", "aborting": "signal 6",
+    "hanging": "did not end within", "chatty": "hello",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("whose", ["--binary", "--service", "baseline"])
+@pytest.mark.parametrize("kind", MUTE)
+def test_a_build_that_cannot_be_asked_is_unknown_with_what_it_said(
+    model: Path, kind: str, whose: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("console.checks.preflight.architecture.on_host.ASK_S", 0.3)
+    server = model.parent / "llama-server"
+    server.write_text(f"#!/bin/sh\n{MUTE[kind]}\n")
+    line = ["-m", "x.gguf", "-c", "512"]
+    site = SITE.replace(", --no-mmap", "").replace("SERVER", str(server))
+    if whose == "baseline":
+        site = site.replace(
+            "argv: [cat]", f"argv: [{server}, {', '.join(line)}]".replace("512", '"512"')
+        )
+    (model.parent / "site.yaml").write_text(site)
+    words = {"--binary": [whose, str(server), "--args", "-c", "512"], "--service": [whose, "other"]}
+    code = main(["check", "checkpoint", str(model), "--json", *words.get(whose, [])])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["verdict"]) == (4, "UNKNOWN"), told
+    assert SAYS.get(kind, "could not be asked") in told["because"]
+    assert "is asked" not in json.dumps(told["findings"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_build_that_lacks_the_architecture_is_no_go(
+    model: Path, named: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another build than the baseline's may be meant where none is named."""
+    server = model.parent / "llama-server"
+    server.write_text("#!/bin/sh\necho \"error loading model: unknown model architecture: 'x'\"\n")
+    site = model.parent / "site.yaml"
+    site.write_text(site.read_text().replace("argv: [cat]", f"argv: [{server}]"))
+    words = ["--binary", str(server)] if named else []
+    code = main(["check", "checkpoint", str(model), "--json", *words, "--args", "-c", "512"])
+    told = json.loads(capsys.readouterr().out)
+    expected = (3, "NO-GO") if named else (4, "UNKNOWN")
+    assert (code, told["verdict"]) == expected
+    assert "unknown model architecture" in told["because"]
+
+
+def test_a_build_that_cannot_be_asked_suggests_nothing(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = model.parent / "llama-server"
+    server.write_text(f"#!/bin/sh\n{MUTE['linker']}\n")
+    assert main(["check", "checkpoint", str(model), "--suggest", "--binary", str(server)]) == 4
+    assert "libllama.so: cannot open it" in capsys.readouterr().out

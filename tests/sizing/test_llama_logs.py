@@ -80,7 +80,9 @@ def test_the_table_refuses_nothing_that_served(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("more", ["-sm none -mg 0", "-dev CUDA0", "-ngl 0", "-ot exps=CPU", ""])
 @pytest.mark.parametrize("memory", [(32, 24), (24, 48, 32), (96, 32)])
-def test_what_one_machine_saw_refuses_nothing_on_another(more: str, memory: tuple[int, ...]) -> None:
+def test_what_one_machine_saw_refuses_nothing_on_another(
+    more: str, memory: tuple[int, ...]
+) -> None:
     """F-024 asked for 100 GB on a card of 96: the sum says that, and only for such cards."""
     facts = from_gguf(model("DeepSeek-R1", {}, [497.0, 376 * 1024.0]))
     cards = tuple(Card(f"c{n}", total=size * 1024 * MIB) for n, size in enumerate(memory))

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import header as header_checks
 from console.checks.preflight import host as on_host
-from console.checks.preflight.architecture import memory, options, tensor_types, whole_header
+from console.checks.preflight.architecture import (
+    memory,
+    options,
+    support,
+    tensor_types,
+    whole_header,
+)
 from console.checks.preflight.architecture.check import (
     Command,
     Connect,
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
 
     from console.checks.preflight.sources.assistant import BuildAsk
 
+Kept = dict[int, tuple[Header, list[Finding]]]
+"""What was found of headers, by their ids."""
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
 FITS = {
@@ -121,17 +129,37 @@ def suggestion(
 def _by(build: Callable[[], Engine | None], loader: Loader, *, sure: bool) -> ByBuild:
     """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
     known = cache(build)
-    asked: dict[int, tuple[Header, list[Finding]]] = {}
+    architectures: Kept = {}
+    headers: Kept = {}
 
     def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
         own = known()
+        if own is not None and not found.served_by:
+            told = _once(architectures, header, lambda: _knows(own, header, sure=sure))
+            if not all(one.level in (Level.OK, Level.WARN) for one in told):
+                return [*told, *header_checks.unasked(header)]  # it says nothing of the rest
+        else:
+            told = []
         # what serves with its options was asked by whoever started it
         refused = [] if own is None or loader.served else options.findings(own, loader, sure=sure)
-        if id(header) not in asked:  # it is kept with its answer, so that no other has its id
-            asked[id(header)] = header, _of_header(own, loader, header, sure=sure)
-        return [*refused, *asked[id(header)][1], *memory.findings(own, header, plan, found)]
+        rest = _once(headers, header, lambda: _of_header(own, loader, header, sure=sure))
+        return [*told, *refused, *rest, *memory.findings(own, header, plan, found)]
 
     return by_build
+
+
+def _once(kept: Kept, header: Header, ask: Callable[[], list[Finding]]) -> list[Finding]:
+    """The answer on a header, which is kept with it, so that no other has its id."""
+    if id(header) not in kept:
+        kept[id(header)] = header, ask()
+    return kept[id(header)][1]
+
+
+def _knows(own: Engine, header: Header, *, sure: bool) -> list[Finding]:
+    """What a build says of a header's architecture."""
+    if not header.architecture:
+        return []
+    return support.findings(header.architecture, own, sure=sure)
 
 
 def _of_header(own: Engine | None, loader: Loader, header: Header, *, sure: bool) -> list[Finding]:

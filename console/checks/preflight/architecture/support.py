@@ -215,6 +215,19 @@ def accepts(
     return verdict
 
 
+def findings(architecture: str, build: Engine, *, sure: bool) -> list[Finding]:
+    """What a build says of an architecture. `sure`: this build loads the file, and not another one
+    that the question is about: whatever it does not say is then unknown. Raises Cancelled."""
+    verdict = accepts(architecture, build)
+    found = replace(verdict.finding(), title=f"the build, architecture {verdict.architecture}")
+    if sure:
+        return [found]
+    if verdict.accepted is None:
+        return []
+    hint = "is this the build that is to load it? `check gguf` asks another one"
+    return [found if verdict.accepted else replace(found, level=Level.UNKNOWN, hint=hint)]
+
+
 def _asked(
     architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
 ) -> ArchVerdict:
