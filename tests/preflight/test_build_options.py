@@ -30,6 +30,7 @@ class Build:
 
     lacks: tuple[str, ...] = ()
     trouble: str = ""
+    says: str = MISSED
     started: list[tuple[str, ...]] = field(default_factory=list)
 
     def identity(self) -> Identity:
@@ -52,7 +53,7 @@ class Build:
         if self.trouble:
             raise ServiceError(self.trouble)
         bad = next((word for word in words if word in self.lacks), None)
-        return [MISSED] if bad is None else [f"error: invalid argument: {bad}"]
+        return [self.says] if bad is None else [f"error: invalid argument: {bad}"]
 
     def scan(self, name: str, mark: bytes = MARK) -> Scan | None:
         return None
@@ -93,6 +94,29 @@ def test_the_real_build_refuses_what_it_has_no_longer(server: str) -> None:
     line = ("-c", "4096", "--reasoning-budget", "-7")
     (found,) = options.findings(HostProgram((server,)), Loader(args=line), sure=True)
     assert "--reasoning-budget" in found.words
+
+
+@pytest.mark.parametrize("line", ["--no-such", "-c 512 --no-such 3", "-ngl=99", "--ctx-size=8192"])
+def test_a_build_is_asked_of_what_the_tables_lack(line: str, server: str) -> None:
+    """b11669: "error: invalid argument: --no-such", and of each other as it is written."""
+    asked = Loader(args=tuple(line.split()))
+    (found,) = options.findings(HostProgram((server,)), asked, sure=True)
+    assert found.level is Level.FAIL
+    assert "invalid argument: -" in found.words
+    (found,) = options.findings(HostProgram((server,)), asked, sure=False)
+    assert found.level is Level.UNKNOWN
+
+
+def test_an_option_that_the_tables_lack_and_the_build_has_is_no_refusal() -> None:
+    """It may take a value, of which the build is not told."""
+    build = Build()
+    asked = Loader(args=("--newer", "3", "--newest", "-c", "512"))
+    assert options.findings(build, asked, sure=True) == []
+    assert build.started == [("-c", "512"), ("--newer",), ("--newest",)]
+    missing = 'error while handling argument "--newer": expected value for argument'
+    build = Build(says=missing)
+    assert options.findings(build, Loader(args=("--newer", "3")), sure=True) == []
+    assert options.findings(Build(trouble="silent"), asked, sure=True) == []
 
 
 def test_a_file_that_is_not_here_is_not_known_to_be_there(tmp_path: Path) -> None:

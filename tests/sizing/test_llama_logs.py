@@ -97,7 +97,7 @@ def test_the_sum_says_what_f_024_saw() -> None:
     sizes = (97887 * MIB, 32607 * MIB)
     cards = tuple(Card(f"c{n}", total=size, free=size) for n, size in enumerate(sizes))
     machine = Machine(cards=cards, ram_available=377 << 30)
-    found = assess(facts, ik_plan("-ngl 19 -c 8192".split()), machine)
+    found = assess(facts, ik_plan(["-ngl", "19", "-c", "8192"]), machine)
     assert (found.verdict, found.need("c0") >> 30) == (Verdict.NO_GO, 100)
 
 

@@ -30,6 +30,11 @@ _NOT_ASKED = frozenset((
 """What would reach beyond the one start: a port, the scheduler, programs; and what its reader takes
 whatever it is."""
 _PLAIN = ("flag", "int", "float")
+_UNHEARD_OF = re.compile(r"invalid|unknown")
+"""Of an option that the tables lack: whether it takes a value is not known, and the complaint that
+one is missing says that the build has the option."""
+MAX_STRANGE = 8
+"""Most options that the tables lack and that a build is asked about, a start for each."""
 
 
 def takes(build: Engine, words: Mapping[str, Sequence[str]]) -> dict[str, bool]:
@@ -41,11 +46,12 @@ def takes(build: Engine, words: Mapping[str, Sequence[str]]) -> dict[str, bool]:
 
 def findings(build: Engine, loader: Loader, *, sure: bool) -> list[Finding]:
     """What the build's own reader of options refuses of a command line: switches, numbers and words
-    of a set. What names files, cards and addresses is not tried. `sure`: this build is to load it.
-    """
+    of a set, and options that the tables lack. What names files, cards and addresses is not tried.
+    `sure`: this build is to load it."""
     options = table("ik_llama" if loader.engine == "ik_llama.cpp" else "llama_cpp")
-    words = [word for one in given(loader.args, options) for word in _tried(one)]
-    refusal = _refusal(build, words) if words else None
+    read = list(given(loader.args, options))
+    words = [word for one in read for word in _tried(one)]
+    refusal = (_refusal(build, words) if words else None) or _strange(build, read)
     if not refusal:
         return []
     level = Level.FAIL if sure else Level.UNKNOWN
@@ -67,6 +73,22 @@ def _tried(one: Given) -> Iterator[str]:
         yield one.spelling
     elif one.value is not None:
         yield from (one.spelling, one.value)
+
+
+def _strange(build: Engine, read: Sequence[Given]) -> str:
+    """How the build refuses an option that the tables lack, or the way it is written (`-ngl=99`);
+    "" if it refuses none, or does not tell."""
+    strange = dict.fromkeys(
+        one.spelling for one in read
+        if one.option is None and one.stray is None and one.spelling.startswith("-")
+    )  # fmt: skip
+    for word in list(strange)[:MAX_STRANGE]:
+        refusal = _refusal(build, (word,))
+        if refusal is None:
+            return ""
+        if _UNHEARD_OF.match(refusal.removeprefix("error: ")):
+            return refusal
+    return ""
 
 
 def _refusal(build: Engine, words: Sequence[str]) -> str | None:
