@@ -1,10 +1,12 @@
 """What is said of each fault, of what nothing reads, and where a reason puts a finding aside."""
 
+from dataclasses import replace
+
 import pytest
 
-from console.checks.lint.rule import rules
+from console.checks.lint.rule import Facts, rules
 from console.checks.lint.run import BROKEN
-from tests.lint.faults import CASES, NOTHING, R1, SGLANG, C, found, said, stack
+from tests.lint.faults import CASES, NOTHING, R1, SGLANG, UNEQUAL, C, found, said, stack
 
 
 def test_the_fault_is_found_once_and_the_same_done_right_is_not() -> None:
@@ -39,6 +41,37 @@ def test_every_rule_has_a_fault() -> None:
 )
 def test_an_option_is_known_however_the_engine_takes_it(text: str, rule: str) -> None:
     assert rule in [one[0] for one in said("x.sh", text)]
+
+
+H200 = Facts((143771 << 20,) * 8, ((9, 0),) * 8, 512 << 30)
+LARGER = "checkpoint-larger-than-memory"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "severities"),
+    [
+        ("{sglang} --tp 8 --trust-remote-code", H200, []),
+        ("vllm serve {v3} --tensor-parallel-size 8 --max-model-len 32768", H200, []),
+        ("vllm serve {v3} -tp 8 --cpu-offload-gb 10", H200, []),
+        ("{sglang} --tp 8 --cpu-offload-gb 20", H200, ["error"]),
+        ("{sglang} --tp 4", H200, ["error"]),
+        ("{sglang} --tp $TP", H200, ["info"]),
+        ("vllm serve {v3} --cpu-offload-gb 90 -tp 8", H200, ["error"]),
+        ("{sglang} --kt-method AMXINT4 --kt-weight-path /w --kt-num-gpu-experts 1", H200, []),
+        ("{sglang} --kt-method FP8 --kt-weight-path /w --kt-num-gpu-experts 1", H200, ["error"]),
+        ("{sglang} --tp 8", replace(H200, memory=()), ["info"]),
+        ("{sglang} --tp 8", replace(H200, ram_bytes=None), ["info"]),
+        ("{sglang} --cpu-offload-gb 600", replace(H200, memory=()), ["error"]),
+        ("{sglang} --tp 2", UNEQUAL, ["error"]),
+    ],
+)
+def test_whether_a_checkpoint_fits_is_judged_as_the_preflight_does(
+    text: str, facts: Facts, severities: list[str]
+) -> None:
+    """The public recipes for 8 x H200 were an error with less RAM than the checkpoint is large."""
+    name = "deepseek-ai/DeepSeek-V3"
+    line = text.format(sglang=f"{SGLANG} --model {name}", v3=name)
+    assert [one[1] for one in said("x.sh", f"{line}\n", facts) if one[0] == LARGER] == severities
 
 
 def test_what_an_engine_does_not_take_is_no_option_of_it() -> None:

@@ -6,7 +6,8 @@ A download is useless if no engine here can load it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
 from console.checks.lint import vocabulary
 from console.checks.lint.commands import DETACHED
@@ -22,6 +23,16 @@ _WHOLE = re.compile(
     r"deepseek-ai/deepseek-(?:r1|r1-0528|v3|v3-0324|v3-base)"
     r"|meituan/deepseek-r1-(?:block|channel)-int8", re.IGNORECASE,
 )  # fmt: skip
+_DEEPSEEK = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
+    "num_key_value_heads": 128, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_shared_experts": 1, "first_k_dense_replace": 3, "num_nextn_predict_layers": 1,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "vocab_size": 129280, "max_position_embeddings": 163840,
+    "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"},
+}  # fmt: skip
+"""Of the publisher's config.json, what its size in memory depends on."""
 _CHAIN = ("ktransformers.local_chat", "ktransformers.server", "ktransformers.models.custom_cache")
 
 _MADE = re.compile(r"[$`*<>~]|\{\{|%\w+%")
@@ -139,26 +150,50 @@ def without_amx(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 @rule(
     "checkpoint-larger-than-memory", ERROR, "F-022 F-020 P-005",
-    title="A checkpoint that is loaded whole and does not fit",
-    why="SGLang and vLLM hold every weight in memory before they place any. 642 GiB took "
+    title="A checkpoint that does not fit where its engine puts it",
+    why="SGLang and vLLM divide weights over the cards of their ranks; with --cpu-offload-gb "
+    "SGLang first reads all of them into RAM, and kt-kernel keeps every expert there. 642 GiB took "
     "377 GB of RAM, then swap, then SSH; INT8 in the name says nothing about the size.",
     fix="`omni-console check checkpoint`; a GGUF with llama.cpp, which streams from the disk",
-    needs="RAM and swap; reported as info if unknown",
+    needs="cards, RAM and swap; reported as info if unknown",
 )  # fmt: skip
 def too_large(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        name = vocabulary.model_name(unit, command).partition("@")[0]
-        if vocabulary.engine(command) not in ("sglang", "vllm") or not _WHOLE.fullmatch(name):
+        name, engine = vocabulary.model_name(unit, command), vocabulary.engine(command)
+        name = name.partition("@")[0]
+        if engine not in ("sglang", "vllm") or not _WHOLE.fullmatch(name):
             continue
         word = next((one for one in command.words if name in one.text), command.words[0])
-        words = f"{name} is {format_bytes(_WHOLE_BYTES)}, loaded whole"
-        if facts.ram_bytes is None:
+        words = f"{name} is {format_bytes(_WHOLE_BYTES)}"
+        env = _environment(unit, command, (engine,))
+        if short := _short(engine, [one.text for one in command.words], env, facts):
+            made = any(_MADE.search(one.text) for one in command.words)
+            yield Hit(word.place, f"{words}; {short}", INFO if made else None)
+        elif facts.ram_bytes is None or not facts.memory:
             yield Hit(word.place, words, INFO)
-        elif facts.ram_bytes + facts.swap_bytes < _WHOLE_BYTES:
-            there = format_bytes(facts.ram_bytes + facts.swap_bytes)
-            yield Hit(word.place, f"{words}; RAM and swap are {there}")
-        elif facts.ram_bytes < _WHOLE_BYTES:
-            yield Hit(word.place, f"{words}; RAM is {format_bytes(facts.ram_bytes)}", WARNING)
+
+
+def _short(engine: str, argv: Sequence[str], env: Mapping[str, str], facts: Facts) -> str:
+    """What lacks the room for DeepSeek-V3, as the preflight judges it; "" if it has room, or if
+    that is not known."""
+    from console.host.sample import Card, Machine  # only one model is judged so
+    from console.models.sizing.assess import assess
+    from console.models.sizing.facts_from_config import from_config
+    from console.models.sizing.flags.sglang import sglang_plan
+    from console.models.sizing.flags.vllm import vllm_plan
+
+    plan = vllm_plan(argv, env) if engine == "vllm" else sglang_plan(argv)
+    compute = facts.compute if len(facts.compute) == len(facts.memory) else repeat(None)
+    cards = tuple(
+        Card(f"card {n}", total=size, compute=sm)
+        for n, (size, sm) in enumerate(zip(facts.memory, compute, strict=False))
+    )
+    machine = Machine(cards, ram_available=facts.ram_bytes, swap_free=facts.swap_bytes)
+    found = assess(from_config(_DEEPSEEK, _WHOLE_BYTES), plan, machine, advised=False)
+    return "; ".join(
+        f"{one.where} has {format_bytes(one.have)} and needs {format_bytes(one.need)}"
+        for one in found.short
+    )
 
 
 @rule(
