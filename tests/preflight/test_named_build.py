@@ -135,6 +135,19 @@ def test_a_build_that_lacks_the_architecture_is_no_go(
     assert "unknown model architecture" in told["because"]
 
 
+def test_a_build_of_another_engine_is_said_not_to_be_asked(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tensors"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    (folder / "model.safetensors").write_bytes(bytes(64))
+    for named in (True, False):
+        words = ["--binary", str(model.parent / "llama-server")] if named else []
+        main(["check", "checkpoint", str(folder), "--engine", "vllm", *words, "--args", "-tp", "1"])
+        assert ("it was not asked" in capsys.readouterr().out) is named
+
+
 def test_a_build_that_cannot_be_asked_suggests_nothing(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ from console.checks.preflight.architecture.check import (
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, AsksOptions, ByBuild, Preflight, preflight
-from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.compatibility import Loader, fitting, speaks_gguf
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.suggest import TOP, Suggestion, suggest
 from console.common.errors import ConsoleError
@@ -107,7 +107,13 @@ def checkpoint(
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = named or lent is not None or loader.own
     known = cache(build)
-    return preflight(asked, machine, site, _by(known, loader, sure=sure), _asking(known, sure=sure))
+    found = preflight(
+        asked, machine, site, _by(known, loader, sure=sure), _asking(known, sure=sure)
+    )
+    if not named or speaks_gguf(fitting(loader, found.chosen.format), found.chosen.format):
+        return found
+    words = "it was not asked: only llama.cpp's tell what they take without a card"
+    return replace(found, findings=(*found.findings, Finding(Level.WARN, "the build", words)))
 
 
 def suggestion(
