@@ -118,6 +118,19 @@ def test_a_build_that_cannot_be_asked_is_unknown_with_what_it_said(
     assert "is asked" not in json.dumps(told["findings"])
 
 
+def test_a_build_that_is_not_to_be_had_is_said_not_to_be_asked(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The site may be of another machine, so that this is no reason for UNKNOWN."""
+    line = "{container: gone, args: [-c, '512'], url: 'http://127.0.0.1:9'}"
+    site = model.parent / "site.yaml"
+    head = site.read_text().partition("baseline:")[0]
+    site.write_text(f"{head}baseline: {line}\n")
+    assert main(["check", "checkpoint", str(model), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["title"] for one in told["findings"] if one["level"] == "warn"] == ["the build"]
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_build_that_lacks_the_architecture_is_no_go(
     model: Path, named: bool, capsys: pytest.CaptureFixture[str]

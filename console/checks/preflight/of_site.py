@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 Kept = dict[int, tuple[Header, list[Finding]]]
 """What was found of headers, by their ids."""
+UNSEEN = Finding(
+    Level.WARN, "the build", "the one that would load it is not to be had here, and was not asked"
+)
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
 FITS = {
@@ -145,7 +148,7 @@ def _by(build: Callable[[], Engine | None], loader: Loader, *, sure: bool) -> By
             if not all(one.level in (Level.OK, Level.WARN) for one in told):
                 return [*told, *header_checks.unasked(header)]  # it says nothing of the rest
         else:
-            told = []
+            told = [UNSEEN] if sure and not found.served_by else []
         # what serves with its options was asked by whoever started it
         refused = [] if own is None or loader.served else options.findings(own, loader, sure=sure)
         rest = _once(headers, header, lambda: _of_header(own, loader, header, sure=sure))
