@@ -189,8 +189,11 @@ def test_what_is_not_known_is_no_go(checked: Checked) -> None:
     assert (code, found["verdict"]) == (4, "UNKNOWN")
     assert "beside" in found["because"]
     args = ("--engine", "kt-kernel", "--args", "--kt-method", "BOGUS")
-    code, found = checked(DISTILL, *args)
+    code, found = checked(DISTILL, *args, "--kt-weight-path", "/w")
     assert (code, found["verdict"]) != (0, "GO"), found["because"]
+    code, found = checked(DISTILL, *args)
+    said = [one["words"] for one in found["findings"] if one["title"] == "kt-kernel"]
+    assert "no --kt-weight-path is given" in said[0]
 
 
 def test_a_disk_that_the_site_declares_counts_without_being_asked(

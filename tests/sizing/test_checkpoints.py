@@ -91,6 +91,18 @@ def test_kt_kernel_keeps_every_expert_in_ram() -> None:
         assert not any("RAM as well" in one for one in found.would_make_it_go)
 
 
+@pytest.mark.parametrize("engine", ["kt-kernel", "sglang"])
+def test_without_a_path_of_weights_all_experts_are_on_the_cards(engine: str) -> None:
+    """kvcache-ai/ktransformers#2099: out of memory on the card, as --kt-weight-path was missing."""
+    words, here = "--tp 2 --kt-method FP8 --kt-num-gpu-experts 8", cards(2, 95, (12, 0))
+    plain = judged("Q3-235B-FP8", engine, "--tp 2", here, 768)
+    found = judged("Q3-235B-FP8", engine, words, here, 768)
+    assert found.verdict is Verdict.NO_GO
+    assert found.limits == plain.limits
+    whole = judged("Q3-235B-FP8", engine, f"{words} --kt-weight-path /w", here, 768)
+    assert whole.verdict is Verdict.GO
+
+
 def test_vllm_needs_room_for_the_models_own_length() -> None:
     found = judged("L31-8B", "vllm", "", cards(1, 24, (8, 9)))
     assert found.verdict is Verdict.NO_GO

@@ -115,6 +115,27 @@ def test_sglang_options() -> None:
     assert mapped.strategy() is Strategy.KT_MMAP
 
 
+@pytest.mark.parametrize(
+    ("words", "runs", "idle"),
+    [
+        ("--kt-method FP8 --kt-num-gpu-experts 8", False, True),
+        ("--kt-weight-path= --kt-cpuinfer 60", False, True),
+        ("--kt-weight-path /w --kt-cpuinfer 60 --kt-weight-path=", False, True),
+        ("--kt-threadpool-count 2", False, True),
+        ("--kt-mmap-experts-dir /m", False, True),
+        ("--kt-weight-path=/w", True, False),
+        ("--kt-weight-path $WEIGHTS --kt-cpuinfer 60", True, False),
+        ("--tp 2", False, False),
+    ],
+)
+def test_kt_kernel_takes_no_layer_without_its_weights(words: str, runs: bool, idle: bool) -> None:
+    plan = sglang_plan(words.split())
+    assert (plan.kt, plan.kt_idle) == (runs, idle)
+    if not runs:
+        assert (plan.kt_method, plan.kt_mmap, plan.strategy()) == ("", False, Strategy.SGLANG)
+    assert bool(plan.problems) is any(one.endswith("path=") for one in words.split())
+
+
 def test_a_converter() -> None:
     words = "convert_cpu_weights.py --input-path a --input-type bf16 --output b --quant-method int4"
     plan = conversion_plan(words.split())

@@ -409,6 +409,13 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
     return Reference(f"{site.name}'s baseline", pace, serves=serves)
 
 
+KT_IDLE = (
+    "kt-kernel",
+    "no --kt-weight-path is given: no expert goes to the processor, the other --kt options do "
+    "nothing, and all is counted on the cards, as SGLang alone has it",
+    "--kt-weight-path DIRECTORY names the weights of the experts",
+)
+"""Title, words and hint."""
 SHOWN = 5
 """Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
@@ -515,6 +522,8 @@ def table(
     if like := ENGINES[engine].like:
         words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
+    if isinstance(plan, SglangPlan) and plan.kt_idle:
+        found = (*found, Finding(Level.WARN, *KT_IDLE))
     return found
 
 

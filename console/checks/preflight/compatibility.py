@@ -383,7 +383,8 @@ def _vllm(loader: Loader) -> VllmPlan:
 
 
 def _kt(loader: Loader) -> SglangPlan:
-    return replace(sglang_plan(loader.args), kt=True)
+    plan = sglang_plan(loader.args)
+    return replace(plan, kt_idle=not plan.kt)
 
 
 class Engine(NamedTuple):
@@ -444,6 +445,8 @@ def speaks_gguf(loader: Loader, format_: Format) -> bool:
 
 def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
     """The engine's name for the compatibility table."""
+    if loader.engine == "kt-kernel" and isinstance(plan, SglangPlan) and not plan.kt:
+        return "sglang"  # which is what serves then
     if loader.engine:
         return loader.engine
     if isinstance(plan, LlamaPlan):

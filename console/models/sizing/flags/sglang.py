@@ -29,6 +29,7 @@ UNITS = {
 """What SGLang's numbers may end with (`human_readable_int` in srt/utils/common.py)."""
 OWN_LAYERS = ("NEXTN", "EAGLE")
 """Ways to guess ahead that take the checkpoint's own layers where no draft model is given."""
+KT_WEIGHTS = "--kt-weight-path"
 KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 
@@ -37,9 +38,21 @@ def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     got = plan_of("sglang", _SGLANG, argv)
     got["type_kv"] = "fp8" if got.get("type_kv", "").startswith("fp8") else "bf16"
     got.pop("", None)
+    got = _of_kt(got)
     if got.get("all_to_all") in SPANNING:
         got["expert_ranks"] = got.get("ranks", 1)
     return SglangPlan(**{**got, **_copies(got)})
+
+
+def _of_kt(got: dict[str, Any]) -> dict[str, Any]:
+    """Without the weights of its experts kt-kernel takes no layer, and its other options do nothing
+    (create_kt_config_from_server_args in kt_ep_wrapper.py of SGLang and of the fork). A path that
+    was not understood may be one."""
+    odd = any(problem.startswith(KT_WEIGHTS) for problem in got["problems"])
+    if got.get("kt_weights") or (odd and "kt_weights" not in got):
+        return {**got, "kt": True}
+    rest = {name: value for name, value in got.items() if not name.startswith("kt")}
+    return {**rest, "kt_idle": len(rest) < len(got)}
 
 
 def _copies(got: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,11 +104,13 @@ def _attention(reading: Reading, flag: str, value: str) -> None:
 
 
 def _kt_weights(reading: Reading, flag: str, value: str) -> None:
-    reading.got.update(kt=True, kt_weights=value)
+    reading.got["kt_weights"] = value
+    if not value:
+        reading.problem(flag, value, "the directory of the experts' weights")
 
 
 def _kt_method(reading: Reading, flag: str, value: str) -> None:
-    reading.got.update(kt=True, kt_method=one_line(value, 40).upper())
+    reading.got["kt_method"] = one_line(value, 40).upper()
 
 
 _SGLANG: Mapping[str, Apply] = {
@@ -121,7 +136,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--speculative-eagle-topk": fixed("", None), "--revision": text("model"),
     "--speculative-num-draft-tokens": fixed("", None),
     "--kt-cpuinfer": fixed("kt", True), "--kt-threadpool-count": fixed("kt", True),
-    "--kt-weight-path": _kt_weights, "--kt-method": _kt_method,
+    KT_WEIGHTS: _kt_weights, "--kt-method": _kt_method,
     "--kt-num-gpu-experts": number("kt_gpu_experts", 0, 1 << 16),
     "--kt-mmap-experts-dir": fixed("kt_mmap", True),
     "--kt-skip-gpu-expert-cpu-copy": fixed("kt_skips", True),
