@@ -280,7 +280,53 @@ def test_weights_that_are_loaded_otherwise(
 def test_awq_computes_in_16_bits() -> None:
     stored = {"quantization_config": {"quant_method": "awq", "bits": 4}}
     found = judged("vllm", f"{SHORT} --dtype float32", cards(1, 80), more=stored)
-    assert (found.verdict, "16 bits" in found.because) == (Verdict.NO_GO, True)
+    assert (found.verdict, "computes in float16" in found.because) == (Verdict.NO_GO, True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "stored", "dtype", "refused"),
+    [
+        ("sglang", "--quantization awq", "awq", "bfloat16", True),
+        ("sglang", "--quantization gptq", "gptq", "bfloat16", True),
+        ("sglang", "--quantization gptq --dtype bfloat16", "gptq", "float16", True),
+        ("sglang", "--quantization awq --dtype half", "awq", "bfloat16", False),
+        ("sglang", "--quantization awq", "awq", "float16", False),
+        ("sglang", "--quantization awq", "awq", "float32", False),
+        ("sglang", "--quantization awq_marlin", "awq", "bfloat16", False),
+        ("sglang", "--quantization moe_wna16", "gptq", "bfloat16", False),
+        ("sglang", "", "awq", "bfloat16", False),
+        ("sglang", "--dtype float32", "gptq", "bfloat16", True),
+        ("vllm", "--quantization awq", "awq", "bfloat16", False),
+        ("vllm", "--quantization gptq", "gptq", "bfloat16", False),
+        ("vllm", "--dtype half", "mxfp4", "bfloat16", True),
+        ("vllm", "", "mxfp4", "float16", True),
+        ("vllm", "", "mxfp4", "bfloat16", False),
+        ("vllm", "", "gptq", "", False),
+    ],
+)
+def test_a_dtype_that_a_quantization_does_not_compute_in(
+    engine: str, words: str, stored: str, dtype: str, refused: bool
+) -> None:
+    """vllm#1823 and vllm#1592 ("torch.bfloat16 is not supported for quantization method awq"), of
+    which SGLang still has the code."""
+    more = {"quantization_config": {"quant_method": stored, "bits": 4}, "torch_dtype": dtype}
+    length = SHORT if engine == "vllm" else "--context-length 8192"
+    found = judged(engine, f"{length} {words}", cards(1, 80), more=more)
+    assert (found.verdict is Verdict.NO_GO) is refused, found.because
+    assert ("computes in" in found.because) is refused
+
+
+def test_sglang_takes_float16_on_older_cards_whatever_is_asked() -> None:
+    more = {"quantization_config": {"quant_method": "awq", "bits": 4}, "torch_dtype": "bfloat16"}
+    words, old = "--context-length 8192 --quantization awq", cards(1, 80, (7, 5))
+    assert judged("sglang", words, old, more=more).verdict is Verdict.GO
+
+
+def test_sglangs_own_kernels_of_gptq_take_no_experts() -> None:
+    more = {"quantization_config": {"quant_method": "gptq", "bits": 4}, "torch_dtype": "float16"}
+    for method, verdict in (("gptq", Verdict.NO_GO), ("gptq_marlin", Verdict.GO)):
+        words = f"--context-length 8192 --tp 4 --quantization {method}"
+        assert judged("sglang", words, cards(4, 80), "Q3-235B-FP8", more).verdict is verdict
 
 
 def test_a_mixture_whose_count_stands_elsewhere_is_not_refused() -> None:

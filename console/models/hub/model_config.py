@@ -93,12 +93,16 @@ def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def describe(config: Mapping[str, Any]) -> str:
     """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" if it says nothing."""
-    if how := quantization(config):
-        return _scheme(how)
+    how = quantization(config)
+    return _scheme(how) if how else dtype_of(config)
+
+
+def dtype_of(config: Mapping[str, Any]) -> str:
+    """What a model computes in where nothing else is asked for; "" where nothing says it."""
     for part in parts(config):
-        kind = _word(part.get("dtype")) or _word(part.get("torch_dtype"))
-        if kind:
-            return kind.removeprefix("torch.")
+        word = _word(part.get("dtype")) or _word(part.get("torch_dtype"))
+        if word:
+            return word.removeprefix("torch.")
     return ""
 
 

@@ -134,11 +134,11 @@ class SglangPlan:
     `all_to_all`: how experts exchange tokens. `page`: tokens of a page of the cache (0: the
     backend's own), `attention` its backend. `text_only` and `multimodal`: an encoder for images is
     left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
-    nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights are; LLAMAFILE reads a GGUF
-    there, whose experts have `kt_experts` bytes (None: not known). `kt_skips`: experts of the cards
-    are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which few builds have). `refused`:
-    what its start refuses. `load_format` as given, with `loader_extra` where its loader is told
-    more.
+    nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
+    are; LLAMAFILE reads a GGUF there, whose experts have `kt_experts` bytes (None: not known).
+    `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
+    few builds have). `refused`: what its start refuses. `load_format` as given, with `loader_extra`
+    where its loader is told more.
     """
 
     ranks: int = 1

@@ -134,7 +134,8 @@ class ModelFacts:
     `layers` run; `spare_layers` are in the file for speculation (MTP) and not loaded. `source` is
     where it comes from, `weights_from` the source of the bytes by class. `block`: how many weights
     share a scale, where a rank has to hold whole ones; 0: none. `stored`: the kind of the
-    weights by their config.json (bf16, fp8, awq …), "" where nothing says it.
+    weights by their config.json (bf16, fp8, awq …), `dtype` what they compute in (bfloat16 …),
+    "" where nothing says it.
     `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers. `classes` are the
     names of transformers' classes for it, `encoders` its parts for images and sound.
     """
@@ -152,6 +153,7 @@ class ModelFacts:
     experts: Experts = Experts()
     block: int = 0
     stored: str = ""
+    dtype: str = ""
     weights: tuple[Weight, ...] = ()
     weights_from: str = ""
     of_ik: tuple[str, ...] = ()

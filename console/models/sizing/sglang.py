@@ -40,7 +40,7 @@ from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
 from console.models.sizing.serving.loaded import as_loaded
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
-from console.models.sizing.serving.refused import by_sglang, not_known_of_pages
+from console.models.sizing.serving.refused import BF16_SINCE, by_sglang, not_known_of_pages
 
 DISK = "disk"
 WIDE = 2
@@ -248,7 +248,7 @@ def _chunks(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Asses
     """What is refused at the start, by the chunk of the first card."""
     card = machine.cards[0] if machine.cards else Card("")
     chunk = _row(card)[1] if plan.chunk is None else plan.chunk
-    ledger.stops += by_sglang(facts, plan, chunk)
+    ledger.stops += by_sglang(facts, plan, chunk, (card.compute or (0, 0)) >= BF16_SINCE)
     ledger.unknown += not_known_of_pages(facts, plan, chunk)
 
 

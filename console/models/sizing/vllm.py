@@ -25,6 +25,7 @@ from console.models.sizing.serving.encoders import left_on
 from console.models.sizing.serving.loaded import FLOAT32, as_loaded
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
+    BF16_SINCE,
     NO_FLOAT16,
     by_vllm,
     not_known_of_blocks,
@@ -62,8 +63,6 @@ OFF = (
 )
 LEAST_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
-BF16_SINCE = (8, 0)
-"""The compute capability from which vLLM loads bfloat16 as it is."""
 
 
 def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:

@@ -3,7 +3,8 @@
 Sources: vLLM 0.33, SchedulerConfig.verify_max_model_len, `_check_valid_dtype` and
 `_verify_with_expert_parallelism` in config/model.py, `get_supported_act_dtypes` of its
 quantizations, `get_supported_kernel_block_sizes` of its attention backends (vllm#41363) and
-validate_parsed_serve_args; SGLang 0.5.23, arg_groups/validation_hook.py and parallel_hook.py.
+validate_parsed_serve_args; SGLang 0.5.23, arg_groups/validation_hook.py and parallel_hook.py,
+and of its quantizations `get_supported_act_dtypes` and GPTQConfig.get_quant_method.
 
 Not judged, as it depends on what the build chooses: models without pipeline parallelism, and
 SGLang's rules for single backends of experts.
@@ -11,7 +12,7 @@ SGLang's rules for single backends of experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
@@ -22,8 +23,19 @@ NO_FLOAT16 = frozenset((
 ))  # fmt: skip
 """Classes that vLLM does not serve in float16."""
 FLOAT16 = ("half", "float16")
+BF16_SINCE = (8, 0)
+"""The compute capability from which both engines load bfloat16 as it is."""
+_BOTH, _HALF, _BRAIN = ("float16", "bfloat16"), ("float16",), ("bfloat16",)
 IN_16_BITS = ("awq", "gptq")
-"""Kinds of weights with which vLLM computes in 16 bits alone, whatever wrote them."""
+VLLM_TAKES: Mapping[str, tuple[str, ...]] = {
+    "awq": _BOTH, "gptq": _BOTH, "mxfp4": _BRAIN, "fp_quant": _BRAIN, "modelopt_mxfp8": _BRAIN,
+}  # fmt: skip
+"""What a quantization computes in; vLLM takes each by its weights, whatever name it is given."""
+SGLANG_TAKES: Mapping[str, tuple[str, ...]] = {
+    "awq": _HALF, "awq_marlin": _BOTH, "gptq": _HALF, "gptq_marlin": _BOTH, "moe_wna16": _BOTH,
+}  # fmt: skip
+"""SGLang serves AWQ and GPTQ with Marlin's kernels unless their own are asked for by name."""
+_NAMES = {"half": "float16", "bf16": "bfloat16", "float": "float32"}
 _MIXTURES = ("moe", "mixtral", "dbrx", "jamba", "grok", "maverick", "llama4")
 """Words in the names of families with experts, should their number stand under another key."""
 PAGES_AS_GIVEN = ("triton", "flashinfer", "fa3", "torch_native")
@@ -56,8 +68,8 @@ def by_vllm(
         yield f"--long-prefill-token-threshold {plan.long_prefill:,} is more than the context"
     if plan.dtype in FLOAT16 and NO_FLOAT16.intersection(facts.classes):
         yield f"--dtype {plan.dtype}: this family is not served in float16"
-    if plan.dtype in FLOAT32 and facts.stored in IN_16_BITS:
-        yield f"--dtype {plan.dtype}: weights that are stored as {facts.stored} compute in 16 bits"
+    method = plan.quantization if plan.quantization in VLLM_TAKES else facts.stored
+    yield from _computing(facts, plan.dtype, method, VLLM_TAKES)
     if plan.whole_experts and not _may_have_experts(facts):
         yield "--enable-expert-parallel, and the model has no experts"
     if plan.fraction == 0:
@@ -70,6 +82,19 @@ def by_vllm(
         yield "--enable-auto-tool-choice requires --tool-call-parser"
     if plan.logs_answers and not plan.logs_requests:
         yield "--enable-log-outputs requires --enable-log-requests"
+
+
+def _computing(
+    facts: ModelFacts, asked: str, method: str, takes: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """A dtype, asked for or the model's own, that a quantization does not compute in."""
+    dtype = facts.dtype if asked in ("", "auto") else asked
+    if asked in ("", "auto") and dtype in FLOAT32:
+        return  # both engines take 16 bits then, and which of them depends on the family
+    dtype, taken = _NAMES.get(dtype, dtype), takes.get(method, ())
+    if dtype and taken and dtype not in taken:
+        whose = "the model's own dtype" if asked in ("", "auto") else f"--dtype {asked}"
+        yield f"{dtype} ({whose}) for {method}, which computes in {' or '.join(taken)} alone"
 
 
 def not_known_of_blocks(facts: ModelFacts, plan: VllmPlan) -> list[str]:
@@ -91,8 +116,16 @@ def _may_have_experts(facts: ModelFacts) -> bool:
     return bool(facts.experts.count) or stored or any(word in names for word in _MIXTURES)
 
 
-def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int) -> Iterator[str]:
-    """Refusals in words. `chunk`: the tokens of --chunked-prefill-size, given or by default."""
+def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int, brain: bool) -> Iterator[str]:
+    """Refusals in words. `chunk`: the tokens of --chunked-prefill-size, given or by default.
+    `brain`: the card computes in bfloat16; on others SGLang takes float16 whatever is asked."""
+    method = plan.quantization or f"{facts.stored}_marlin"
+    known = brain and facts.stored in IN_16_BITS
+    for words in _computing(facts, plan.dtype, method, SGLANG_TAKES) if known else ():
+        advice = f": {method}_marlin, or --dtype half" if method in ("awq", "gptq") else ""
+        yield words + advice
+    if method == "gptq" and facts.experts.count:
+        yield "experts with --quantization gptq, which has no kernels for them: gptq_marlin"
     if plan.replicas > 1 and plan.attention_replicas > 1:
         yield "--dp-size and --attn-dp-size together: replicas of a replicated attention"
     if plan.attention_apart and plan.ranks % plan.replicas:
