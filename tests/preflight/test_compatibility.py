@@ -87,6 +87,44 @@ def test_kernels_of_int8_end_before_the_later_blackwell(
     assert of(question, "quantization")[0].level is level
 
 
+FLOORS = sorted({
+    engine for rule in table().rules if rule.when.from_sm and rule.about == "quantization"
+    for engine in rule.engine
+})  # fmt: skip
+KINDS = sorted({one for rule in table().rules for one in rule.when.quantization})
+
+
+@pytest.mark.parametrize("compute", [(5, 2), (6, 1), (7, 0), (7, 2)])
+@pytest.mark.parametrize("engine", [*FLOORS, "kt-kernel"])
+def test_no_engine_with_a_floor_says_that_it_serves_cards_below_it(
+    engine: str, compute: tuple[int, int]
+) -> None:
+    """vllm#19542 (6.1) and vllm#8626 (6.0); pascal-pkgs-ci#21, #23."""
+    card = Card("?", total=32 * GIB, compute=compute)
+    here = Machine(cards=(card,), cpu_flags=XEON)
+    for family in ("deepseek_v3", "qwen3", "gemma2"):
+        for kind in KINDS:
+            for dtype in ("auto", "half", "float32"):
+                asked = Question(engine, "safetensors", family, kind, "", machine=here, dtype=dtype)
+                found = [one.level for one in check(asked)
+                         if {"quantization", "compute"} & set(one.title.split())]  # fmt: skip
+                assert {Level.FAIL, Level.UNKNOWN} & set(found), asked
+
+
+@pytest.mark.parametrize(
+    ("engine", "compute", "level"),
+    [
+        ("vllm", (6, 1), Level.FAIL), ("vllm", (7, 0), Level.UNKNOWN), ("vllm", (7, 5), Level.WARN),
+        ("sglang", (7, 0), Level.FAIL), ("kt-kernel", (7, 5), Level.UNKNOWN),
+        ("kt-kernel", (8, 0), Level.OK),
+    ],
+)  # fmt: skip
+def test_the_floor_of_an_engine(engine: str, compute: tuple[int, int], level: Level) -> None:
+    here = Machine(cards=(Card("?", compute=compute),), cpu_flags=XEON)
+    asked = Question(engine, "safetensors", "qwen3_moe", "bf16", "BF16", machine=here)
+    assert check(asked)[0].level is level
+
+
 DENSE = [
     "phi3", "gemma", "gemma2", "glm4", "olmo2", "granite", "smollm3", "exaone4", "ernie4_5",
     "hunyuan_v1_dense", "mimo", "arcee", "apertus", "cohere2",

@@ -84,7 +84,7 @@ class Rule(From):
     engine: list[Text] = Field(min_length=1)
     about: Column
     when: When
-    level: Literal["ok", "warn", "fail"]
+    level: Literal["ok", "warn", "fail", "unknown"]
     words: Text
     hint: Text = ""
 
