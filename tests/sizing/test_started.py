@@ -388,6 +388,55 @@ def test_kernels_are_those_of_the_sources(
     assert found[0] == level
 
 
+@pytest.mark.parametrize(
+    ("engine", "words", "compute", "verdict", "noted"),
+    [
+        ("vllm", "fp8", (8, 6), Verdict.UNKNOWN, False),
+        ("vllm", "fp8_e4m3", (8, 0), Verdict.UNKNOWN, False),
+        ("vllm", "fp8_e5m2", (8, 6), Verdict.GO, True),
+        ("vllm", "fp8_e5m2", (7, 5), Verdict.UNKNOWN, False),
+        ("vllm", "fp8", (8, 9), Verdict.GO, False),
+        ("vllm", "auto", (7, 5), Verdict.GO, False),
+        ("sglang", "fp8_e4m3", (8, 6), Verdict.UNKNOWN, False),
+        ("sglang", "fp8_e4m3 --attention-backend flashinfer", (8, 6), Verdict.GO, True),
+        ("sglang", "fp8_e4m3 --attention-backend flashinfer", (7, 5), Verdict.UNKNOWN, False),
+        ("sglang", "fp8_e5m2", (9, 0), Verdict.GO, False),
+    ],
+)
+def test_a_cache_in_fp8_on_older_cards(
+    engine: str, words: str, compute: tuple[int, int], verdict: Verdict, noted: bool
+) -> None:
+    """vllm#26431 (8.6), vllm#35720 (7.0): "type fp8e4nv not supported in this architecture"."""
+    length = SHORT if engine == "vllm" else "--context-length 8192"
+    here = cards(2, 48, compute)
+    tp = "--tensor-parallel-size 2" if engine == "vllm" else "--tp 2"
+    found = judged(engine, f"{length} {tp} --kv-cache-dtype {words}", here)
+    assert found.verdict is verdict, found.because
+    assert any("Triton's kernels" in one for one in found.notes) is noted
+
+
+@pytest.mark.parametrize(("compute", "offered"), [((8, 6), False), ((7, 5), False), ((8, 9), True)])
+def test_a_cache_in_fp8_is_offered_where_cards_have_it(
+    compute: tuple[int, int], offered: bool
+) -> None:
+    found = judged("vllm", "--max-model-len 45000", cards(1, 24, compute))
+    assert found.verdict is Verdict.NO_GO
+    assert any("kv-cache-dtype" in one for one in found.would_make_it_go) is offered
+
+
+def test_latent_attention_has_backends_of_its_own() -> None:
+    words = f"{SHORT} --tensor-parallel-size 8 --kv-cache-dtype fp8_e5m2"
+    found = judged("vllm", words, cards(8, 80, (8, 0)), "K25")
+    assert any("attention backend takes" in one for one in found.unknown)
+
+
+def test_the_oldest_card_decides_on_a_cache_in_fp8() -> None:
+    mixed = (*cards(1, 48, (9, 0)), *cards(1, 48, (8, 6)))
+    words = f"{SHORT} --tensor-parallel-size 2 --kv-cache-dtype fp8"
+    assert judged("vllm", words, mixed).verdict is Verdict.UNKNOWN
+    assert judged("vllm", f"{SHORT} --kv-cache-dtype fp8", mixed).verdict is Verdict.GO
+
+
 def test_sglang_refuses_cards_before_turing() -> None:
     asked = Question("sglang", "safetensors", "llama", "fp16", machine=Machine(
         cards=cards(1, 32, (7, 0))))  # fmt: skip

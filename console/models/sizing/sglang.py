@@ -40,7 +40,12 @@ from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
 from console.models.sizing.serving.loaded import as_loaded
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
-from console.models.sizing.serving.refused import BF16_SINCE, by_sglang, not_known_of_pages
+from console.models.sizing.serving.refused import (
+    BF16_SINCE,
+    by_sglang,
+    fp8_cache,
+    not_known_of_pages,
+)
 
 DISK = "disk"
 WIDE = 2
@@ -210,6 +215,9 @@ def _cards(
     if len(cards) < world:
         ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
     cache = _cache(facts, plan, ledger)
+    unknown, notes = fp8_cache(facts, plan.type_kv, cards, plan.attention)
+    ledger.unknown += unknown
+    ledger.notes += notes
     drafts = facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0
     names = labels(machine.cards)
     words = "--cpu-offload-gb" + ("; experts stay (F-020)" if experts else "")
@@ -345,7 +353,7 @@ def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
 
 def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
     """Bytes a rank: heads are divided among ranks, a latent cache is kept whole by each."""
-    tokens, kind = _tokens(facts, plan), plan.type_kv
+    tokens, kind = _tokens(facts, plan), "fp8" if plan.type_kv.startswith("fp8") else plan.type_kv
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
     cache = cache_of(facts, asked)
     if cache is None:

@@ -28,6 +28,7 @@ from console.models.sizing.serving.refused import (
     BF16_SINCE,
     NO_FLOAT16,
     by_vllm,
+    fp8_cache,
     not_known_of_blocks,
 )
 
@@ -93,6 +94,9 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
+    unknown, notes = fp8_cache(facts, plan.type_kv, cards)
+    ledger.unknown += unknown
+    ledger.notes += notes
     ledger.unknown += as_loaded(facts, _dtype(facts, plan, cards), plan.quantization)[1]
     names = labels(machine.cards)
     for number, card in enumerate(cards):
@@ -265,7 +269,7 @@ def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
     """Bytes on a rank of one request of the whole context: heads are divided, or doubled where
     there are fewer than ranks; a latent cache is whole on each."""
     tokens = _tokens(facts, plan)
-    kind = "fp8" if plan.type_kv == "fp8" else "bf16"
+    kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, ubatch=batch)
     cache = cache_of(facts, asked) if tokens else None
     return None if cache is None else int(cache.bytes * share(facts, plan) / plan.stages)
@@ -283,7 +287,7 @@ def per_token(facts: ModelFacts, plan: VllmPlan) -> float | None:
     """Bytes of a token on a rank, by two long caches, so that windows do not count."""
     sizes: list[Cache] = []
     for tokens in (1 << 18, 1 << 19):
-        kind = "fp8" if plan.type_kv == "fp8" else "bf16"
+        kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
         cache = cache_of(facts, LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind))
         if cache is None:
             return None

@@ -215,6 +215,11 @@ def choice(name: str, words: Sequence[str]) -> Apply:
     return apply
 
 
+def fp8_of(value: str) -> str:
+    """The form of an FP8 cache: `fp8`, which is e4m3, or `fp8_e5m2`; "" for another type."""
+    return "" if not value.startswith("fp8") else value if value == "fp8_e5m2" else "fp8"
+
+
 def fixed(name: str, to: object, note: str = "") -> Apply:
     """Set a field to one value, whatever the option's own is."""
 

@@ -11,6 +11,7 @@ from console.models.sizing.flags.reading import (
     Reading,
     choice,
     fixed,
+    fp8_of,
     fraction,
     gibibytes,
     human,
@@ -36,7 +37,7 @@ KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     """SGLang's arguments, with those of its kt-kernel backend."""
     got = plan_of("sglang", _SGLANG, argv)
-    got["type_kv"] = "fp8" if got.get("type_kv", "").startswith("fp8") else "bf16"
+    got["type_kv"] = fp8_of(got.get("type_kv", "")) or "bf16"
     got.pop("", None)
     got = _of_kt(got)
     if got.get("all_to_all") in SPANNING:

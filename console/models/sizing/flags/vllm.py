@@ -10,6 +10,7 @@ from console.models.sizing.flags.reading import (
     Apply,
     Reading,
     fixed,
+    fp8_of,
     fraction,
     gibibytes,
     human,
@@ -51,7 +52,7 @@ def _length(reading: Reading, flag: str, value: str) -> None:
 
 def _kv_type(reading: Reading, flag: str, value: str) -> None:
     if value in ("auto", "bfloat16", "float16", "half") or value.startswith("fp8"):
-        reading.got["type_kv"] = "fp8" if value.startswith("fp8") else "auto"
+        reading.got["type_kv"] = fp8_of(value) or "auto"
     else:
         reading.uncounted.append(f"{flag} {value[:40]}")
 

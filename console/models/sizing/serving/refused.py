@@ -12,8 +12,9 @@ SGLang's rules for single backends of experts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.serving.loaded import FLOAT32
@@ -25,6 +26,9 @@ NO_FLOAT16 = frozenset((
 FLOAT16 = ("half", "float16")
 BF16_SINCE = (8, 0)
 """The compute capability from which both engines load bfloat16 as it is."""
+FP8_SINCE = (8, 9)
+"""The one from which every attention backend takes a cache in FP8: Triton ends with "type fp8e4nv
+not supported in this architecture" below it (vllm#26431, vllm#50882; triton_attn.py of 0.33)."""
 _BOTH, _HALF, _BRAIN = ("float16", "bfloat16"), ("float16",), ("bfloat16",)
 IN_16_BITS = ("awq", "gptq")
 VLLM_TAKES: Mapping[str, tuple[str, ...]] = {
@@ -95,6 +99,22 @@ def _computing(
     if dtype and taken and dtype not in taken:
         whose = "the model's own dtype" if asked in ("", "auto") else f"--dtype {asked}"
         yield f"{dtype} ({whose}) for {method}, which computes in {' or '.join(taken)} alone"
+
+
+def fp8_cache(kind: str, cards: Sequence[Card], backend: str = "") -> tuple[list[str], list[str]]:
+    """What is not known of a cache in FP8 on the oldest of these cards, and what is to be noted."""
+    known = [card.compute for card in cards if card.compute]
+    oldest = min(known, default=FP8_SINCE)
+    if not kind.startswith("fp8") or oldest >= FP8_SINCE:
+        return [], []
+    words = (
+        f"--kv-cache-dtype {kind} at compute capability {oldest[0]}.{oldest[1]}: Triton's kernels "
+        "for attention take FP8 from 8.9 on, FlashInfer's from 8.0 on"
+    )
+    sure = kind == "fp8_e5m2" or backend == "flashinfer"
+    if oldest < BF16_SINCE or facts.attention.latent or not sure:
+        return [f"whether an attention backend takes {words}"], []
+    return [], [words]
 
 
 def not_known_of_blocks(facts: ModelFacts, plan: VllmPlan) -> list[str]:
