@@ -254,3 +254,51 @@ def test_a_command_line_that_lacks_its_key_starts_nothing(
     assert load_site(path, lacking=True).name == "keyed"
     assert main(["--site", str(path), "rollback"]) == 2
     assert f"the value of {flag} is missing" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "refused"),
+    [
+        ("VLLM_API_KEY", "", True), ("LLAMA_API_KEY", "", True), ("SGLANG_API_KEY", "", True),
+        ("OLLAMA_PASSWORD", "env: {OTHER: x}", True),
+        ("LLAMA_API_KEY", "env: {LLAMA_API_KEY: k}", False),
+        ("HF_TOKEN", "", False), ("HF_HUB_TOKEN", "", False), ("LLAMA_ARG_HF_TOKEN", "", False),
+    ],
+)  # fmt: skip
+def test_an_environment_that_lacks_its_key_starts_nothing(
+    tmp_path: Path, name: str, env: str, refused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "schema: omni.site/v1\nname: keyed\nbaseline:\n  url: http://127.0.0.1:9\n"
+        f"  process:\n    argv: [/nowhere/llama-server]\n    cwd: /tmp\n    {env}\n"
+        f"    # left out of env, because it is secret: {name}\n"
+    )
+    if not refused:
+        assert load_site(path).name == "keyed"
+        return
+    with pytest.raises(InvalidFile) as caught:
+        load_site(path)
+    assert f"the value of {name} is missing" in str(caught.value.problems)
+    assert load_site(path, lacking=True).name == "keyed"
+    assert main(["--site", str(path), "rollback"]) == 2
+    assert "into a line of process.env" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_word_that_holds_a_password_is_asked_for_as_long_as_its_line_stands(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "site.yaml"
+    left = (
+        "# left out, because it is secret: the value of a word with a password in it; write here: "
+        "- VALUE"
+    )
+    head = (
+        "schema: omni.site/v1\nname: keyed\nbaseline:\n  url: http://127.0.0.1:9\n"
+        "  process:\n    argv:\n      - /nowhere/serve\n"
+    )
+    path.write_text(f"{head}      {left}\n    cwd: /tmp\n")
+    with pytest.raises(InvalidFile):
+        load_site(path)
+    path.write_text(f"{head}      - redis://:x@127.0.0.1\n    cwd: /tmp\n")
+    assert load_site(path).name == "keyed"

@@ -302,9 +302,14 @@ def load_site(path: Path, *, lacking: bool = False) -> Site:
     return Site(model, path, text, guards, known)
 
 
-LEFT_OUT = re.compile(r"^\s*# left out, because it is secret: the value of (-\S+); ", re.M)
-"""How `console.config.site.draft` marks the place of a flag that a command line lacks."""
-FETCHES = frozenset({"--hf-token", "-hft", "--hf_token"})
+_LEFT_OUT = re.compile(
+    r"^\s*# left out(?: of (env))?, because it is secret: "
+    r"(?:the value of )?(.+?)(?:; write here.*)?$",
+    re.M,
+)
+"""How `console.config.site.draft` marks a word or a variable that the file lacks."""
+_FETCHES = re.compile(r"-*(hft|(\w+_)?(hf|hugging_?face)[_-](\w+[_-])?token)", re.I)
+"""Flags and variables with which an engine fetches models; they keep nobody out."""
 _MASK = re.compile(rf"(?:^|[=:]|(?:^|\s)(?:bearer|basic|token) ){re.escape(HIDDEN)}(?:$|@)", re.I)
 
 
@@ -327,19 +332,23 @@ def refuse_masks(document: Document) -> None:
 
 
 def refuse_left_out(document: Document, model: SiteModel, text: str) -> None:
-    """Refuse a command line that still lacks a secret that `init` has left out and named in a
-    comment: without its key a server would come back open to everybody, and prove itself. One that
-    lacks only what fetches a model serves as before."""
+    """Refuse a process that still lacks a secret that `init` has left out and named in a comment:
+    without its key a server would come back open to everybody, and prove itself. One that lacks
+    only what fetches a model serves as before."""
     base = model.baseline.process
-    for flag in dict.fromkeys(LEFT_OUT.findall(text)) if base else ():
-        given = any(word.partition("=")[0] == flag for word in base.argv) if base else True
-        if not given and flag not in FETCHES:
-            document.refuse(
-                ("baseline", "process", "argv"), f"the value of {one_line(flag, 60)} is missing",
-                "the secrets that the server was started with",
-                "write it where the line `left out` stands; without the server's key delete that "
-                "line",
-            )  # fmt: skip
+    if base is None:
+        return
+    flags = {word.partition("=")[0] for word in base.argv if word.startswith("-")}
+    for env, name in dict.fromkeys(_LEFT_OUT.findall(text)):
+        if name in (base.env if env else flags) or _FETCHES.fullmatch(name):
+            continue
+        place = "a line of process.env" if env else "process.argv, in the place of that line"
+        document.refuse(
+            ("baseline", "process", "argv"), f"the value of {one_line(name, 60)} is missing",
+            "the secrets that the server was started with",
+            f"write it into {place}; where the server needs no such secret delete the line `left "
+            "out`",
+        )  # fmt: skip
 
 
 def taken(
