@@ -76,17 +76,17 @@ def write(pointer: Pointer) -> Path:
     pointer goes to the user's own directory, where only this user and root look for it.
     """
     text = json.dumps(asdict(pointer)) + "\n"
-    for path in _pointer_paths(pointer.uid)[:-1]:
+    for path in pointer_paths(pointer.uid)[:-1]:
         with contextlib.suppress(OSError):
             write_atomically(path, text)
             return path
-    path = _pointer_paths(pointer.uid)[-1]
+    path = pointer_paths(pointer.uid)[-1]
     paths.make(path.parent)
     write_atomically(path, text)
     return path
 
 
-def _pointer_paths(uid: int) -> list[Path]:
+def pointer_paths(uid: int) -> list[Path]:
     """Where a user's pointer may be, the usual place first. The second place is in the user's state
     directory, in case somebody has blocked the first; root looks there, too."""
     own = [paths.own_host_dir() / "pointer.json"] if uid == os.getuid() else []
@@ -135,7 +135,7 @@ def clear(run_id: str, uid: int | None = None) -> None:
     """Remove a user's pointer, by default this user's, if it names this run. Never raises."""
     mine = read(os.getuid() if uid is None else uid)
     if mine is not None and mine.run_id == run_id:
-        for path in _pointer_paths(mine.uid):
+        for path in pointer_paths(mine.uid):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -153,7 +153,7 @@ def mark_over(run_id: str) -> None:
 
 def read(uid: int) -> Pointer | None:
     """The pointer of one user; None if there is none, or if it is forged or invalid."""
-    found = (_read(path, uid) for path in _pointer_paths(uid))
+    found = (_read(path, uid) for path in pointer_paths(uid))
     return next((one for one in found if one is not None), None)
 
 

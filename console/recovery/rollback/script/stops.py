@@ -286,6 +286,55 @@ fence() {
   done
 }
 
+# Prints the value of a key in a file of JSON, as it is written there.
+value_of() { sed -n "s/.*\"$2\": \"\{0,1\}\([^\",}]*\).*/\1/p" "$1" 2>/dev/null | sed 1q; }
+
+# Prints PID START DIRECTORY of each runner of this user and site: of the one that the pointer
+# names, and of each that may not have written it yet. One that closes a journal starts nothing.
+runners() {
+  [ -n "$SITE_JSON" ] || return 0
+  printf '%s\n' "$POINTERS" | while IFS= read -r file; do
+    [ -f "$file" ] && [ "$(stat -c %u "$file" 2>/dev/null)" = "$USER_ID" ] || continue
+    case "$(value_of "$file" boot)" in ''|"$BOOT") ;; *) continue ;; esac
+    [ "$(value_of "$file" site)" = "$SITE_JSON" ] || continue
+    printf '%s %s %s\n' "$(value_of "$file" pid)" "$(value_of "$file" start)" \
+      "$(value_of "$file" run_dir)"
+  done
+  pids_with cmdline '/^console[.]cli$/{n;/^runner$/{n;/^\//F}}' | while read -r pid; do
+    [ "$(user_of "$pid")" = "$USER_ID" ] || continue
+    start=$(start_of "$pid")
+    words=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")
+    if printf '%s\n' "$words" | grep -q -x -e --close; then continue; fi
+    place=$(printf '%s\n' "$words" | sed -n '/^runner$/{n;p;q}')
+    [ "$(value_of "$place/run.json" site)" = "$SITE_JSON" ] || continue
+    printf '%s %s %s\n' "$pid" "$start" "$place"
+  done
+}
+
+# Ends the runner of a run that has begun and is not the one of this plan: it would take down what
+# this script brings back. Where it has sealed a plan of its own, that one's script goes on instead.
+fence_begun() {
+  found=$(runners | sort -u); theirs=''
+  while read -r pid start place; do
+    if [ -z "$place" ] || ! alive "$pid" "$start" || is_baseline "$pid" fence; then continue; fi
+    one=$(printf %s "${place##*/}" | tr -dc '\40-\176')
+    say fence "run $one has begun on this site: killing its runner, pid $pid"
+    signal_same KILL "$pid" "$start"
+    left=30
+    while alive "$pid" "$start" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+    if alive "$pid" "$start"; then
+      say fence "FAILED: pid $pid still runs"; BEGUN="run $one"
+    elif [ "${place##*/}" != "$RUN" ] && [ -f "$place/rollback/rollback.sh" ]; then
+      theirs=$place/rollback/rollback.sh
+    fi
+  done <<END
+$found
+END
+  [ -n "$theirs" ] || return 0
+  say fence "it has sealed a plan: its own rollback.sh goes on"
+  exec /bin/sh "$theirs"
+}
+
 carries_cookie() {
   [ -n "$(sed -z -n "/^OMNI_RUN=$COOKIE\$/=" "/proc/$1/environ" 2>/dev/null)" ]
 }

@@ -343,7 +343,7 @@ restore() {
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''; ALIVE=''
-  LINGERS=''; FREE=''; LOG_AT=1; OLDER=''
+  LINGERS=''; FREE=''; LOG_AT=1; OLDER=''; BEGUN=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -354,6 +354,7 @@ restore() {
   say fence "run ${RUN:-none}"
   say_older
   fence
+  fence_begun
   stop_processes
   strays
   stop_containers
@@ -385,6 +386,12 @@ started beside it; omni-console adopt takes it over, or says why it cannot"
   if [ -n "$beside" ] && [ -n "$EXCLUSIVE" ]; then
     say stop "FAILED: ${beside}still runs beside the baseline, which serves"
     note_done ok "the baseline serves, and a candidate may still run beside it" true
+    exit 7
+  fi
+  fence_begun  # one that was about to begin could not see this script's lock at once
+  if [ -n "$BEGUN" ]; then
+    say serving "FAILED: $NAME serves, but $BEGUN goes on and may take it down"
+    note_done ok "the baseline serves, and a run that began meanwhile could not be ended" true
     exit 7
   fi
   say_renamed

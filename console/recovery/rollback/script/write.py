@@ -25,7 +25,7 @@ from console.common.text import one_line
 from console.host import process, units
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
-from console.recovery.rollback import evidence
+from console.recovery.rollback import evidence, records
 from console.recovery.rollback.context import ENGINE_WAIT_S, log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
@@ -212,9 +212,15 @@ def _process(base: Baseline) -> dict[str, str]:
 
 
 def _site_files(plan: SealedPlan) -> dict[str, str]:
-    """The site file, and the run's copy of it: whether it is the same that was sealed."""
+    """The site file, and the run's copy of it: whether it is the same that was sealed. As JSON has
+    it, with the places of this user's pointer: whether another run has begun on it."""
     copy = str(Path(plan.run_dir, SITE)) if plan.run_dir else ""
-    return {"SITE_FILE": plan.site_path, "SITE_COPY": copy}
+    return {
+        "SITE_FILE": plan.site_path, "SITE_COPY": copy,
+        "SITE_JSON": json.dumps(plan.site_path)[1:-1],
+        "POINTERS": "\n".join(map(str, records.pointer_paths(os.getuid()))),
+        "USER_ID": str(os.getuid()),
+    }  # fmt: skip
 
 
 def _known_by(base: Baseline) -> dict[str, str]:
