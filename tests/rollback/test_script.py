@@ -25,7 +25,7 @@ from console.recovery.rollback.script import write
 from console.recovery.rollback.script.stops import STOPS
 from console.recovery.rollback.script.strangers import STRANGERS
 from console.recovery.rollback.script.template import BODY
-from console.recovery.rollback.sealed_plan import SITE, EngineAddress
+from console.recovery.rollback.sealed_plan import SITE, Candidate, EngineAddress
 from console.runtime.probe import Health
 from console.runtime.spec import OWNER_LABEL, role_label
 from tests.children import SLEEP
@@ -45,6 +45,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")
 
+AWAY = EngineAddress("/nowhere", "unix:///nowhere")
 DOCKER = r"""
 # In the place of the docker command: `ps`, `inspect` and `stop` of containers in a table.
 import re, sys
@@ -232,7 +233,7 @@ def test_an_answer_of_nobody_who_is_seen_counts_only_where_no_candidate_is_left(
     path = stage.tool("ls", "exit 0")
     stage.tool("docker", "exit 1")
     if candidate:
-        stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+        stage.seal(engine=AWAY, candidates=(Candidate("cand"),))
     stage.base(ready_timeout_s=1.0)
     stage.start_baseline()
     stage.until_it_is()
@@ -244,10 +245,32 @@ def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stag
     """The engine fails, and what answers on the baseline's port may be a candidate."""
     path = stage.tool("docker", "exit 1")
     stage.spawn(list(standin(stage.port).argv), cookie="no")
-    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+    stage.seal(engine=AWAY, candidates=(Candidate("cand"),))
     stage.until_it_is()
     done = run_script(stage, path)
     assert done.returncode == 7, done.stdout
+
+
+@pytest.mark.parametrize("known", ["nothing", "the plan", "the record", "another boot's process"])
+def test_an_engine_that_is_away_leaves_a_doubt_only_where_a_container_is_known(
+    stage: Stage, known: str
+) -> None:
+    path = stage.tool("docker", "echo Cannot connect to the Docker daemon >&2; exit 1")
+    stage.seal(engine=AWAY, candidates=(Candidate("cand", kind="process"),))
+    if known == "the plan":
+        stage.seal(candidates=(Candidate("cand"),))
+    if known == "the record":
+        live.append(stage.live, live.Live("container", "cand", container="a" * 64))
+    if known == "another boot's process":
+        stage.record("process", "cand", (1, 1))
+    done = run_script(stage, path)
+    assert done.returncode == 0, done.stdout
+    assert "FAILED" not in done.stdout, "that is no word of an end with 0"
+    assert "Cannot connect" not in done.stdout
+    doubt = known in ("the plan", "the record")
+    assert ("baseline serves; a candidate may still run beside it" in done.stdout) is doubt
+    told = done.stdout.count("no container engine answers; no candidate container is on record")
+    assert told == (0 if doubt else 1), done.stdout
 
 
 def test_a_baseline_that_was_taken_over_is_known_beside_a_candidate(stage: Stage) -> None:
@@ -261,7 +284,7 @@ def test_a_baseline_that_was_taken_over_is_known_beside_a_candidate(stage: Stage
     assert start is not None
     assert spec is not None
     process.write_record(stage.plan.records_dir, "baseline", spec, pid, start)
-    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+    stage.seal(engine=AWAY)
     done = run_script(stage, stage.tool("docker", "exit 1"))
     assert done.returncode == 0, done.stdout
     assert process.alive(pid, start), done.stdout
@@ -281,7 +304,7 @@ def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: in
     stage.tool("docker", f'exec {sys.executable} -S {docker} "$@"')
     path = stage.tool("id", f"echo {uid}")
     live.append(stage.live, live.Live("container", "cand", container="recorded"))
-    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"), site_name="mine")
+    stage.seal(engine=AWAY, site_name="mine")
     done = run_script(stage, path)
     assert done.returncode == 0, done.stdout
     assert "may still run" not in done.stdout, "what is not ours does not count"

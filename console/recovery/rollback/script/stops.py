@@ -411,7 +411,7 @@ is_owned() {
 # The containers that this user's labels name on this site, and all that this run recorded.
 targets() {
   for role in candidate oneoff; do
-    timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
+    timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role" 2>/dev/null
   done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
   live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'
 }
@@ -494,6 +494,12 @@ as_root() {
 stop_containers() {
   [ -n "$ENGINE" ] || return 0
   if ! command -v docker >/dev/null 2>&1; then say stop "no docker command"; return 0; fi
+  if ! knows_container && ! timeout 15 docker ps -q >/dev/null 2>&1; then
+    if [ -z "$NOTED" ]; then
+      say stop "no container engine answers; no candidate container is on record"
+    fi
+    NOTED=yes; return 0
+  fi
   running_targets | {
     while read -r id name; do
       say stop "stopping container $name: a candidate of this run or site"
@@ -547,7 +553,12 @@ still_there() {
   done
   [ -n "$ENGINE" ] || return 0
   if timeout 15 docker ps -q >/dev/null 2>&1; then running_targets | sed 's/.*/yes/'
-  else echo yes
+  elif knows_container; then echo yes
   fi
+}
+
+# Whether the plan or what the run has recorded has a container.
+knows_container() {
+  [ -n "$BOXES" ] || [ -n "$(live | sed -n 's/^{"container":"[^"].*/yes/p' | sed 1q)" ]
 }
 """

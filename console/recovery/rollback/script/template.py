@@ -343,7 +343,7 @@ restore() {
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''; ALIVE=''
-  LINGERS=''; FREE=''; LOG_AT=1; OLDER=''; BEGUN=''
+  LINGERS=''; FREE=''; LOG_AT=1; OLDER=''; BEGUN=''; NOTED=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
@@ -359,7 +359,7 @@ restore() {
   strays
   stop_containers
   LEFT=$(still_there) || LEFT=yes
-  if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
+  if [ -n "$LEFT" ]; then say stop "a candidate may still run"; else say stop "done"; fi
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
@@ -383,8 +383,13 @@ started beside it; omni-console adopt takes it over, or says why it cannot"
   fi
   [ "$result" = 0 ] || give_up
   beside=$(lives_on | tr '\n' ' ')
-  if [ -n "$beside" ] && [ -n "$EXCLUSIVE" ]; then
-    say stop "FAILED: ${beside}still runs beside the baseline, which serves"
+  beside=${beside:+${beside}still runs}; sure=$beside
+  # what could not be asked for at first may be known by now
+  if [ -n "$LEFT" ] && [ -z "$beside" ] && [ -n "$(still_there)" ]; then
+    beside="a candidate may still run"
+  fi
+  if [ -n "$sure" ] && [ -n "$EXCLUSIVE" ]; then
+    say stop "FAILED: $beside beside the baseline, which serves"
     note_done ok "the baseline serves, and a candidate may still run beside it" true
     exit 7
   fi
@@ -396,7 +401,7 @@ started beside it; omni-console adopt takes it over, or says why it cannot"
   fi
   say_renamed
   now="$NAME serves${OLDER:+, as the site file said when this was sealed}"
-  say serving "$now${beside:+; ${beside}still runs beside it}"
+  say serving "$now${beside:+; $beside beside it}"
   note_done ok "rollback.sh brought the baseline back" true
   send_to "$SENTINEL" '{"do": "quit"}'
   send_to "$LADDER" l

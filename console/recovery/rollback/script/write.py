@@ -31,8 +31,7 @@ from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SITE, Baseline, SealedPlan, site_script
-from console.recovery.rollback.stages import left, start, verify
-from console.recovery.rollback.stages.stop import ROLES
+from console.recovery.rollback.stages import left, start, stop, verify
 from console.recovery.rollback.trigger import FIFO, INBOX
 from console.runtime import probe
 from console.runtime import proxy as relay
@@ -148,6 +147,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),
         "EXCLUSIVE": "yes" if plan.exclusive else "",
+        "BOXES": "yes" if stop.has_containers(plan) else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
 
@@ -381,7 +381,7 @@ def _stops(plan: SealedPlan) -> list[str]:
     return [
         f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
         f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
-        for role in ROLES
+        for role in stop.ROLES
     ]
 
 

@@ -25,6 +25,7 @@ from console.recovery.rollback.context import (
 )
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
+from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left
 from console.recovery.rollback.stages.left import Survivor
 from console.runtime import proxy as relay
@@ -255,9 +256,13 @@ def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
 
 
 def _knows_no_container(context: RollbackContext) -> bool:
-    containers = [c for c in context.plan.candidates if c.kind != "process"]
     recorded = [e for e in context.live if e.container and not context.may_stay(e.name)]
-    return context.plan.baseline.kind != "container" and not containers and not recorded
+    return not has_containers(context.plan) and not recorded
+
+
+def has_containers(plan: SealedPlan) -> bool:
+    """Whether the baseline of this plan, or a candidate, is a container."""
+    return plan.baseline.kind == "container" or any(c.kind != "process" for c in plan.candidates)
 
 
 def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
