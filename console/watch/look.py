@@ -128,7 +128,7 @@ class Looker:
         if state is Health.LOADING:
             return Look(LOADING, words)
         if state is not Health.SERVING:
-            if state is Health.UNHEALTHY and words.startswith("HTTP") and held is None:
+            if state is Health.UNHEALTHY and held is None:
                 seen = self._ask_unless_busy(pid)
                 if seen.word == SERVING:  # the path may be another engine's
                     words = f"its health path says {words}, and it answers all the same"

@@ -15,6 +15,7 @@ from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line
+from console.recovery.rollback.stages import verify
 from console.runtime.answers.completion import prove
 from console.runtime.probe import engine_dead
 from console.watch import look as watch
@@ -187,6 +188,25 @@ def test_a_health_path_that_fails_ends_nobody_who_answers(
         seen = Looker()
         assert seen.look(stage.plan).word is (Word.LOADING if status == 503 else Word.UNKNOWN)
     assert process.alive(*before)
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+def test_a_health_path_that_is_silent_ends_nobody_who_answers(
+    stage: Stage, lines: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "HUNG_S", 2.0)
+    before = serving(stage, lines, slow=60)
+    if way == "script":
+        done = run_script(stage)
+        assert done.returncode == 7
+        assert "it answers all the same: is that its health path?" in done.stdout
+    else:
+        result = stage.roll_back()
+        assert not result.serving
+        assert "it answers a completion all the same" in result.detail
+    assert process.alive(*before)
+    looker = watch.Looker(stage.plan, Settings(interval_s=60.0))
+    assert looker.look().word == UNJUDGED
 
 
 def test_a_health_path_that_fails_and_no_completion_is_restarted(stage: Stage, lines: Path) -> None:

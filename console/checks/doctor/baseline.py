@@ -291,7 +291,10 @@ def _plan(site: Site) -> SealedPlan:
     unit = runs if isinstance(runs, UnitSpec) else None
     kind = "process" if process else "unit" if unit else "container"
     ready = site.baseline_spec().ready.path
-    base = Baseline("baseline", kind, model.url, ready_path=ready, process=process, unit=unit)
+    base = Baseline(
+        "baseline", kind, model.url, ready_path=ready, process=process, unit=unit,
+        records_dir=str(paths.records_dir(site.name)),
+    )  # fmt: skip
     if model.reference is not None:
         known = model.reference
         base = replace(base, reference_tok_s=known.tok_s, tolerance=known.tolerance)

@@ -374,7 +374,10 @@ wait_ready() {
     fi
     now=$(uptime_s)
     if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
-    if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
+    if [ $((now - since)) -ge "$HUNG_S" ]; then
+      say ready "no answer for $HUNG_S s"
+      if answers_all_the_same; then return 1; else return 2; fi
+    fi
     looks=$((looks + 1))
     if [ $((looks % 5)) -eq 0 ] && ! is_up; then
       if address_lingers; then end=$(($(uptime_s) + READY_S)); continue; fi
@@ -401,6 +404,15 @@ wait_ready() {
     fi
     sleep 0.2
   done
+}
+
+# Whether it answers a completion although its health path does not: that may be another engine's.
+answers_all_the_same() {
+  flat=$(ASK_S=$QUICK_S; ask "$TOKENS" | tr '\n' ' ')
+  [ -n "$(printf %s "$flat" | sed -n '/"completion_tokens"[^0-9]*[1-9]/p')" ] || return 1
+  status=200; [ -z "$(garbage)" ] && is_ours || return 1
+  WORD=unknown; ALIVE=yes
+  say completion "it answers all the same: is that its health path? it was left as it is"
 }
 
 # Prints something if the answer in $flat, or what came to the server's log behind byte $1, says

@@ -126,6 +126,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "EXPECT_LEFT_OUT": "yes" if base.completion.expect and not expect else "",
         "READY_S": f"{base.ready_timeout_s:.0f}",
         "HUNG_S": f"{verify.HUNG_S:.0f}",
+        "QUICK_S": f"{verify.QUICK_S:.0f}",
         "REFUSING_S": f"{verify.REFUSING_S:.0f}",
         "ADDRESS_S": f"{start.ADDRESS_S:.0f}",
         "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",

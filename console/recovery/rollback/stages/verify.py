@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from console.common.errors import ConsoleError
 from console.common.logs.cause import PORT, cause_of, last_words, may_be_taken
@@ -30,6 +31,8 @@ HUNG_S = 60.0
 """Seconds without an answer after which a server that ran before this rollback counts as hung. The
 first completion gets no more time, either. If it fails, and the health path does not answer either,
 the server counts as hung; one that is only slow is asked again, with its whole timeout."""
+QUICK_S = 15.0
+"""Seconds for a completion of a server whose health path has been silent for as long as that."""
 ELSEWHERE_S = 10.0
 """Seconds for which a process answers at another port, and nothing at its URL, before its URL
 counts as wrong: a start script's engine may be ready before the proxy in front of it."""
@@ -118,10 +121,10 @@ class Readiness:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
-        if stage == "ready" and (words := self._answers_all_the_same()):
+        well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
+        if stage == "ready" and not well and (words := self._answers_all_the_same()):
             detail = f"{detail}; {words}"
-        well = self.misplaced or self.refuses or self.loads or bool(self.at_work) or self.answers
-        if self.restarted or well:
+        if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
             return False
         if self.plan.kind != "container" and (words := held(self.baseline)):
@@ -209,15 +212,16 @@ class Readiness:
         return f"its health path {self.plan.ready_path} refuses: {detail}; {LEFT}"
 
     def _answers_all_the_same(self) -> str:
-        """That it answers a completion, in words, where its health path answers with an error; ""
-        if it does not. That path may be another engine's, or say that a queue is full."""
+        """That it answers a completion, in words, where its health path answers with an error or
+        not at all; "" if it does not. That path may be another engine's, or say that a queue is
+        full. A server that hangs as a whole gets no long time for it."""
         state, detail = health(self.plan.url, self.plan.ready_path)
-        fails = state is Health.UNHEALTHY and detail.startswith("HTTP")
-        if self.loads or not (fails or state is Health.LOADING):
+        if state not in (Health.UNHEALTHY, Health.LOADING):
             return ""
-        self.answers = (
-            self.baseline.is_ours(OWNER_S) and _asked(self.plan.completion, self.plan.url, 0).ok
-        )
+        limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
+        proof = self.plan.completion
+        proof = replace(proof, timeout_s=min(limit_s, proof.timeout_s))
+        self.answers = self.baseline.is_ours(OWNER_S) and _asked(proof, self.plan.url, 0).ok
         if not self.answers:
             return ""
         path = one_line(self.plan.ready_path, 100)
