@@ -111,6 +111,11 @@ class Base(FramedScreen[T]):
         return found is None or found.word != NONE
 
     @property
+    def site(self) -> str:
+        """The name of the site whose baseline is on show; "" where that is not known."""
+        return self.console.baseline.site if self.console.baseline is not None else ""
+
+    @property
     def restores(self) -> bool:
         """Whether the emergency key has anything to restore, or a rollback to show."""
         return self.shot.live or bool(self.shot.rollback) or self.baseline_known
@@ -124,8 +129,8 @@ class Base(FramedScreen[T]):
             return
         mode = str(shot.control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
-        site = self.console.baseline.site if self.console.baseline is not None else ""
-        line.show([status(shot.view, shot.word, mode, time.time(), width, shot.at, lease, site)])
+        args = (shot.view, shot.word, mode, time.time(), width, shot.at, lease, self.site)
+        line.show([status(*args)])
 
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:
         """Run slow work in a daemon thread, for which a closing console does not wait, as it would

@@ -22,6 +22,7 @@ from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
+from console.render.upcoming import of_site, on_site
 from widgets.rows import Row, fit, width_of
 from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 
@@ -120,11 +121,15 @@ def _said(line: str, width: int, tone: str) -> list[Row]:
     return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]
 
 
-def summary_rows(view: RunView, width: int, now: float) -> list[Row]:
-    """A finished run: how it ended, what was decided, where the baseline is, what was measured."""
+def summary_rows(view: RunView, width: int, now: float, site: str = "") -> list[Row]:
+    """A finished run: how it ended, what was decided, where the baseline is, what was measured.
+    `site`: of which site the baseline is that is on show."""
+    where = on_site(view, site)
     rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
     rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
+    if where:
+        rows.append(((where, "warn"),))
     if view.detail:
         rows += paragraph(clean(view.detail), width)
     for step in view.steps:
@@ -132,12 +137,14 @@ def summary_rows(view: RunView, width: int, now: float) -> list[Row]:
             rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
     rows += _verdict_rows(view, "", width)
     if view.cutover:
-        rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
+        said = of_site(where, cut_over(view))
+        rows.append(((said, "warn"), (": F12 brings the baseline back", "bold")))
     elif view.outage and view.state is RunState.ROLLBACK_FAILED:
         words = ": mend that, then F12 tries again"
-        rows.append((("the baseline is DOWN", "bad"), (words, "bold")))
+        rows.append(((of_site(where, "the baseline is DOWN"), "bad"), (words, "bold")))
     elif view.outage:
-        rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
+        down = of_site(where, "the baseline is DOWN")
+        rows.append(((down, "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
         # what was seen at the run's end says nothing of now: the header does
         slow = bool(view.serving.get("degraded"))
@@ -145,7 +152,7 @@ def summary_rows(view: RunView, width: int, now: float) -> list[Row]:
         when = f"at {time_words(at, now)}" if at else "when it was last seen"
         words = f"{when} the baseline {'was DEGRADED' if slow else 'served'}"
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
-        rows += paragraph(f"{words}{back}", width, "warn" if slow else "good")
+        rows += paragraph(of_site(where, words + back), width, "warn" if slow else "good")
         for note in view.serving.get("notes") or ():
             rows += paragraph(clean(str(note)), width, "warn")
     return rows + _evidence_rows(view, width)

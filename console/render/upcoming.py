@@ -27,19 +27,20 @@ WAITS = {
 
 def upcoming(
     view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = "",
-    *, readonly: bool = False,
+    *, readonly: bool = False, site: str = "",
 ) -> Row:  # fmt: skip
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
     `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else;
     `above`: what a dialog over the screen says of itself, as it has the keys; `readonly`: whether
-    no key changes anything."""
+    no key changes anything; `site`: of which site the baseline is that is on show."""
     if alarm and not view.over:
         way = "" if readonly else f"; {EMERGENCY.first} rolls back now"
         words = f"the guard acts soon: {alarm}{way}"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
     told = _told(view, word, at, mode, now)
     words, tone = told.fact if readonly else told.words, told.tone
+    words = of_site(on_site(view, site), words)
     if above:
         words, tone = above, "bold"
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))
@@ -54,6 +55,11 @@ def on_site(view: RunView, site: str) -> str:
     """`on site four` for a run of another site than `site`, whose baseline is on show; "" for one
     of that site, or where either is not known."""
     return f"on site {clean(view.site, 30)}" if site and view.site not in ("", site) else ""
+
+
+def of_site(where: str, words: str) -> str:
+    """What is said of a run, with its site, as `on_site` has it, where that is another one."""
+    return f"{where}: {words}" if where and words else words
 
 
 @dataclass(frozen=True, slots=True)

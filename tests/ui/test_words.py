@@ -30,6 +30,7 @@ from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
+from console.render.upcoming import upcoming
 from console.runner.prepare.catalog import Entry
 from screens.emergency import _foot, _head, by_hand, ended_words, stage_rows
 from screens.machine import answer_rows
@@ -163,6 +164,24 @@ def test_how_a_run_left_the_baseline_is_said_with_its_time_and_not_as_of_now(
     assert time_words(scene.NOW - 90_000, scene.NOW)[:10] in drawn(
         summary_rows(view, 120, scene.NOW)
     )
+
+
+@pytest.mark.parametrize("site", ["", "alpha", "beta"])
+def test_what_is_said_of_another_sites_run_names_that_site(site: str) -> None:
+    """The header above it is of the baseline on show, which may serve."""
+    view = scene.approval()
+    view.state, view.ended, view.site = RunState.SUCCEEDED, scene.NOW, "beta"
+    view.cutover = {"service": "cand", "what": "stays", "url": "http://127.0.0.1:9"}
+    head = "on site beta: " if site == "alpha" else ""
+    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, site)]
+    assert f"{head}CUT OVER to cand, not promoted: F12 brings the baseline back" in rows
+    following = upcoming(view, "succeeded", "", "", scene.NOW, site=site)
+    assert following[1][0].startswith(f" {head}the run has ended") or following[1][0].startswith(
+        f" {head}F12 brings the baseline back"
+    )
+    view.cutover, view.outage = {}, True
+    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, site)]
+    assert f"{head}the baseline is DOWN: F12 brings it back" in rows
 
 
 def test_a_panel_fills_its_rows_with_runs_and_earlier_runs() -> None:

@@ -36,7 +36,7 @@ from console.render.gauges import (
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
-from console.render.upcoming import fact, on_site
+from console.render.upcoming import fact, of_site, on_site
 
 LOG_LINES = 12
 STAGE_LINES = 14
@@ -72,7 +72,7 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
         "baseline": _baseline(seen.baseline, seen.now),
         "run": _run(shot, seen.now, write, site) if shot.run is not None else None,
-        "next": _of(site, _next(shot, question, seen.now, write)),
+        "next": of_site(site, _next(shot, question, seen.now, write)),
         "seen": bound_to(shot),
         "question": question,
         "rollback": _rollback(seen),
@@ -108,11 +108,6 @@ def _baseline(view: BaselineView | None, now: float) -> dict[str, str]:
     return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
 
 
-def _of(site: str, words: str) -> str:
-    """What is said of a run, with its site where that is another one than the baseline's."""
-    return f"{site}: {words}" if site and words else words
-
-
 def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
     """`site`: on which site it is, in words; "" on the one whose baseline is on show."""
     view = shot.view
@@ -129,14 +124,14 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
         "title": clean(view.title or view.playbook, 120),
         "word": word,
         "site": site,
-        "words": _of(site, standing or clean(view.reason).replace("_", " ")) or site,
+        "words": of_site(site, standing or clean(view.reason).replace("_", " ")) or site,
         "mark": view.mark,
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
         "progress": f"steps {far}" if far else "",
         "share": run_share(view, now) if not (rolling or view.over) and view.steps else None,
-        "baseline": _of(site, _outage(shot, now, write)),
+        "baseline": of_site(site, _outage(shot, now, write)),
     }
 
 
