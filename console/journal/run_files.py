@@ -28,6 +28,7 @@ from console.journal.state import RunState
 from console.journal.store import Event, Reader, events
 from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.look import silence
 from console.recovery.rollback.progress import is_of_runner, read_lines
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
@@ -362,6 +363,16 @@ def relay_state(view: RunView, alive: bool) -> str:
     if one.get("pid") and not process.alive(one["pid"], one.get("start", 0)):
         return "gone"
     return "unwatched" if view.cutover.get("what") in ("switched", "proven") else ""
+
+
+def silence_of(run: RunDir) -> str:
+    """That nobody answers at the address of a run's baseline, in words; "" also where it is not
+    known. Asks that address, and waits for it."""
+    try:
+        base = sealed.read(run.sealed).baseline
+        return silence(base.url, base.ready_path)[1]
+    except (ConsoleError, OSError):
+        return ""
 
 
 def settle(view: RunView, back_at: float, relay_is: str = "") -> None:

@@ -9,10 +9,12 @@ BACK = "omni-console rollback brings the baseline back"
 
 
 def cut_over(view: RunView) -> str:
-    """`CUT OVER to ik, not promoted`; empty while no candidate has the production port."""
+    """`CUT OVER to ik, not promoted`, and whether that one is silent, where somebody has asked it;
+    empty while no candidate has the production port."""
     if not view.cutover:
         return ""
-    return f"CUT OVER to {service(view)}, {state(view)}"
+    silent = one_line(str(view.cutover.get("silent") or ""), 120)
+    return f"CUT OVER to {service(view)}, {state(view)}" + (f", {silent}" if silent else "")
 
 
 def service(view: RunView) -> str:

@@ -18,8 +18,10 @@ from console.recovery.rollback import live, restores
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.recovery.rollback.trigger import Lock
+from console.render.cutover import cut_over
 from console.runner.control import short_address
 from tests.children import end, making
+from tests.ports import free_port
 from tests.waiting import some, until
 from tests.watch.conftest import Hand, gone
 
@@ -124,6 +126,24 @@ def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, begin: Be
     until(lambda: not seen.now.live)
     live.append(made.run.live, live.Live("runner", "runner", *number(begin("sleep", "600"))))
     seen.until(lambda s: s.word == "running", "the runner that is recorded last counts")
+
+
+def test_the_candidate_of_a_cutover_is_asked_once_its_runner_is_gone(
+    see: See, hand: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal says only that clients stay there."""
+    monkeypatch.setattr("console.frontends.tui.watch.run.SILENCE_S", 0.1)
+    made = hand()
+    made.state("running")
+    made.add("cutover", "cut", what="stays", service="cand", url="http://127.0.0.1:9")
+    made.state("succeeded")
+    url = f"http://127.0.0.1:{free_port()}"
+    base = Baseline("baseline", "container", url, container_name="x")
+    plan = SealedPlan(made.run.id, str(made.run.path), base)
+    sealed.write(plan, made.run.sealed)
+    seen = see()
+    found = seen.until(lambda s: "silent" in s.view.cutover)
+    assert cut_over(found.view) == "CUT OVER to cand, not promoted, AND DOES NOT ANSWER"
 
 
 def test_the_desk_is_asked_when_the_run_waits(see: See, hand: Make) -> None:

@@ -31,6 +31,7 @@ from console.journal.run_files import (
     NO_RESUME,
     LogFile,
     baseline_log,
+    silence_of,
     view_of,
 )
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
@@ -38,7 +39,7 @@ from console.journal.state import Decision, RunState, StepState, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import UP, Word
-from console.recovery.rollback.look import Looker, answers_200, silence
+from console.recovery.rollback.look import Looker, answers_200
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.breach import cause_of
 from console.render.cells import plain
@@ -184,7 +185,7 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     gone = state == INTERRUPTED
     out = []
     if view.cutover:
-        silent = _silence(run)
+        silent = silence_of(run)
         at = f"{cut_over(view)} at {clean(view.cutover['url'])}"
         out.append(f"{at}{silent and ', '}{silent}; {BACK}")
     elif view.outage:
@@ -234,15 +235,6 @@ def _now_at(run: RunDir) -> tuple[Word, str]:
     except (ConsoleError, OSError):
         return Word.DOWN, ""
     return (Word.DOWN if word is Word.UNKNOWN and not _answers(plan) else word), plan.baseline.url
-
-
-def _silence(run: RunDir) -> str:
-    """That nobody answers at the baseline's address; "" also where it is not known."""
-    try:
-        base = sealed.read(run.sealed).baseline
-        return silence(base.url, base.ready_path)[1]
-    except (ConsoleError, OSError):
-        return ""
 
 
 def _answers(plan: SealedPlan) -> bool:

@@ -33,6 +33,7 @@ from console.journal.run_files import (
     relay_state,
     served_since,
     settle,
+    silence_of,
     stamp,
     word_of,
 )
@@ -49,6 +50,9 @@ DESK_S = 2.0
 CONTROL_LIMIT_S = 1.0
 AGAIN_S = 0.05
 SELDOM = 4
+SILENCE_S = 4.0
+"""Seconds between two questions whether the candidate of a cutover answers; the first frame waits
+for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class RunWatch(Watch[Snapshot]):
         self._asker = _Asker(self._wake.set, attended)
         self._wanted: list[RunDir | None] = []
         self._key: tuple[object, ...] = ()
+        self._silent, self._asked_at = "", time.monotonic()
 
     def show(self, run: RunDir | None) -> None:
         """Show this run from now on; None: the most relevant one."""
@@ -169,15 +174,18 @@ class RunWatch(Watch[Snapshot]):
         control, silent = self._asker.answer(source)
         back_at = served_since(source.run, source.view, source.alive)
         relay_is = relay_state(source.view, source.alive)
+        silent_at = self._silence(source)
         key = (
             source.run.path, source.view.seq, word, source.alive, live, str(control), silent,
             source.stages, source.is_rolling_back, source.restore_s, source.trouble,
-            id(source.sealed), source.logs, back_at, relay_is,
+            id(source.sealed), source.logs, back_at, relay_is, silent_at,
         )  # fmt: skip
         if key == self._key:
             return
         view = copy_of(source.view)
         settle(view, back_at, relay_is)
+        if silent_at and view.cutover:
+            view.cutover = {**view.cutover, "silent": silent_at}
         snapshot = Snapshot(
             run=source.run, view=view, word=word, alive=source.alive, live=live,
             control=control, stages=source.stages, is_rolling_back=source.is_rolling_back,
@@ -185,6 +193,15 @@ class RunWatch(Watch[Snapshot]):
             logs=source.logs,
         )  # fmt: skip
         self._say(snapshot, key)
+
+    def _silence(self, source: Source) -> str:
+        """Whether the candidate of a cutover is silent whose runner is gone: nobody else tells."""
+        if source.alive or not source.view.cutover:
+            self._silent = ""
+        elif time.monotonic() - self._asked_at >= SILENCE_S:
+            self._silent = silence_of(source.run)
+            self._asked_at = time.monotonic()
+        return self._silent
 
     def _say(self, snapshot: Snapshot, key: tuple[object, ...]) -> None:
         if key != self._key:
@@ -194,7 +211,7 @@ class RunWatch(Watch[Snapshot]):
     def _drop(self) -> None:
         if self._source is not None:
             self._source.close()
-            self._source = None
+            self._source, self._silent = None, ""
         self._asker.forget()
 
 
