@@ -21,6 +21,7 @@ import pytest
 
 from console.common.errors import Exit
 from console.host import ports, process
+from console.host.ports import owners
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import context, live, observe, procedure, restores
@@ -575,5 +576,21 @@ def test_by_hand_shows_the_log_of_the_process_that_runs(stage: Stage, where: str
     child.wait()
     words = f"tail -n 50 '{own}'" if where == "file" else f"# its log: pid {child.pid} writes to "
     assert line.startswith(words), line
-    for lines in (sealed, "".join(commands(stage.plan, lives=True))):
-        assert f"tail -n 50 {log_path(stage.plan)}" in lines
+    assert f"tail -n 50 {log_path(stage.plan)}" in sealed
+    none = "# its log: none yet; where the console starts it, it writes to "
+    assert f"{none}{log_path(stage.plan)}" in commands(stage.plan, lives=True)
+    log_path(stage.plan).write_text("begun\n")
+    assert f"tail -n 50 {log_path(stage.plan)}" in commands(stage.plan, lives=True)
+
+
+def test_by_hand_shows_the_log_of_what_answers_without_a_record(stage: Stage, lines: Path) -> None:
+    """Neither way back started it, so the file of a start is not there."""
+    assert stage.plan.baseline.process is not None
+    lines.write_text('{"health": 401}')
+    stage.spawn(list(stage.plan.baseline.process.argv), cookie="no")
+    until(lambda: owners(stage.plan.baseline.url), "it listens")
+    assert f"tail -n 50 {stage.root / 'log'}" in commands(stage.plan, lives=True)
+    stage.base(ready_timeout_s=1.0)
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert f"tail -n 50 {log_path(stage.plan)}\n" not in done.stdout

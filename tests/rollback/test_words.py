@@ -222,6 +222,7 @@ def test_what_a_person_would_type(
 def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    monkeypatch.setenv("OMNI_HOST_DIR", "/var/tmp")
     base = replace(FULL.baseline, completion=replace(FULL.baseline.completion, prompt="say"))
     process = write.render(replace(FULL, baseline=base))
     container = write.render(replace(FULL, baseline=replace(base, kind="container")))

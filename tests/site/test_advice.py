@@ -17,6 +17,7 @@ from console.config.site.site import load_site
 from console.host.ports import listener
 from console.recovery.rollback.observe import OTHER
 from console.runtime.discovery import adoption
+from console.runtime.discovery.processes import Running
 from console.runtime.probe import Health, health
 from tests.children import running
 from tests.ports import free_port
@@ -82,3 +83,19 @@ def test_of_what_nobody_sees_nothing_is_advised_but_to_look() -> None:
     assert adoption.advice(None, f"http://127.0.0.1:{free_port()}") == adoption.LIST
     assert adoption.advice(None, "no address") == adoption.LIST
     assert adoption.advice(None, "http://127.0.0.1:1", 4194305) == adoption.LIST
+
+
+@pytest.mark.parametrize(
+    ("argv", "offers"),
+    [
+        (("/opt/llama-server", "-m", "b.gguf"), True),
+        (("/opt/llama-server", "-m", "b.gguf", "--api-key", "sk-not-a-real-one"), False),
+        (("/usr/sbin/nginx", "-g", "daemon off;"), False),
+    ],
+)
+def test_init_is_not_advised_where_it_writes_the_same_file_again_or_none(
+    argv: tuple[str, ...], offers: bool
+) -> None:
+    running = Running(1, 1, 0, argv, argv[0], "/tmp")
+    assert ("init --force" in adoption._correction(running)) is offers
+    assert "correct the site file" in adoption._correction(running)

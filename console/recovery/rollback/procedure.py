@@ -363,7 +363,7 @@ def _report_renamed(context: RollbackContext, baseline: Baseline) -> None:
 
 
 def _report_unrecorded(context: RollbackContext) -> None:
-    """Report a process that serves but has no record. No run could stop it, so no run starts."""
+    """Report a process that answers but has no record. No run could stop it, so no run starts."""
     if context.plan.baseline.kind == "process" and context.baseline_process() is None:
         url = context.plan.baseline.url
         who = listener(url)
@@ -371,8 +371,8 @@ def _report_unrecorded(context: RollbackContext) -> None:
         if other := another_process(context.plan):
             context.report.note("start", f"{other}, {ANOTHER}; {_advice(context.plan)}")
         context.report.note(
-            "start", f"{pid} serves, but the console did not start it from this site file, so no "
-            f"run will start; {_advice(context.plan)}"
+            "start", f"{pid} answers there, and no record says that the console started it from "
+            f"this site file or took it over, so no run will start; {_advice(context.plan)}"
         )  # fmt: skip
 
 

@@ -7,7 +7,9 @@ import os
 import shutil
 from collections.abc import Sequence
 
+from console.common import redact
 from console.common.argv import option_of, started
+from console.common.options.engines import engine_of
 from console.common.text import one_line
 from console.host import licence, process
 from console.host.ports import answering, held_by_others, listeners
@@ -16,7 +18,8 @@ from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import unfit_process
 
-AGAIN = "correct the site file, or let `omni-console init --force` write it from what runs"
+CORRECT = "correct the site file"
+AGAIN = f"{CORRECT}, or let `omni-console init --force` write it from what runs"
 DIFFERS = "it is not what the site file starts: "
 ADOPT = "omni-console adopt takes it over, if it is meant as the baseline"
 LIST = "omni-console init --list shows what serves here"
@@ -28,10 +31,17 @@ def refusal(runs: ProcessSpec, running: Running, url: str) -> tuple[str, str]:
     why, hint = unfit_process(running)
     why, hint = (why, hint) if why else _of_a_unit(running)
     if not why and (found := difference(runs, running)):
-        why, hint = f"{DIFFERS}{found}", AGAIN
+        why, hint = f"{DIFFERS}{found}", _correction(running)
     if not why:
         why, hint = with_others(running.pid, running.start)
     return (why, hint) if why else _elsewhere(running, url)
+
+
+def _correction(running: Running) -> str:
+    """How the site file is made to fit: `init` writes no secret, and nothing for a proxy."""
+    if redact.argv(running.argv) != [*running.argv]:
+        return f"{CORRECT}: write its secrets into process.argv, which init never does"
+    return AGAIN if engine_of(running.argv) is not None else CORRECT
 
 
 def first_at(url: str) -> list[int]:

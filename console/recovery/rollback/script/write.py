@@ -23,7 +23,7 @@ from console.common.logs.output import of_process
 from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM, engine_of
 from console.common.text import one_line
 from console.host import process, units
-from console.host.ports import is_local, ways
+from console.host.ports import is_local, listener, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback import evidence, records
 from console.recovery.rollback.context import ENGINE_WAIT_S, log_path
@@ -157,7 +157,7 @@ def _by_hand(plan: SealedPlan) -> dict[str, str]:
     """The commands to type where the rollback fails, by what is known of the baseline then."""
     lists = {
         "BY_HAND": commands(plan, later=True),
-        "BY_HAND_ALIVE": commands(plan, lives=True),
+        "BY_HAND_ALIVE": commands(plan, lives=True, later=True),
         "BY_HAND_RUNS": commands(plan, runs=True, later=True),
     }
     return {name: "\n".join(f"  {line}" for line in lines) for name, lines in lists.items()}
@@ -313,27 +313,36 @@ def commands(
         name = container or _container(plan)
         out += [f"{docker_words(plan)} logs --tail 50 {shlex.quote(name)}"] if name else []
     elif base.process is not None:
-        out.append(_shows_log(plan, None if later else _recorded(plan)))
+        pid = None if later and not lives else _recorded(plan, anybody=not later and lives)
+        out.append(_shows_log(plan, pid, later=later))
     elif base.unit is not None:
         out.append(shlex.join(base.unit.journal(50)))
     health = base.url.rstrip("/") + "/" + base.ready_path.lstrip("/")
     return (*out, f"{_CURL} -m 5 {shlex.quote(health)}", _ask(plan))
 
 
-def _recorded(plan: SealedPlan) -> int | None:
-    """The pid of the baseline's process that runs; None if there is no record of one."""
+def _recorded(plan: SealedPlan, *, anybody: bool) -> int | None:
+    """The pid of the baseline's process that runs; without a record None, or with `anybody` that of
+    what listens at its address."""
     base = plan.baseline
     known = process.read_record(plan.records_dir, base.name, base.process)
-    return known[0] if known is not None and process.alive(*known) else None
+    if known is not None and process.alive(*known):
+        return known[0]
+    found = listener(base.url) if anybody else None
+    return found.pid if found is not None else None
 
 
-def _shows_log(plan: SealedPlan, pid: int | None) -> str:
+def _shows_log(plan: SealedPlan, pid: int | None, *, later: bool) -> str:
     """What shows the log of a baseline that is a host process. One that was adopted writes to where
-    its own starter sent it, and may have no file; while none runs, it is the file of its start."""
+    its own starter sent it, and may have no file; while none runs, it is the file of its start,
+    which may not be there yet."""
     output = of_process(pid) if pid is not None else None
     if output is not None and output.path is None:
         return f"# its log: {one_line(output.words, 200)}"
     path = log_path(plan) if output is None else output.path
+    if not (later or os.path.exists(path)):
+        where = one_line(str(path), 200)
+        return f"# its log: none yet; where the console starts it, it writes to {where}"
     return f"tail -n 50 {shlex.quote(str(path))}"
 
 
