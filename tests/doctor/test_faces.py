@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,15 +11,20 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
+from console.common import paths
 from console.frontends.cli import console as plain
 from console.frontends.tui.watch.baseline import BaselineWatch
 from console.frontends.web import facts as web
+from console.host import process
+from console.host.ports import owners
+from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import UP, Evidence, Kind, Witness, Word
+from console.runtime import proxy as relay
 from tests.doctor.conftest import HEAD, Look
 from tests.ports import free_port
 from tests.runtime.serving import serving
-from tests.waiting import some
+from tests.waiting import some, until
 from widgets.bars import badge
 
 W = Word
@@ -134,3 +140,20 @@ def test_a_dead_engine_and_a_stopped_server_have_one_word_on_every_face(
     faces = [found.detail, web._baseline(view, now)["words"], plain._baseline(view)]
     assert [why in face for face in faces] == [True] * len(faces), faces
     assert f"{url} is down: " in found.detail
+
+
+def test_a_cutover_whose_candidate_is_dead_has_one_word_in_every_line(
+    tmp_path: Path, look: Look, request: pytest.FixtureRequest
+) -> None:
+    """Its relay takes connections and gives no answer; it is known by its record."""
+    url, now = f"http://127.0.0.1:{free_port()}", time.time()
+    spec = ProcessSpec(relay.argv(relay.address(url), f"127.0.0.1:{free_port()}", "cand"))
+    pid, start = process.spawn(spec, log=tmp_path / "log", cookie="r")
+    request.addfinalizer(lambda: process.send(pid, start, signal.SIGKILL))
+    process.write_record(paths.records_dir("ws"), relay.NAME, spec, pid, start)
+    until(lambda: owners(url), "it listens")
+    evidence.keep("ws", url, Evidence(Kind.PROOF, W.SERVING, now - 60, Witness.RUN_START))
+    text = f"{HEAD}baseline: {{process: {{argv: [sh, -c, x]}}, url: '{url}'}}\n"
+    [health], [proof] = look("baseline.health", text), look("baseline.proof", text)
+    assert "AND DOES NOT ANSWER" in health.detail
+    assert proof.detail.endswith("; now it is down")
