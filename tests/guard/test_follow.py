@@ -174,6 +174,8 @@ def test_a_machine_that_stalls_makes_no_pattern_slow(
     real = logs.limits[0].pattern
 
     class Stalled:
+        pattern = real.pattern
+
         def finditer(self, text: str) -> Iterator[re.Match[str]]:
             time.sleep(0.1)
             return real.finditer(text)

@@ -101,7 +101,9 @@ def _computing(
         yield f"{dtype} ({whose}) for {method}, which computes in {' or '.join(taken)} alone"
 
 
-def fp8_cache(kind: str, cards: Sequence[Card], backend: str = "") -> tuple[list[str], list[str]]:
+def fp8_cache(
+    facts: ModelFacts, kind: str, cards: Sequence[Card], backend: str = ""
+) -> tuple[list[str], list[str]]:
     """What is not known of a cache in FP8 on the oldest of these cards, and what is to be noted."""
     known = [card.compute for card in cards if card.compute]
     oldest = min(known, default=FP8_SINCE)

@@ -93,11 +93,10 @@ def _values(plan: SealedPlan) -> dict[str, str]:
     base = plan.baseline
     url = base.url.rstrip("/").removesuffix("/v1")
     expect, flags = _grep_pattern(base.completion.expect)
-    cookie = plan.run_id if _PLAIN.fullmatch(plan.run_id) else ""
     kept = (base.container_name, base.container_id, *plan.protected)
     return {
         "RUN": plan.run_id,
-        "COOKIE": cookie.replace(".", "[.]"),
+        "COOKIE": plan.run_id.replace(".", "[.]") if _PLAIN.fullmatch(plan.run_id) else "",
         **_site_files(plan),
         "LIVE": str(plan.rollback_dir / LIVE),
         "MOST_END": str(MOST_END),
@@ -138,8 +137,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         **_known_by(base),
         **_process(base),
         "MARK": "=".join(_mark(plan)),
-        "UNIT": base.unit.name if base.unit else "",
-        "UNIT_FLAG": "--user" if base.unit and base.unit.user else "--system",
+        **_unit(base),
         "CALL_S": f"{units.CALL_S:.0f}",
         "LOG": str(log_path(plan)) if base.process else "",
         **_by_hand(plan),
@@ -150,6 +148,14 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "EXCLUSIVE": "yes" if plan.exclusive else "",
         "BOXES": "yes" if stop.has_containers(plan) else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
+    }
+
+
+def _unit(base: Baseline) -> dict[str, str]:
+    user = base.unit is not None and base.unit.user
+    return {
+        "UNIT": base.unit.name if base.unit else "",
+        "UNIT_FLAG": "--user" if user else "--system",
     }
 
 
@@ -337,9 +343,10 @@ def _shows_log(plan: SealedPlan, pid: int | None, *, later: bool) -> str:
     its own starter sent it, and may have no file; while none runs, it is the file of its start,
     which may not be there yet."""
     output = of_process(pid) if pid is not None else None
-    if output is not None and output.path is None:
-        return f"# its log: {one_line(output.words, 200)}"
     path = log_path(plan) if output is None else output.path
+    if output is not None and path is None:
+        return f"# its log: {one_line(output.words, 200)}"
+    assert path is not None
     if not (later or os.path.exists(path)):
         where = one_line(str(path), 200)
         return f"# its log: none yet; where the console starts it, it writes to {where}"

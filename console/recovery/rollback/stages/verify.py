@@ -122,8 +122,10 @@ class Readiness:
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
-        if stage == "ready" and not well and (words := self._answers_all_the_same()):
-            detail = f"{detail}; {words}"
+        if stage == "ready" and not well and answers_all_the_same(self.baseline):
+            self.answers = True
+            path = one_line(self.plan.ready_path, 100)
+            detail += f"; it answers a completion all the same: is {path} its health path? {LEFT}"
         if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
             return False
@@ -142,7 +144,7 @@ class Readiness:
     def _ready(self) -> tuple[StageName, str] | None:
         """Poll the health path. Return None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
-        limit_s = self._limit_s()
+        limit_s = _limit_s(self.baseline)
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
         begun = self.looked_at = self.begun = clock.monotonic()
         hung_since, pause = begun, FIRST_PAUSE_S
@@ -211,22 +213,6 @@ class Readiness:
         self.refuses = True
         return f"its health path {self.plan.ready_path} refuses: {detail}; {LEFT}"
 
-    def _answers_all_the_same(self) -> str:
-        """That it answers a completion, in words, where its health path answers with an error or
-        not at all; "" if it does not. That path may be another engine's, or say that a queue is
-        full. A server that hangs as a whole gets no long time for it."""
-        state, detail = health(self.plan.url, self.plan.ready_path)
-        if state not in (Health.UNHEALTHY, Health.LOADING):
-            return ""
-        limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
-        proof = self.plan.completion
-        proof = replace(proof, timeout_s=min(limit_s, proof.timeout_s))
-        self.answers = self.baseline.is_ours(OWNER_S) and _asked(proof, self.plan.url, 0).ok
-        if not self.answers:
-            return ""
-        path = one_line(self.plan.ready_path, 100)
-        return f"it answers a completion all the same: is {path} its health path? {LEFT}"
-
     def _starts_again(self, now: float) -> bool:
         """Start a baseline again that has ended because its address was in use, once it is free.
 
@@ -253,12 +239,6 @@ class Readiness:
             report.note("start", str(error))
             return False
         return True
-
-    def _limit_s(self) -> float:
-        """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
-        if not self.baseline.failed:
-            return self.plan.ready_timeout_s
-        return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
 
     def _not_the_baseline(self, life: str) -> tuple[StageName, str] | None:
         """Return None if the baseline gave all answers without a restart; else stage and reason.
@@ -343,7 +323,7 @@ class Readiness:
                 report.ok("completion", answer.detail)
                 return None
             waits = answer.status in PASSING and not answer.dead
-            passes = waits and clock.monotonic() - begun < self._patience_s
+            passes = waits and clock.monotonic() - begun < self.plan.completion.timeout_s
             self.refuses = answer.refuses and not passes
             if self.refuses:
                 return "completion", f"{answer.why}; {LEFT}"
@@ -378,9 +358,26 @@ class Readiness:
         self.refuses = True
         return f"{answer.why}; {LEFT}"
 
-    @property
-    def _patience_s(self) -> float:
-        return self.plan.completion.timeout_s
+
+def answers_all_the_same(baseline: Baseline) -> bool:
+    """Whether it answers a completion though its health path answers with an error or not at all.
+    That path may be another engine's, or say that a queue is full. A server that hangs as a whole
+    gets no long time for it."""
+    plan = baseline.plan
+    state, detail = health(plan.url, plan.ready_path)
+    if state not in (Health.UNHEALTHY, Health.LOADING):
+        return False
+    limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
+    proof = replace(plan.completion, timeout_s=min(limit_s, plan.completion.timeout_s))
+    return baseline.is_ours(OWNER_S) and _asked(proof, plan.url, 0).ok
+
+
+def _limit_s(baseline: Baseline) -> float:
+    """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
+    plan = baseline.plan
+    if not baseline.failed:
+        return plan.ready_timeout_s
+    return 0.0 if plan.kind == "process" else min(FAILED_S, plan.ready_timeout_s)
 
 
 def _asked(proof: Proof, url: str, tries: int) -> Completion:
