@@ -430,6 +430,28 @@ def test_latent_attention_has_backends_of_its_own() -> None:
     assert any("attention backend takes" in one for one in found.unknown)
 
 
+@pytest.mark.parametrize(
+    ("how", "words", "fp8"),
+    [
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "", True),
+        ({"quant_algo": "FP8", "kv_cache_quant_algo": "fp8"}, "--kv-cache-dtype auto", True),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}}, "", True),
+        ({"quant_method": "modelopt", "kv_cache_scheme": {"type": "float", "num_bits": 8}}, "",
+         True),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "--kv-cache-dtype bf16", False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": None}, "", False),
+        ({"quant_method": "awq", "kv_cache_quant_algo": "FP8"}, "", False),
+    ],
+)  # fmt: skip
+def test_the_cache_that_a_quantization_wants(how: object, words: str, fp8: bool) -> None:
+    """sgl-project/sglang#35777: honored via --kv-cache-dtype auto."""
+    more = {"quantization_config": how}
+    found = judged("sglang", f"--context-length 8192 {words}", cards(1, 80, (10, 0)), more=more)
+    [cache] = [term for term in found.terms if term.name == "cache"]
+    assert (cache.bytes or 0) >> 20 == (512 if fp8 else 1024)
+    assert ("tokens fp8" in cache.how) is fp8
+
+
 def test_the_oldest_card_decides_on_a_cache_in_fp8() -> None:
     mixed = (*cards(1, 48, (9, 0)), *cards(1, 48, (8, 6)))
     words = f"{SHORT} --tensor-parallel-size 2 --kv-cache-dtype fp8"

@@ -91,6 +91,19 @@ def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def keeps_fp8(config: Mapping[str, Any]) -> bool:
+    """Whether ModelOpt's quantization wants the cache in FP8."""
+    how = quantization(config)
+    inner = how.get("quantization")
+    how = {**how, **inner} if isinstance(inner, Mapping) else how
+    if not (_word(how.get("quant_method")).startswith("modelopt") or how.get("quant_algo")):
+        return False
+    scheme = how.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping) and scheme:
+        return scheme.get("num_bits") == 8 and scheme.get("type") == "float"
+    return _word(how.get("kv_cache_quant_algo")).upper() == "FP8"
+
+
 def describe(config: Mapping[str, Any]) -> str:
     """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" if it says nothing."""
     how = quantization(config)

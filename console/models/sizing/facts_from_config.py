@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from console.common.text import one_line
-from console.models.hub.model_config import describe, dtype_of, kind, parts, quantization, whole
+from console.models.hub.model_config import (
+    describe,
+    dtype_of,
+    keeps_fp8,
+    kind,
+    parts,
+    quantization,
+    whole,
+)
 from console.models.safetensors.names import OUTSIDE, Role, role
 from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
@@ -100,6 +108,7 @@ def from_config(
         block=_block(config),
         stored=kind(describe(config)),
         dtype=dtype_of(config),
+        cache_fp8=keeps_fp8(config),
         weights=weights,
         weights_from=origin,
         classes=classes(config),

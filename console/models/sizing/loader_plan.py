@@ -151,7 +151,7 @@ class SglangPlan:
     mem_fraction: float | None = None
     ctx: int | None = None
     cache_tokens: int | None = None
-    type_kv: str = "bf16"
+    type_kv: str = "auto"
     cpu_offload: int = 0
     chunk: int | None = None
     prefill: int | None = None

@@ -166,6 +166,8 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Assessment) -
 
 
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
+    if plan.type_kv == "auto":  # configure_kv_cache_dtype of its kv_cache_dtype.py
+        plan = replace(plan, type_kv="fp8" if facts.cache_fp8 else "bf16")
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]

@@ -37,7 +37,8 @@ KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     """SGLang's arguments, with those of its kt-kernel backend."""
     got = plan_of("sglang", _SGLANG, argv)
-    got["type_kv"] = fp8_of(got.get("type_kv", "")) or "bf16"
+    asked = got.get("type_kv", "auto")
+    got["type_kv"] = fp8_of(asked) or ("auto" if asked == "auto" else "bf16")
     got.pop("", None)
     got = _of_kt(got)
     if got.get("all_to_all") in SPANNING:
