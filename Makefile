@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # every command of the console is a process: compiling it anew each time doubles what it takes
 unexport PYTHONDONTWRITEBYTECODE
 
-# two workers more than processors: one holds the terminals and one the engines, and both mostly wait
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# four workers more than processors: one holds the terminals and one the engines, and all wait a lot
+WORKERS ?= $(shell expr $$(nproc) + 4)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 

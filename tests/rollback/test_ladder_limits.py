@@ -320,6 +320,10 @@ def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.Monke
     assert words in drain.not_freed(context)
     monkeypatch.setattr(drain, "available", lambda: 290 << 30)
     assert drain.not_freed(context) == ""
+    context.available, context.held = 100 << 30, 1 << 30
+    monkeypatch.setattr(drain, "available", lambda: 40 << 30)
+    words = drain.not_freed(context)  # it used to say "59 GiB of the 1 GiB"
+    assert "candidates held 1.0 GiB: another process has taken it; 40.0 GiB" in words
 
 
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

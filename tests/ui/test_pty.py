@@ -240,7 +240,7 @@ def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, ke
         seen(terminal, "RUNNING long", "DOWN for this run")
         lead(terminal, WHERE[where])
         terminal.press(KEYS[key])
-        seen(terminal, "THE BASELINE SERVES", "fence", "1 candidate stopped", "back in")
+        seen(terminal, "THE BASELINE SERVES", "1 candidate stopped", "back in")
         assert place.serves()
         assert not place.listens(place.cand_url)
         assert not place.pids("step")

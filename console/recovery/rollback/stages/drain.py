@@ -181,6 +181,12 @@ def not_freed(context: RollbackContext) -> str:
     short = context.available + context.held * (1 - SLACK_PART) - SLACK - now
     if short <= 0:
         return ""
+    if short > context.held:
+        return (
+            f"{format_bytes(short)} of RAM less than expected, and candidates held "
+            f"{format_bytes(context.held)}: another process has taken it; {format_bytes(now)} of "
+            "RAM available"
+        )
     return (
         f"{format_bytes(short)} of the {format_bytes(context.held)} that candidates held is not "
         f"free yet: {format_bytes(now)} of RAM available"

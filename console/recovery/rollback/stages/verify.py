@@ -323,7 +323,7 @@ class Readiness:
                 report.ok("completion", answer.detail)
                 return None
             waits = answer.status in PASSING and not answer.dead
-            passes = waits and clock.monotonic() - begun < self.plan.completion.timeout_s
+            passes = waits and clock.monotonic() - begun < self._patience_s
             self.refuses = answer.refuses and not passes
             if self.refuses:
                 return "completion", f"{answer.why}; {LEFT}"
@@ -357,6 +357,10 @@ class Readiness:
             return f"{DEAD}, its log says “{dead}” ({answer.detail})"
         self.refuses = True
         return f"{answer.why}; {LEFT}"
+
+    @property
+    def _patience_s(self) -> float:
+        return self.plan.completion.timeout_s
 
 
 def answers_all_the_same(baseline: Baseline) -> bool:
