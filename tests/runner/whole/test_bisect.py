@@ -131,7 +131,7 @@ def test_a_rollback_that_failed_stops_it_at_once(world: ScriptedWorld) -> None:
     assert world.console("rollback").code == 0
     world.over()
     mended = world.console(*words(path))
-    assert mended.code == 0, mended
+    assert mended.code == 0, mended.json["tries"]
     assert mended.json["first_bad"] == "v7"
     assert tried(mended.json)["v5"] == "skip", "its run was not repeated"
 
