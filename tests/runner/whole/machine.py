@@ -66,6 +66,8 @@ class Machine:
         self.garbage: Garbage = {}
         self.passed = 0.0
         """Seconds by which a test has put the clocks of all scripted processes forward."""
+        self.furthest = 0.0
+        """Most seconds that the clock of a scripted process has left out of its pauses."""
         self.programs: dict[str, Callable[[Scripted, Sequence[str]], None]] = {}
         """Module of the console → what a process of it does, in a thread."""
         self._numbers = itertools.count(FIRST_PID)

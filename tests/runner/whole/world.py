@@ -80,11 +80,12 @@ def parsed_once(self: YAML, text: str) -> Iterator[Any]:
 
 
 class MachineClock(SystemClock):
-    """The machine's clock, moved on by what a pause did not really take."""
+    """The machine's clock, moved on by what a pause did not really take. A new one begins where the
+    furthest is: else a run would begin before a rollback of the run before has ended."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._skipped = 0.0
+        self._skipped = machine.furthest
 
     def monotonic(self) -> float:
         return super().monotonic() + self._skipped + self._machine.passed
@@ -100,6 +101,7 @@ class MachineClock(SystemClock):
         if super().wait(event, min(seconds, REAL_PAUSE_S)):
             return True
         self._skipped += max(0.0, seconds - REAL_PAUSE_S)
+        self._machine.furthest = max(self._machine.furthest, self._skipped)
         return False
 
 
