@@ -78,8 +78,7 @@ class Readiness:
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
         self.refuses = False
-        """The baseline is alive, and refuses or fails what it is asked: nothing ends it for that.
-        """
+        """It is alive, and refuses or fails what it is asked: nothing ends it for that."""
         self.loads = False
         """It was not ready in time, and its processes still worked at its load: the same."""
         self.busy = False
