@@ -223,7 +223,7 @@ class RollbackScreen(Dialog[None]):
         self.lines += self.progress.lines[len(self.lines) :]
         if self.result is None and (result := self.progress.result) is not None:
             self.result = result
-            self.set_class(result.serving and not result.degraded, "serves")
+            self.set_class(result.is_sound, "serves")
             shot = cast("ConsoleApp", self.app).snapshot
             reports = shot is not None and shot.word != "none"
             self.NEXT = ended_words(result, reports=reports, site=self.progress.site)
@@ -311,12 +311,9 @@ def _head(result: Result | None, trouble: str, whose: str = "") -> Row:
 def _verdict(result: Result | None, trouble: str) -> Row:
     if result is None:
         return ((" ROLLBACK FAILED ", "alarm"),) if trouble else ((" ROLLING BACK ", "alarm"),)
-    if result.nothing_to_do:
-        words = "Nothing to roll back" + (": the baseline serves" if result.serving else "")
-        return ((words, "good" if result.serving else "warn"),)
-    if not result.serving:
-        return ((" ROLLBACK FAILED ", "alarm"),)
-    return (("THE BASELINE SERVES", "good"),) if not result.degraded else (("DEGRADED", "warn"),)
+    if not result.serving and not result.nothing_to_do:
+        return ((f" {result.headline} ", "alarm"),)
+    return ((result.headline, "good" if result.is_sound else "warn"),)
 
 
 def ended_words(result: Result, *, reports: bool, site: str = "") -> str:

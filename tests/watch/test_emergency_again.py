@@ -19,6 +19,7 @@ from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, record_request, who_asked
+from console.recovery.rollback.sealed_plan import ROLLBACK, SITES
 from console.recovery.rollback.trigger import LOCK, Lock
 from tests.children import end
 from tests.rollback.conftest import Stage
@@ -256,6 +257,44 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
     watch = ended(emergency.press().progress)
     assert [line["trigger"] for line in watch.lines] == ["command-2"]
     serves(watch)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_the_first_rollback_of_a_site_is_followed_though_it_makes_its_own_directory(
+    key: Key, tmp_path: Path, hold: bool
+) -> None:
+    ladder = paths.state_dir() / ROLLBACK / SITES / "vm" / PROGRESS_FILE
+    begun = '{"trigger": "command-2", "rung": "plan", "state": "note", "at": %s}'
+    done = '{"trigger": "command-2", "rung": "done", "state": "ok", "serving": true, "at": %s}'
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done" if hold else ":"
+    emergency = key(
+        (
+            "sh",
+            "-c",
+            f"sleep 0.3; mkdir -p {ladder.parent}; printf '{begun}\\n' $(date +%s.%N) >> {ladder}; "
+            f"{wait}; printf '{done}\\n' $(date +%s.%N) >> {ladder}",
+        )
+    )
+    watch = emergency.press().progress
+    if hold:
+        until(lambda: [line["rung"] for line in watch.lines] == ["plan"], "its first line is shown")
+        (tmp_path / "go").touch()
+    assert [line["rung"] for line in ended(watch).lines] == ["plan", "done"]
+    assert watch.trouble == ""
+    serves(watch)
+
+
+@pytest.mark.parametrize(("code", "serving"), [(0, True), (7, False)])
+def test_the_exit_code_counts_where_no_line_could_be_written(
+    key: Key, code: int, serving: bool
+) -> None:
+    emergency = key(("sh", "-c", f"echo 'the baseline serves, or not'; exit {code}"))
+    watch = ended(emergency.press().progress)
+    assert (watch.result is not None and watch.result.serving) is serving
+    if serving:
+        assert some(watch.result).detail == "“the baseline serves, or not”"
+    else:
+        assert watch.trouble == "“the baseline serves, or not” (exit 7)"
 
 
 def test_where_the_new_lines_begin(tmp_path: Path) -> None:

@@ -113,9 +113,9 @@ def test_a_rollback_is_told_to_its_end(shot: Snapshot, sent: Sent) -> None:
     watched.progress.result, watched.progress.over = Result(False, detail="no container"), True
     told = desk.look()["rollback"]
     assert (told["over"], told["progress"]) == (True, "")
-    assert (told["words"], told["trouble"]) == ("THE BASELINE IS NOT PROVEN", "no container")
+    assert (told["words"], told["trouble"]) == ("ROLLBACK FAILED", "no container")
     watched.progress.result = Result(True, detail="baseline serves")
-    assert desk.look()["rollback"]["words"] == "the baseline serves"
+    assert desk.look()["rollback"]["words"] == "THE BASELINE SERVES"
 
 
 def test_a_rollback_that_is_over_hides_no_newer_one(
@@ -130,7 +130,7 @@ def test_a_rollback_that_is_over_hides_no_newer_one(
     assert (told["words"], told["over"]) == ("rolling back", False)
     assert told["stages"] == ["fence ok runner killed"]
     watched.see(shot)
-    assert desk.look()["rollback"]["words"] == "the baseline serves"
+    assert desk.look()["rollback"]["words"] == "THE BASELINE SERVES"
     later = RunDir(tmp_path / "later")
     watched.see(scene.snapshot(later, scene.running()))
     assert desk.look()["rollback"] is None, "a newer run has none"

@@ -209,9 +209,8 @@ def _rollback(seen: Seen) -> dict[str, Any] | None:
         return None
     words = shot.rollback or "rolling back"
     if result is not None:
-        ended = "the baseline serves" if result.serving else "THE BASELINE IS NOT PROVEN"
-        words = "nothing to roll back" if result.nothing_to_do else ended
-        trouble = clean(result.detail, 300) if not result.serving else ""
+        words = result.headline
+        trouble = clean("; ".join(result.notes) if result.serving else result.detail, 300)
     stages = [text for one in lines if (text := _stage(one))]
     return {
         "over": over,

@@ -95,6 +95,21 @@ class Result:
         return [one for one in (beside, self.remark, left) if one]
 
     @property
+    def is_sound(self) -> bool:
+        """Whether the baseline serves as it should, and alone."""
+        return self.serving and not self.degraded and not self.left
+
+    @property
+    def headline(self) -> str:
+        """How the rollback ended, in a few words."""
+        if not self.serving:
+            return "Nothing to roll back" if self.nothing_to_do else "ROLLBACK FAILED"
+        words = "Nothing to roll back: the baseline serves" if self.nothing_to_do else ""
+        slow = "DEGRADED" if self.degraded else ""
+        words = ", ".join(filter(None, (words, slow))) or "THE BASELINE SERVES"
+        return f"{words}, NOT ALONE" if self.left else words
+
+    @property
     def exit_code(self) -> Exit:
         """0 only for a baseline that serves, and alone where its candidate may not run beside
         it. 2 where nothing says which one: nothing was tried, so

@@ -40,6 +40,8 @@ STUCK_S = 10.0
 """Seconds without a sign of life after which the thread that answers a press counts as hung."""
 SCAN_S = 2.0
 """Seconds that the end of the command waits for the scan of the progress files."""
+SCAN_EVERY_S = 0.25
+"""Seconds from one scan to the next, until one has met the file that the command writes."""
 STANDBY, SPAWNED, ALREADY = "warm", "spawned", "already"
 
 
@@ -206,10 +208,16 @@ class Emergency:
             os.close(log)
         progress.search()
         progress.spawned = True
-        # After the start and in a thread: with many runs or on a slow disk the scan takes time.
-        scan = None if progress.left else _in_thread(lambda: progress.among(_progress_files(), at))
+        scan: threading.Thread | None = None
+        due = self._clock.monotonic()
         while not progress.left:
-            code = child.poll()
+            code, now = child.poll(), self._clock.monotonic()
+            scanning = scan is not None and scan.is_alive()
+            if progress.progress_file is None and not scanning and (now >= due or code is not None):
+                # In a thread: with many runs or on a slow disk the scan takes time. And again:
+                # the first rollback of a site makes its directory itself, after the start.
+                scan = _in_thread(lambda: progress.among(_progress_files(), at))
+                due = now + SCAN_EVERY_S
             if code is not None and scan is not None:
                 scan.join(SCAN_S)
             progress.poll()

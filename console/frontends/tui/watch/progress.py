@@ -23,6 +23,8 @@ from console.recovery.rollback.progress import (
 
 TAIL = 8
 TAIL_BYTES = 8192
+UNREAD = "its stages could not be read"
+"""Of a rollback whose command ended well, while its progress file could not be written or read."""
 COARSE_S = 0.1
 """Seconds by which a file's time may lag behind the clock: a tick of the kernel."""
 ROUNDED_S = 0.002
@@ -106,13 +108,15 @@ class RollbackProgress:
         if self._last is not None:
             self._finish(self._last)
             return
-        said = _last_output(log, begin)
-        if NOTHING in said and code == Exit.USAGE:  # it looked, and found neither run nor site
-            self._finish(Result(False, nothing_to_do=True, detail=one_line(said, 600)))
-        elif code == 0:
-            self.end("the rollback command ended without output")
+        words = _last_output(log, begin)
+        if NOTHING in words and code == Exit.USAGE:  # it looked, and found neither run nor site
+            self._finish(Result(False, nothing_to_do=True, detail=one_line(words, 600)))
+        elif (
+            code == Exit.OK
+        ):  # its lines could not be written or read, but it ends so only if proven
+            self._finish(Result(True, detail=one_line(words, 600), remark=UNREAD))
         else:
-            self.end(f"{said or 'the rollback command ended'} (exit {code})")
+            self.end(f"{words or 'the rollback command ended'} (exit {code})")
 
     def end(self, trouble: str) -> None:
         """End without a result, for the reason in `trouble`."""
