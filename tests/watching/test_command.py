@@ -20,7 +20,7 @@ from console.common.errors import Exit
 from console.host import process, systemd
 from console.host.systemd import WATCH, Unit
 from console.journal import watch_record as record
-from console.journal.watch_record import DOWN, SERVING, WatchState
+from console.journal.watch_record import DOWN, PLANNED, SERVING, WatchState
 from console.notify.outbox import Outbox
 from console.watch import loop, watcher
 from console.watch import plan as plans
@@ -240,8 +240,12 @@ def test_status(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = ["watch", "status", "--site", str(site)]
     assert main(args) == Exit.FAILED
     assert "omni-console watch install" in capsys.readouterr().out
-    record.write("ws", state(slow_since=time.time() - 9, why=["driver 575 → 580"]), {})
-    assert main(args) == 0
+    record.write("ws", state(), {})
+    assert main(args) == Exit.FAILED, "nothing listens there any more, whatever the last look saw"
+    assert "baseline    down" in capsys.readouterr().out
+    slow = state(word=PLANNED, slow_since=time.time() - 9, why=["driver 575 → 580"])
+    record.write("ws", slow, {})
+    assert main(args) == 0, "down, as the run that holds it wants it"
     out = capsys.readouterr().out
     for words in ("10.40 tok/s now", "usual 10.50", "driver 575 → 580", "0 within 24 hours, of 2"):
         assert words in out

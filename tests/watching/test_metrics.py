@@ -1,5 +1,6 @@
 """The page for Prometheus: its format, what it knows, a file, and the address that serves it."""
 
+import os
 import re
 import shutil
 import socket
@@ -17,6 +18,7 @@ import pytest
 from console.cli import main
 from console.common.errors import ConsoleError, Exit
 from console.config.site.watch import WatchModel
+from console.host import process
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal import watch_record as record
 from console.journal.watch_record import SERVING, WORDS, WatchState
@@ -173,6 +175,27 @@ def test_the_command_reads_runs_the_watch_and_the_machine(
         assert 'omni_baseline_tokens_per_second{site="ws"} 9.25' in out
         assert 'omni_runs{state="' in out
         assert "omni_memory_available_bytes " in out
+
+
+@pytest.mark.parametrize(("answers", "up"), [("refused", 0), ("silent", 1)])
+def test_a_watch_that_has_just_seen_it_serve_hides_no_death(
+    home: Path, capsys: pytest.CaptureFixture[str], answers: str, up: int
+) -> None:
+    """Of a server that is silent it knows more than one look: whether it computes."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    port = silent.getsockname()[1] if answers == "silent" else 1
+    site, now, me = home / "site.yaml", time.time(), os.getpid()
+    site.write_text(SITE.replace("127.0.0.1:1", f"127.0.0.1:{port}"))
+    start = process.start_time(me)
+    assert start is not None
+    record.write("ws", WatchState(word=SERVING, at=now - 20.0, pid=me, start=start), {})
+    seen = Evidence(Kind.PROOF, Word.SERVING, now - 20.0, Witness.WATCH, "", 9.25)
+    evidence.keep("ws", f"http://127.0.0.1:{port}", seen)
+    with silent:
+        assert main(["metrics", "--site", str(site)]) == 0
+    out = capsys.readouterr().out
+    assert f'omni_baseline_up{{site="ws"}} {up}' in out
+    assert f'omni_baseline_state{{site="ws",state="serving"}} {up}' in out
 
 
 def test_a_textfile_is_replaced_whole_and_its_directory_has_to_be_there(

@@ -19,7 +19,7 @@ from console.common.units import number, plural
 from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
-from console.journal.watch_record import NOT_SERVING, WatchState
+from console.journal.watch_record import NOT_SERVING, UP, WatchState
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.status import lines
 from console.watch import plan as plans
@@ -92,6 +92,7 @@ def uninstall(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     """What the watch knows; 0 when it runs and the baseline is not down, else 5."""
+    from console.recovery.rollback.baseline_state import Word
     from console.recovery.rollback.look import Looker
 
     sealed = sealed_of(args.site)
@@ -108,7 +109,9 @@ def status(args: Namespace) -> int:
         ))  # fmt: skip
     else:
         print("\n".join(lines(state, _running(state, one), time.time(), known)))
-    fine = running and state is not None and state.word not in NOT_SERVING
+    # down now although the watch has seen it serve; while a run holds it, that is as planned
+    died = state is not None and state.word in UP and known.word is Word.DOWN
+    fine = running and state is not None and state.word not in NOT_SERVING and not died
     return int(Exit.OK if fine else Exit.FAILED)
 
 

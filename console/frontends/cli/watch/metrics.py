@@ -25,7 +25,8 @@ from console.journal import watch_record as record
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.watch_record import NOT_SERVING, UP, WatchState
 from console.recovery.rollback import evidence, restores
-from console.recovery.rollback.look import Looker
+from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.look import SILENT, Looker
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.metrics import BaselineFacts, RunFacts, text
 
@@ -56,10 +57,12 @@ def metrics(args: Namespace) -> int:
 
 def _baseline(plan: SealedPlan, watch: WatchState | None) -> BaselineFacts:
     base = plan.baseline
+    seen = Looker().look(plan)
     # what the watch has just seen counts: it knows a server that is silent because it computes
     fresh = watch is not None and watch.alive and time.time() - watch.at < FRESH * watch.interval_s
     judged = fresh and watch is not None and watch.word in (*UP, *NOT_SERVING)
-    state = evidence.state(plan) if judged else Looker().state(plan)
+    silent = seen.word is Word.UNKNOWN and seen.detail == SILENT
+    state = evidence.state(plan) if judged and silent else evidence.state(plan, seen)
     return BaselineFacts(
         site=plan.site_name, state=state, reference=base.reference_tok_s,
         ttft_s=watch.ttft_s if watch is not None else None,
