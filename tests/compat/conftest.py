@@ -1,4 +1,4 @@
-"""Worlds that the version before left, each test its own."""
+"""Worlds that earlier versions left, each test its own."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from pathlib import Path
 import pytest
 
 from console import cli
-from tests.compat.world import Past
+from tests.compat.world import VERSIONS, Past
 from tests.runner.world import Outcome
 
 Read = Callable[..., Outcome]
 
 
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """The day of the version that left the worlds of a test."""
+    return str(request.param)
+
+
 @pytest.fixture
-def trials(tmp_path: Path) -> Iterator[Past]:
+def trials(tmp_path: Path, version: str) -> Iterator[Past]:
     """A run that ended with GO, one that the guard ended, and one whose outage a reboot met."""
-    with closing(Past(tmp_path / "trials", "trials")) as past:
+    with closing(Past(tmp_path / "trials", version, "trials")) as past:
         yield past
 
 
 @pytest.fixture
-def cutover(tmp_path: Path) -> Iterator[Past]:
+def cutover(tmp_path: Path, version: str) -> Iterator[Past]:
     """A run that left its candidate on the production port, and then a reboot."""
-    with closing(Past(tmp_path / "cutover", "cutover")) as past:
+    with closing(Past(tmp_path / "cutover", version, "cutover")) as past:
         yield past
 
 

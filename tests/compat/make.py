@@ -2,10 +2,10 @@
 
     python tests/compat/make.py VENV FOLDER
 
-`VENV` has that version installed (`KEPT` and the helper's unit name its modules); `FOLDER` gets
-`trials.tar.gz` and `cutover.tar.gz`. Needs root and `unshare`: everything happens in a machine of
-its own name, boot, processes and places, so that nothing of the one it is made on is in the
-archives. `tests/compat/world.py` says how they are read.
+`VENV` has that version installed (`KEPT` and the helper's unit name its modules, and are written
+anew for it); `FOLDER`, named by the day, gets `trials.tar.gz` and `cutover.tar.gz`. Needs root and
+`unshare`: everything happens in a machine of its own name, boot, processes and places, so that
+nothing of the one it is made on is in the archives. `tests/compat/world.py` says how they are read.
 """
 
 from __future__ import annotations
@@ -78,23 +78,21 @@ evidence: ['benchmark: 5 runs, 16 tokens']
 KEPT = """
 import sys
 from pathlib import Path
-from console.demo.site import demo_site
-from console.gguf.cache import HeaderCache
-from console.gguf.read import read_header
-from console.gguf.write import probe
-from console.preflight.oracle import ArchVerdict, Identity, Witness
-from console.preflight.verdict_store import keep
+from console.checks.preflight.architecture.names import probe
+from console.checks.preflight.architecture.support import ArchVerdict, Identity, Witness, keep
+from console.config.locate import demo_site
+from console.models.gguf.read import HeaderCache, read_header
 demo_site()
 file = Path(sys.argv[1])
 file.write_bytes(probe("llama"))
-read_header(file, content="sha256:" + "a" * 64, cache=HeaderCache())
+HeaderCache().put("sha256:" + "a" * 64, read_header(file))
 file.unlink()
 engine = Identity("llama-server", "sha256:" + "b" * 64, "b1-fixed", "sha256:" + "b" * 64)
 keep(ArchVerdict("llama", True, Witness.LOADER, engine, "the loader knows it"))
 """
 DOCTOR = """
 import json
-from console.doctor.run import CHECKS, iterate
+from console.checks.doctor.run import CHECKS, iterate
 ids = ("baseline.restore", "console.runs", "console.pointer")
 found = iterate(checks=[one for one in CHECKS if one.id in ids], deadline_s=600)
 print(json.dumps([[f.id, str(f.level), f.detail, f.hint] for one in found for f in one.findings]))
@@ -230,7 +228,10 @@ def trials(to: Path) -> None:
     fresh()
     subprocess.run([PYTHON, "-c", KEPT, ROOT / "m.gguf"], env=ENV, cwd=ROOT, check=True)
     unit = subprocess.run(
-        [PYTHON, "-m", "console.guard.helper", "--unit"], env=ENV, check=True, capture_output=True
+        [PYTHON, "-m", "console.recovery.guard.kill.root_helper", "--unit"],
+        env=ENV,
+        check=True,
+        capture_output=True,
     )
     (ROOT / "helper.service").write_bytes(unit.stdout)
     runs = [run("measure", 0), run("grow", 6)]

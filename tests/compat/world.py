@@ -1,10 +1,10 @@
-"""What the version before left behind, laid out anew with the places of this machine.
+"""What earlier versions left behind, laid out anew with the places of this machine.
 
-An archive is the home of a made-up operator as that version wrote it, byte for byte, in a machine
-of its own (`make.py`): runs, site, lessons, caches, pointer. Under `said` is what the version
-itself printed of it. Its places stand for those of whoever upgrades in place: here they become the
-test's directory, this interpreter, free ports and this user. Modes, times and FIFOs are kept; the
-boot is another one, so none of its processes lives.
+An archive is the home of a made-up operator as a version of that day wrote it, byte for byte, in a
+machine of its own (`make.py`): runs, site, lessons, caches, pointer. Under `said` is what that
+version itself printed of it. Its places stand for those of whoever upgrades in place: here they
+become the test's directory, this interpreter, free ports and this user. Modes, times and FIFOs are
+kept; the boot is another one, so none of its processes lives.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tests.runner.e2e.world import World
 from tests.runner.world import Json, Outcome
 
 HERE = Path(__file__).parent
+VERSIONS = ("2026-11-23", "2026-11-29")
+"""By the day: each was the last one before the places of the program's parts changed."""
 ENGINE = HERE / "engine.py"
 BINARY = (".ring", ".db", "-wal")
 PLAN = "rollback/plan.json"
@@ -36,13 +38,14 @@ POINTER = "host/omni-console.0."
 class Past(World):
     """One archive, unpacked; today's commands and processes act on it."""
 
-    def __init__(self, root: Path, archive: str) -> None:
+    def __init__(self, root: Path, version: str, archive: str) -> None:
         root.mkdir()
+        self.version = version
         super().__init__(root, root / "none")
         del self.env["OMNI_SITE"]  # the operator's own, where it is looked for
         (root / "home").mkdir()
         self.env |= {"HOME": str(root / "home"), "TZ": "UTC"}
-        with tarfile.open(HERE / f"{archive}.tar.gz") as tar:
+        with tarfile.open(HERE / version / f"{archive}.tar.gz") as tar:
             self._translate = self._translator(tar)
             for member in tar:
                 self._put(tar, member)
