@@ -407,10 +407,12 @@ def bytes_moved(pids: Iterable[int]) -> int:
 
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
     """Remember a started process for later runs, atomically. The record of another one that still
-    runs, as a copied site file leaves it, is kept aside. Raises OSError."""
+    runs, as a copied site file leaves it, is kept aside under its pid, which no other process has
+    meanwhile. Raises OSError."""
     path, before = record_path(records_dir, name), _recorded(records_dir, name)
     if (known := read_record(records_dir, name)) and known != (pid, start):
-        path.rename(record_path(records_dir, f"{name}.{Path(str(before.get('sha'))).name}"))
+        sha = Path(str(before.get("sha"))).name
+        path.rename(record_path(records_dir, f"{name}.{sha}.{known[0]}"))
     paths.make(records_dir)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
     files.write_atomically(path, json.dumps(value) + "\n", durable=False)
@@ -426,7 +428,8 @@ def read_record(
     records_dir: Path, name: str, spec: ProcessSpec | None = None
 ) -> tuple[int, int] | None:
     """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
-    for known in (name,) if spec is None else (name, f"{name}.{spec_sha(spec)}"):
+    aside = [] if spec is None else sorted(records_dir.glob(f"{name}.{spec_sha(spec)}*.json"))
+    for known in (name, *(file.stem for file in aside)):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             value = _recorded(records_dir, known)
             pid, start = int(value["pid"]), int(value["start"])

@@ -4,6 +4,7 @@ nothing that serves is ended for it."""
 import errno
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -11,14 +12,15 @@ from dataclasses import replace
 
 import pytest
 
-from console.host import ports, process
+from console.host import licence, ports, process
 from console.host.ports import in_use
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
+from console.recovery.rollback.script import write
 from console.recovery.rollback.stages import verify
 from console.runtime.probe import Health, health
 from tests.ports import free_port
-from tests.rollback.conftest import STANDIN, Stage, run_script
+from tests.rollback.conftest import STANDIN, Stage, kill_now, run_script
 from tests.waiting import some, until
 
 
@@ -69,6 +71,56 @@ def test_a_copy_in_another_directory_hides_no_process(stage: Stage) -> None:
     assert process.read_record(records, "baseline") == other
     process.write_record(records, "baseline", spec, *mine)
     assert process.read_record(records, "baseline", replace(spec, cwd="/tmp")) == other
+
+
+def test_no_record_of_a_process_that_lives_is_lost(stage: Stage) -> None:
+    """Whatever is started after it under the same name, and of whatever specification: one and the
+    same three times, and two in turn."""
+    records, spec = stage.plan.records_dir, some(stage.plan.baseline.process)
+    other = replace(spec, cwd="/tmp")
+    for specs in ([spec] * 3, [spec, other, spec, other, spec]):
+        shutil.rmtree(records, ignore_errors=True)
+        started = [stage.sleeper() for _ in specs]
+        for one, who in zip(specs, started, strict=True):
+            process.write_record(records, "baseline", one, *who)
+        assert {(one.pid, one.start) for one in licence.baselines(records)} == set(started)
+        kill_now(started[-1])
+        assert process.read_record(records, "baseline", spec) in started[:-1], "it is no stranger"
+
+
+def test_every_baseline_of_an_earlier_site_file_that_holds_memory_is_named(stage: Stage) -> None:
+    spec = some(stage.plan.baseline.process)
+    older = [stage.sleeper("theirs") for _ in range(3)]
+    for number, who in enumerate(older):
+        before = replace(spec, cwd=f"/{number}")
+        process.write_record(stage.plan.records_dir, "baseline", before, *who)
+    assert stage.roll_back().serving, stage.lines
+    noted = " ".join(line["detail"] for line in stage.lines)
+    assert all(f"process {pid}, a baseline of an earlier site file" in noted for pid, _ in older)
+    assert all(process.alive(*who) for who in older)
+
+
+def test_the_script_knows_a_baseline_whose_record_was_put_aside(stage: Stage) -> None:
+    """By its own site file, once the one that was recorded after it has ended; a version before
+    put such a record aside without a pid in its name."""
+    records, spec = stage.plan.records_dir, some(stage.plan.baseline.process)
+    mine = stage.spawn(list(spec.argv), cookie="theirs")
+    stage.until_it_is()
+    for earlier in (False, True):
+        other = stage.sleeper()
+        process.write_record(records, "baseline", spec, *mine)
+        process.write_record(records, "baseline", replace(spec, cwd="/tmp"), *other)
+        if earlier:
+            aside = records / f"baseline.{process.spec_sha(spec)}.{mine[0]}.json"
+            aside.rename(records / f"baseline.{process.spec_sha(spec)}.json")
+        kill_now(other)
+        whole = write.render(stage.plan)
+        ask = "BOOT=$(cat /proc/sys/kernel/random/boot_id); MARK=''; baseline_pid\n"
+        file = stage.root / "asks.sh"
+        file.write_text(whole[: whole.rindex('main "$@"')] + ask)
+        done = subprocess.run(["sh", str(file)], capture_output=True, text=True, timeout=60)
+        assert done.stdout == f"{mine[0]}\n", done.stderr
+        shutil.rmtree(records)
 
 
 @pytest.mark.parametrize("same", [True, False])

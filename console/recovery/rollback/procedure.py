@@ -18,7 +18,7 @@ from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.logs.cause import NEXT
-from console.host import process
+from console.host import licence, process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import evidence, live, restores
@@ -345,12 +345,14 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
         _report_renamed(context, baseline)
         return
     base = context.plan.baseline
-    older = process.read_record(context.plan.records_dir, base.name) if base.process else None
-    if older is not None and context.baseline_process() is None:
-        context.report.note(
-            "start", f"process {older[0]}, a baseline of an earlier site file, still runs and "
-            "holds its memory; it is left alone"
-        )  # fmt: skip
+    if base.process is not None and context.baseline_process() is None:
+        records = context.plan.records_dir
+        for older in licence.baselines(records):
+            if older.site == records.name:
+                context.report.note(
+                    "start", f"process {older.pid}, a baseline of an earlier site file, still runs "
+                    "and holds its memory; it is left alone"
+                )  # fmt: skip
     context.report.begin("start")
     context.report.ok("start", baseline.start())
     _report_renamed(context, baseline)

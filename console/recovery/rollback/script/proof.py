@@ -138,8 +138,13 @@ may_be_published() {
   [ -n "$oldest" ] && has_proxy "$(start_of "$oldest")"
 }
 
+# A record that was put aside for one of another site file counts as well.
 baseline_pid() {
-  if [ "$KIND" = unit ]; then unit_pid; else pid_in "$RECORD" || marked_pid; fi
+  if [ "$KIND" = unit ]; then unit_pid; return; fi
+  for kept in "$RECORD" "${RECORD%.json}.$SHA"*.json; do
+    if pid_in "$kept"; then return; fi
+  done
+  marked_pid
 }
 
 # Runs systemctl for the baseline's unit, which never waits for what it asks for.
