@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, Exit
 from console.common.text import decode, one_line
-from console.common.units import format_duration, number
+from console.common.units import format_duration, number, plural
 from console.host.ports import connected
 
 BODY_LIMIT = 1 << 20
@@ -67,20 +67,23 @@ _REFUSALS = {
 
 
 class ProbeError(ConsoleError):
-    """No usable HTTP reply; `kind` is `refused`, `timeout`, `reset` or `garbage`."""
+    """No usable HTTP reply; `kind` is `refused`, `timeout`, `slow`, `reset` or `garbage`."""
 
     exit_code = Exit.FAILED
 
-    def __init__(self, kind: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str, status: int = 0) -> None:
+        """`status`: that of the answer whose body is not over; 0 where not even its head was."""
         super().__init__(_TITLES[kind], one_line(detail))
         self.kind = kind
+        self.status = status
 
 
-TIMEOUT = "no answer in time"
-"""How the words about a server begin that did not answer in time."""
+TIMEOUT, SLOW = "no answer in time", "only a part of the answer in time"
+"""How the words about a server begin that did not answer in time, or not to the end."""
 _TITLES = {
     "refused": "connection refused",
     "timeout": TIMEOUT,
+    "slow": SLOW,
     "reset": "connection dropped",
     "garbage": "not a usable HTTP reply",
 }
@@ -106,6 +109,8 @@ class Health(StrEnum):
     REFUSING = "refusing"
     """It is alive and answers with a refusal, HTTP 3xx or 4xx: it may want a key, or another path.
     """
+    SLOW = "slow"
+    """It is alive: it sends an answer, which is not over in time."""
     UNHEALTHY = "unhealthy"
 
 
@@ -116,13 +121,16 @@ class _TimedRaw(io.RawIOBase):
         super().__init__()
         self._sock = sock
         self._deadline = deadline
+        self.received = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         self._sock.settimeout(_left(self._deadline))
-        return self._sock.recv_into(buffer)
+        count = self._sock.recv_into(buffer)
+        self.received += count
+        return count
 
 
 class _TimedSocket:
@@ -131,9 +139,15 @@ class _TimedSocket:
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
         self._deadline = deadline
+        self._raw = _TimedRaw(sock, deadline)
+
+    @property
+    def received(self) -> int:
+        """Bytes that have come."""
+        return self._raw.received
 
     def makefile(self, mode: str = "rb", buffering: int | None = None) -> io.BufferedReader:
-        return io.BufferedReader(_TimedRaw(self._sock, self._deadline))
+        return io.BufferedReader(self._raw)
 
     def sendall(self, data: bytes) -> None:
         self._sock.settimeout(_left(self._deadline))
@@ -160,12 +174,21 @@ class Link(http.client.HTTPConnection):
         super().__init__(host)
         self._dial = dial
         self._wire: socket.socket | None = None
+        self._timed: _TimedSocket | None = None
+        self.status = 0
+        """That of the answer, once its head has come."""
         self._begun = time.monotonic()
         self._deadline = self._begun + timeout_s
 
     def connect(self) -> None:
         self._wire = self._dial(_left(self._deadline))
-        self.sock = cast(socket.socket, _TimedSocket(self._wire, self._deadline))
+        self._timed = _TimedSocket(self._wire, self._deadline)
+        self.sock = cast(socket.socket, self._timed)
+
+    @property
+    def received(self) -> int:
+        """Bytes of the answer that have come, its head included."""
+        return self._timed.received if self._timed is not None else 0
 
     def exchange(
         self, method: str, path: str, *, body: bytes | None = None,
@@ -179,6 +202,7 @@ class Link(http.client.HTTPConnection):
             sent = {**(headers or {}), "Connection": "close"}
             self.request(method, path, body=body, headers=sent)
             with self.getresponse() as response:
+                self.status = response.status
                 data = response.read(limit + 1)
                 if len(data) > limit:
                     raise ValueError(f"a body of more than {limit} bytes")
@@ -200,13 +224,18 @@ def fetch(
 
     Raises ProbeError.
     """
+    link: Link | None = None
     try:
         link, path = _link(url, timeout_s)
         method = "GET" if body is None else "POST"
         headers = {**_authorization(url), **(headers or {})}
         return link.exchange(method, path, body=body, headers=headers, limit=limit)
     except TimeoutError:
-        raise ProbeError("timeout", f"{url}: nothing within {format_duration(timeout_s)}") from None
+        within = format_duration(timeout_s)
+        if link is not None and link.received:
+            words = f"{url}: {plural(link.received, 'byte')} within {within}"
+            raise ProbeError("slow", words, link.status) from None
+        raise ProbeError("timeout", f"{url}: nothing within {within}") from None
     except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
         raise ProbeError("reset", f"{url}: {error or 'reset'}") from None
     except http.client.IncompleteRead:
@@ -269,15 +298,23 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     try:
         reply, note = fetch_again(at_path(url, path), timeout_s=timeout_s)
     except ProbeError as error:
-        state = Health.REFUSED if error.kind == "refused" else Health.UNHEALTHY
-        return state, str(error)
+        if error.status:  # its head says all that is asked
+            return _of_status(error.status), f"HTTP {error.status}, {error}"
+        states = {"refused": Health.REFUSED, "slow": Health.SLOW}
+        return states.get(error.kind, Health.UNHEALTHY), str(error)
     if reply.status == 200:
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
         return Health.LOADING, (error_words(reply.body) or "HTTP 503") + note
-    is_refusal = 300 <= reply.status < 500 and (reply.status != 400 or reply.body)
-    state = Health.REFUSING if is_refusal else Health.UNHEALTHY
+    empty = reply.status == 400 and not reply.body
+    state = Health.UNHEALTHY if empty else _of_status(reply.status)
     return state, f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
+
+
+def _of_status(status: int) -> Health:
+    known = {200: Health.SERVING, 503: Health.LOADING}
+    usual = Health.REFUSING if 300 <= status < 500 else Health.UNHEALTHY
+    return known.get(status, usual)
 
 
 def refusal(status: int, detail: str = "") -> str:
@@ -302,6 +339,8 @@ def remedy(why: str) -> str:
     which no restart mends; "" where the words name none."""
     if "HTTP 401" in why or "HTTP 403" in why:
         return "it wants a key, and the console sends none: serve it on loopback without one"
+    if SLOW in why:
+        return "see what slows it down, or raise `completion.timeout` in the file: it is alive"
     if BUSY in why:
         return "wait until its queue has room, or see who fills it"
     if FAILS in why:

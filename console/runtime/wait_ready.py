@@ -118,5 +118,6 @@ _WORDS = {
     Health.LOADING: "loading the model",
     Health.REFUSED: "starting, not listening yet",
     Health.REFUSING: "refusing",
+    Health.SLOW: "answering slowly",
     Health.UNHEALTHY: "not healthy yet",
 }

@@ -18,7 +18,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host import process
-from console.host.ports import is_local, lasting_clients, streams
+from console.host.ports import is_local, lasting_clients, listener, streams
 from console.journal.watch_record import (
     BUSY,
     CUT_OVER,
@@ -94,6 +94,8 @@ class Looker:
         self.plan, self.settings = plan, settings
         self._clock = clock or SystemClock()
         self._silent_since: float | None = None
+        self._loading = False
+        """Its health path said at the last look that it loads."""
         self._passed = 0
         """Looks in a row that found the server busy and did not ask."""
         self._answered: tuple[float, float] | None = None
@@ -107,7 +109,7 @@ class Looker:
         if found.word not in (PLANNED, CUT_OVER) and not silent:
             found = self._unless_strange(found)
         if found.word == SUSPECT and not (silent or found.dead or found.stranger):
-            found = self._silent(found, pid)
+            found = self._silent(found, self._pid_of_candidate() or pid)
         else:
             self._silent_since = None
         return replace(found, detail=redact.text(found.detail))
@@ -120,28 +122,51 @@ class Looker:
         switched = proxy.recorded(self.plan.records_dir, base.url)
         limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
         state, words = health(base.url, base.ready_path, limit_s)
+        loads, self._loading = self._loading, state is Health.LOADING
         if switched is not None:
-            service = one_line(switched.service, 60)
-            if state in (Health.SERVING, Health.LOADING, Health.REFUSING):
-                return Look(CUT_OVER, f"{service} answers in its place")
-            return Look(SUSPECT, f"{service} stands in its place and does not answer: {words}")
-        if state is Health.LOADING:
-            return Look(LOADING, words)
+            return self._candidate(one_line(switched.service, 60), state, words)
         if state is not Health.SERVING:
-            if state is Health.UNHEALTHY and held is None:
-                seen = self._ask_unless_busy(pid)
-                if seen.word == SERVING:  # the path may be another engine's
-                    words = f"its health path says {words}, and it answers all the same"
-                    return replace(seen, word=UNJUDGED, detail=words)
+            doubted = state in (Health.UNHEALTHY, Health.SLOW) or (self._loading and loads)
+            if doubted and held is None:
+                seen = self._all_the_same(pid, words)
+                if seen is not None:
+                    return seen
+            if state is Health.LOADING:
+                return Look(LOADING, words)
             words = _why(words, pid)
             if cut := records.cut_over(self.plan):
                 words = f"{words}; its clients were cut over to {cut.service}, whose relay is gone"
             if held is not None:
                 words = f"{words}; {held.words}, which has not stopped it"
-            return Look(UNJUDGED if state is Health.REFUSING else SUSPECT, words)
+            lives = state in (Health.REFUSING, Health.SLOW)
+            return Look(UNJUDGED if lives else SUSPECT, words)
         if held is not None:  # what a run measures is not to share the machine with a question
             return Look(BUSY, held.words)
         return self._ask_unless_busy(pid)
+
+    def _all_the_same(
+        self, pid: int | None, words: str, *, model: str | None = None
+    ) -> Look | None:
+        """What a server answers to a completion whose health path says an error, loads for long, or
+        says nothing: that path may be another engine's. None for no answer, or an error."""
+        seen = self._ask_unless_busy(pid, well=False, model=model)
+        if seen.word in (SERVING, BUSY):
+            words = f"its health path says {words}, and it answers all the same"
+            return replace(seen, word=UNJUDGED, detail=words)
+        if seen.word == UNJUDGED:
+            return replace(seen, detail=f"{seen.detail}; its health path says {words}")
+        return seen if seen.word == GARBLED or seen.dead else None
+
+    def _candidate(self, service: str, state: Health, words: str) -> Look:
+        """What clients get in the baseline's place. A candidate is doubted as the baseline is: one
+        that answers a completion is there, and one that computes in silence is waited for."""
+        if state in (Health.UNHEALTHY, Health.SLOW):
+            seen = self._all_the_same(None, words, model="")
+            if seen is not None and not seen.dead:
+                return Look(CUT_OVER, f"{service} answers in its place; {seen.detail}", asked=True)
+        elif state is not Health.REFUSED:
+            return Look(CUT_OVER, f"{service} answers in its place")
+        return Look(SUSPECT, f"{service} stands in its place and does not answer: {words}")
 
     def _unless_strange(self, found: Look) -> Look:
         """What was seen says nothing of the baseline where somebody else may have answered. Where
@@ -159,14 +184,24 @@ class Looker:
             return found
         return Look(SUSPECT, seen, asked=found.asked, stranger=True)
 
-    def _ask_unless_busy(self, pid: int | None) -> Look:
+    def _pid_of_candidate(self) -> int | None:
+        """The process that a relay in the baseline's place leads to, as far as this user sees it;
+        None without a relay."""
+        switched = proxy.recorded(self.plan.records_dir, self.plan.baseline.url)
+        who = listener(f"http://{switched.to}") if switched is not None else None
+        return who.pid if who is not None else None
+
+    def _ask_unless_busy(
+        self, pid: int | None, *, well: bool = True, model: str | None = None
+    ) -> Look:
+        """`well`: its health path has just said so; `model`: another name than the baseline's."""
         seen = occupancy_of(self.plan.baseline.url)
         clients = self._clients(seen)
         if seen.processing and self._passed < self.settings.ask_after:
             self._passed += 1
             return Look(BUSY, f"{plural(seen.processing, 'request')} of others{clients}")
         others = self._connected(seen)
-        found = self._ask(seen, pid)
+        found = self._ask(seen, pid, well=well, model=model)
         if found.word == SUSPECT:
             # the next look asks again, though a request seems to be under way; how long it takes
             # beside clients of whom the server does not tell says nothing of its speed
@@ -180,12 +215,13 @@ class Looker:
             return replace(found, word=BUSY, tok_s=None, detail=f"{found.detail}, beside others")
         return found
 
-    def _ask(self, seen: Occupancy, pid: int | None) -> Look:
+    def _ask(self, seen: Occupancy, pid: int | None, *, well: bool, model: str | None) -> Look:
         base = self.plan.baseline
         limit_s = min(base.completion.timeout_s, self.settings.interval_s * PART)
         asked: dict[str, Any] = {
-            "model": base.completion.model, "prompt": base.completion.prompt,
-            "expect": base.completion.expect, "timeout_s": limit_s,
+            "model": base.completion.model if model is None else model,
+            "prompt": base.completion.prompt, "expect": base.completion.expect,
+            "timeout_s": limit_s,
         }  # fmt: skip
         # always the same slot, so that the others keep what they remember of conversations
         slot = seen.slots - 1 if seen.slots > 1 else None
@@ -202,12 +238,15 @@ class Looker:
             return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)
         if done.dead:
             return Look(SUSPECT, _why(done.why, pid), asked=True, dead=True)
-        if done.refuses or done.fails:  # its health path has just said that it is well
+        if done.refuses or (done.fails and well):
             return Look(UNJUDGED, done.why, asked=True)
         if done.garbled is not None:
             return Look(GARBLED, done.detail, asked=True, weak=done.garbled.weak)
         if busy(base.url) or self._goes_on(seen):
             return Look(BUSY, "a request of others came first", asked=True)
+        if done.sends:  # whatever it is slow for, it is alive
+            bound = self.settings.tokens / limit_s
+            return Look(UNJUDGED, done.detail, asked=True, slow=base.is_below(bound))
         words = f"no completion: {_why(done.detail, pid)}"
         if done.status or done.elapsed_s < limit_s:
             return Look(SUSPECT, words, asked=True)

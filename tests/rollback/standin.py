@@ -8,7 +8,8 @@ completes nothing before the process whose pid is in that file has ended. With `
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
 the seconds that its health path is `slow`,
 `error`, its `slots`, the `message`, a line for its `log`, `most` tokens after which it hangs, or
-`spins`. What is asked for by GET /stream it sends a word of every 50 ms.
+`spins`; by path how an answer begins that `drips` on byte by byte and never ends. What is
+asked for by GET /stream it sends a word of every 50 ms.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
@@ -50,6 +51,8 @@ class Handler(BaseHTTPRequestHandler):
             while True:
                 self.wfile.write(b"data: word\n\n")
                 time.sleep(0.05)
+        if self.drips():
+            return
         if self.path == "/health":
             time.sleep(self.told().get("slow", 0))
             status = self.told().get("health", 200)
@@ -70,6 +73,8 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(0.01)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count, told = int(asked["max_tokens"]), self.told()
+        if self.drips():
+            return
         if "log" in told:
             print(told["log"], flush=True)
         if told.get("status", 200) != 200:
@@ -99,6 +104,15 @@ class Handler(BaseHTTPRequestHandler):
         if Handler.once and not os.path.exists(Handler.once):
             open(Handler.once, "w").close()
             os._exit(0)
+
+    def drips(self) -> bool:
+        """Send an answer that never ends, where that is told, until the client goes."""
+        begin = self.told().get("drips", {}).get(self.path)
+        while begin is not None:
+            self.wfile.write(begin.encode())
+            begin = " "
+            time.sleep(0.02)
+        return False
 
     def told(self) -> dict[str, Any]:
         try:

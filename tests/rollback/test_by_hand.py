@@ -289,6 +289,11 @@ def test_one_with_other_flags_takes_over_neither_proof_nor_figures(
     assert (result.exit_code, result.serving) == ((7, False) if more else (0, True)), stage.lines
     assert ("another process (pid" in result.detail) is bool(more)
     assert not any("kill" in line for line in result.manual)
+    well = {line["rung"] for line in stage.lines if line["state"] == "ok"}
+    assert {"ready", "completion", "serving", "measure"} & well == (
+        set() if more else {"ready", "completion", "serving", "measure"}
+    ), stage.lines
+    assert ("already serving" in str(stage.said("start", "skipped"))) is not bool(more)
     state = Looker().state(stage.plan)
     assert state.word is (Word.UNKNOWN if more else Word.SERVING)
     assert state.proven is not bool(more), "the rollback proved no other"
@@ -305,6 +310,7 @@ def test_the_script_proves_no_one_with_other_flags(stage: Stage, more: list[str]
     named = f"another process (pid {by_hand[0]}, since "
     assert (done.returncode, named in done.stdout) == ((7, True) if more else (0, False))
     assert "kill" not in done.stdout
+    assert ("already serving" in done.stdout) is not bool(more)
     state = Looker().state(stage.plan)
     assert state.word is (Word.UNKNOWN if more else Word.SERVING), state
     assert state.proven is not bool(more)

@@ -17,7 +17,7 @@ from console.host.ports import in_use
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.script import write
-from console.recovery.rollback.stages import verify
+from console.recovery.rollback.stages import whose
 from console.runtime.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, kill_now, run_script
@@ -45,7 +45,7 @@ def test_a_baseline_that_answers_at_another_port_than_the_url_is_left_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copied site file with another port in its url: the correct one still finds the process."""
-    monkeypatch.setattr(verify, "ELSEWHERE_S", 0.0)
+    monkeypatch.setattr(whose, "ELSEWHERE_S", 0.0)
     right = stage.plan
     before = stage.start_baseline()
     stage.until_it_is()

@@ -120,9 +120,9 @@ def test_a_candidate_that_clients_were_given_to_and_that_is_silent_is_no_healthy
     lines.write_text('{"health": 404}')
     assert Looker().look(stage.plan).word is Word.CUT_OVER, "it has another health path"
     lines.write_text('{"health": 502}')
-    told = "cut over to cand, not promoted, AND DOES NOT SERVE: HTTP 502"
+    told = "cut over to cand, not promoted, AND ITS HEALTH PATH SAYS: HTTP 502"
     until(lambda: told in detail(looking), "it says so")
-    assert some(looking.latest).word == "down"
+    assert some(looking.latest).word == "unknown", "only a completion tells"
     stage.close()
     until(lambda: "not promoted, AND DOES NOT ANSWER; F12" in detail(looking), "it is gone")
     assert not some(looking.latest).planned

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from console.watch.look import Holder, Look
 from console.watch.plan import Settings, WatchPlan
 from console.watch.watcher import Hands, Restored, Watcher
 from tests.clock import FakeClock
+
+if TYPE_CHECKING:
+    from tests.watching.llama import Llama
 
 MACHINE = {"kernel": "6.1.0-40", "driver": "575.57.08", "NUMA nodes": "0-3", "BIOS": "1401"}
 SERVER = {"image": "sha256:" + "a" * 64, "command line": "llama-server -c 4096 -fa"}
@@ -133,3 +136,12 @@ def world() -> Iterator[World]:
 def with_settings(world: World, **changes: Any) -> World:
     settings = replace(world.plan.settings, **changes)
     return World(replace(world.plan, settings=settings))
+
+
+@pytest.fixture
+def llama() -> Iterator[Llama]:
+    from tests.watching.llama import Llama
+
+    made = Llama()
+    yield made
+    made.close()

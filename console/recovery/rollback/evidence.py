@@ -71,6 +71,8 @@ def of_completion(done: Completion, witness: Witness, at: float, life: str = "")
         kind, word = Kind.PROOF, Word.SERVING
     elif done.garbled is not None:
         word = Word.GARBLED
+    elif done.sends:
+        word = Word.UNKNOWN
     elif done.refuses:
         word = Word.REFUSING
     elif done.status == LOADING_STATUS and not done.dead:

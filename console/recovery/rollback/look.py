@@ -43,6 +43,7 @@ MAX_LINE = 64
 """Bytes of a status line that are examined."""
 HEALTH_S = 1.5
 SILENT = f"no answer in time: nothing within {HEALTH_S:.2f} s"
+SLOW = f"its answer comes slowly: not even a whole line within {HEALTH_S:.2f} s"
 ENGINE_S = 1.0
 QUICK_S = 0.5
 """How long the engine may take where a whole look follows within the same deadline."""
@@ -102,10 +103,11 @@ class Looker:
         """How what answers at the baseline's own address is."""
         base = plan.baseline
         begun = time.monotonic()
-        if answers_200(base.url, base.ready_path, HEALTH_S):
+        came = first_bytes(base.url, base.ready_path, HEALTH_S)
+        if says_200(came):
             return self._serving(plan)
         if time.monotonic() - begun >= HEALTH_S:  # whoever asks again waits for nothing again
-            return _paused(plan) or (Word.UNKNOWN, SILENT)
+            return (Word.UNKNOWN, SLOW) if came else _paused(plan) or (Word.UNKNOWN, SILENT)
         return self._check_again(plan)
 
     def _check_again(self, plan: SealedPlan) -> tuple[Word, str]:
@@ -168,37 +170,47 @@ def word_of(state: Health) -> Word:
 
 
 def answers_200(url: str, path: str, timeout_s: float) -> bool:
-    """A quick check before the first frame, without an HTTP library: one GET over a fresh
-    connection under one deadline.
+    """Whether the first line of what comes in time is HTTP 200: see `first_bytes`.
 
     False for everything but a clear yes (503, refused, https, garbage), which is checked again by
     `console.runtime.probe`: that has words for it, but takes time to import.
     """
-    begun = time.monotonic()
+    return says_200(first_bytes(url, path, timeout_s))
+
+
+def says_200(data: bytes) -> bool:
+    line, ended, _ = data.partition(b"\r\n")
+    words = line.split(b" ")
+    whole = bool(ended) or len(data) >= MAX_LINE
+    return whole and len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
+
+
+def first_bytes(url: str, path: str, timeout_s: float) -> bytes:
+    """How the answer to a GET begins, as far as it comes in time; b"" for none. A quick check
+    before the first frame: without an HTTP library, over a fresh connection, under one deadline."""
+    data, begun = b"", time.monotonic()
     try:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
-            return False
+            return b""
         target = (parts.path.rstrip("/").removesuffix("/v1") + "/" + path.lstrip("/")) or "/"
         host = parts.netloc.rpartition("@")[2]
         request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         address = (parts.hostname, parts.port or 80)
         with socket.create_connection(address, timeout_s) as peer:
             peer.sendall(request.encode("ascii"))
-            data = b""
             while len(data) < MAX_LINE and b"\r\n" not in data:
                 left = timeout_s - (time.monotonic() - begun)
                 if left <= 0:
-                    return False
+                    break
                 peer.settimeout(left)
                 more = peer.recv(MAX_LINE)
                 if not more:
                     break
                 data += more
     except (OSError, ValueError):
-        return False
-    words = data.split(b"\r\n")[0].split(b" ")
-    return len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1] == b"200"
+        return data
+    return data
 
 
 def _switched(plan: SealedPlan, cut: CutOver) -> tuple[Word, str]:
@@ -300,24 +312,25 @@ def _unit(unit: UnitSpec) -> tuple[Word, str]:
 
 def silence(url: str, path: str) -> tuple[Word, str]:
     """How a server is that does not serve, and that in words: nothing answers, nothing did in time,
-    or with what error. Serving and "" for an answer, whatever it is: another engine may have
-    another health path."""
+    or its health path says an error. Serving and "" for an answer, whatever it is: another engine
+    may have another health path."""
     begun = time.monotonic()
-    if answers_200(url, path, HEALTH_S):
+    came = first_bytes(url, path, HEALTH_S)
+    if says_200(came):
         return Word.SERVING, ""
     late = Word.UNKNOWN, "AND DOES NOT ANSWER IN TIME"
     if time.monotonic() - begun >= HEALTH_S:
-        return late
+        return (Word.SERVING, "") if came else late
     from console.runtime.probe import TIMEOUT, Health, health
 
     state, detail = health(url, path, HEALTH_S)
-    if state in (Health.SERVING, Health.LOADING, Health.REFUSING):
+    if state in (Health.SERVING, Health.LOADING, Health.REFUSING, Health.SLOW):
         return Word.SERVING, ""
     if detail.startswith(TIMEOUT):
         return late
-    words = one_line(redact.text(detail), 80)
-    http = detail.startswith("HTTP")
-    return Word.DOWN, f"AND DOES NOT SERVE: {words}" if http else "AND DOES NOT ANSWER"
+    if detail.startswith("HTTP"):  # only a completion tells
+        return Word.UNKNOWN, f"AND ITS HEALTH PATH SAYS: {one_line(redact.text(detail), 80)}"
+    return Word.DOWN, "AND DOES NOT ANSWER"
 
 
 def without(detail: str, url: str) -> str:

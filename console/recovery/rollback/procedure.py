@@ -182,6 +182,8 @@ class Procedure:
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
+            if self._another(context, readiness):
+                break
             result, measured = self._measured_result(context, readiness)
             if measured.garbled:
                 if not readiness.restart("measure", f"garbled, {measured.garbled}"):
@@ -189,14 +191,21 @@ class Procedure:
                 continue
             answered = measured.tok_s is not None and measured.bound is None
             still_serves = baseline.is_ours(OWNER_S) if answered else baseline.serving()
-            if other := another_process(self.plan):
-                readiness.misplaced = True
-                context.fail("serving", f"{other}, {ANOTHER}; {_advice(context.plan)}")
+            if self._another(context, readiness):
                 break
             if still_serves:
                 return self._beside(context, result)
             context.report.note("serving", "not any more: the baseline ended after its completion")
         return self._failed_result(context, readiness)
+
+    def _another(self, context: RollbackContext, readiness: verify.Readiness) -> bool:
+        """Whether another process with other flags answers: then that is reported, and not that the
+        baseline serves."""
+        other = another_process(self.plan)
+        if other:
+            readiness.misplaced = True
+            context.fail("serving", f"{other}, {ANOTHER}; {_advice(context.plan)}")
+        return bool(other)
 
     def _beside(self, context: RollbackContext, result: Result) -> Result:
         """The result of a baseline that serves, with what still runs beside it. Where that may not
@@ -290,7 +299,7 @@ class Procedure:
             if readiness.busy:
                 report.skipped("measure", "requests of others are under way")
             else:
-                measured = measure.measure(context, readiness.tok_s)
+                measured = measure.measure(context, readiness.tok_s, readiness.stranger)
         except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
@@ -340,7 +349,7 @@ class Procedure:
 def _start(context: RollbackContext, baseline: Baseline) -> None:
     stop.sweep(context, "before the start")
     if baseline.serving():
-        context.report.skipped("start", "already serving")
+        context.report.skipped("start", another_process(context.plan) or "already serving")
         _report_unrecorded(context)
         _report_renamed(context, baseline)
         return

@@ -257,7 +257,8 @@ def prove(site: Site, witness: Witness) -> Completion:
     if not done.ok:
         remember(SealedPlan("", "", written(site), site.name), done, witness)
         what = "answers garbage" if done.garbled is not None else "did not answer"
-        raise _silent(site, "refuses" if done.refuses else what, done.why)
+        what = "refuses" if done.refuses else "answers too slowly" if done.sends else what
+        raise _silent(site, what, done.why)
     return done
 
 

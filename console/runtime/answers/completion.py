@@ -71,6 +71,8 @@ class Completion:
     """It was cut off where it may have no more tokens."""
     dead: str = ""
     """The words of an HTTP 5xx that say that the engine behind the server is dead; clean."""
+    sends: bool = False
+    """It was not over in time, and a part of it came: the server is alive, and slow."""
 
     @property
     def refuses(self) -> bool:
@@ -149,7 +151,13 @@ def complete(
             headers={"Content-Type": "application/json"},
         )
     except ProbeError as error:
-        return Completion(False, str(error), "", 0, time.monotonic() - begun, None)
+        elapsed_s, sends = time.monotonic() - begun, error.kind == "slow"
+        words = str(error)
+        if error.status not in (0, 200):  # an error, whose words come slowly
+            return _judge(Reply(error.status, b"", elapsed_s), f", {error}", expect, max_tokens)
+        if sends:
+            words += f": fewer than {max_tokens / timeout_s:.2g} tok/s"
+        return Completion(False, words, "", 0, elapsed_s, None, sends=sends)
     return _judge(reply, note, expect, max_tokens)
 
 

@@ -141,7 +141,7 @@ def look(server: Server) -> Server:
     engine, model = server.engine, ""
     if state is not Health.REFUSED:
         engine, model = _asked(server)
-    if engine is OTHER and state in (Health.REFUSING, Health.UNHEALTHY) and model:
+    if engine is OTHER and state in (Health.REFUSING, Health.SLOW, Health.UNHEALTHY) and model:
         ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
     wants_key = state in (Health.SERVING, Health.REFUSING) and _wants_key(server.url)
     return replace(

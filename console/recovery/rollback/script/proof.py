@@ -10,36 +10,50 @@ o=u.build_opener(u.ProxyHandler({}),Stay)
 d=sys.argv[3].encode() if len(sys.argv)>3 else None
 try:
   r=o.open(u.Request(sys.argv[1],d,{"Content-Type":"application/json"}),timeout=float(sys.argv[2]))
-  t=r.read().decode("utf-8","replace"); print(t+"\nHTTP %d"%r.status if d else r.status)
+  print(r.read().decode("utf-8","replace")+"\nHTTP %d"%r.status if d else r.status)
 except e.HTTPError as x: print("%s\nHTTP %d"%(x.read(),x.code) if d else x.code)
 except OSError: print("000")'
 
-# A client's own limits may hold for each read only, so `timeout` limits the whole call. No user's
-# settings may change the proof: wget reads HOME, and accepts only a regular file as WGETRC.
+# A client's own limits may hold for each read only, so `timeout` limits the whole call: a client
+# that it ended (124) was kept by a server that sends byte by byte. The status is 100 then, as it is
+# where curl has bytes and no status. No user's settings may change the proof: wget reads HOME, and
+# accepts only a regular file as WGETRC.
 http_code() {
   case "$CLIENT" in
     curl)
-      code=$(timeout 5 curl -q -s -o /dev/null -w '%{http_code}' --noproxy '*' -m 3 "$1")
-      echo "${code:-000}" ;;
-    python3) timeout 5 python3 -I -c "$PY" "$1" 3 || echo 000 ;;
+      code=$(timeout 5 curl -q -s -o /dev/null -w '%{http_code} %{time_starttransfer}' \
+        --noproxy '*' -m 3 "$1")
+      case "$code" in '000 0'[.,]000000|'') echo 000 ;; 000*) echo 100 ;; *) echo "${code%% *}" ;;
+      esac ;;
+    python3) timeout 5 python3 -I -c "$PY" "$1" 3 || if [ $? = 124 ]; then echo 100; else echo 000
+      fi ;;
     wget)
       HOME=/proc WGETRC='' timeout 5 wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null
-      case $? in 0) echo 200 ;; 4|124) echo 000 ;; *) echo 503 ;; esac ;;
+      case $? in 0) echo 200 ;; 4) echo 000 ;; 124) echo 100 ;; *) echo 503 ;; esac ;;
   esac
 }
 
-# Prints the reply to a question of at most $1 tokens, and a line with its status.
+# Prints the reply to a question of at most $1 tokens, and a line with its status: 100 for one that
+# is not over in time.
 ask() {
   body="$BODY_HEAD$$-$(date +%s)$BODY_MIDDLE$1$BODY_TAIL"
   type='Content-Type: application/json'
   limit=$((ASK_S + 2))
   case "$CLIENT" in
-    curl) timeout "$limit" curl -q -s --noproxy '*' --max-time "$ASK_S" -H "$type" \
-      -w '\nHTTP %{http_code}\n' -d "$body" "$ASK" ;;
+    curl)
+      got=$(timeout "$limit" curl -q -s --noproxy '*' --max-time "$ASK_S" -H "$type" \
+        -w '\nHTTP %{http_code} %{time_starttransfer}' -d "$body" "$ASK")
+      late=$?; printf '%s\n' "${got% *}"
+      case "$late${got##*HTTP }" in 28'000 0'[.,]000000|28[345]*) ;; 28*) echo 'HTTP 100' ;; esac ;;
     python3) timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
     wget) HOME=/proc WGETRC='' timeout "$limit" wget -q -S -O - --no-proxy -t 1 -T "$ASK_S" \
       --header "$type" --post-data "$body" "$ASK" 2>&1 ;;
-  esac
+  esac || { [ $? != 124 ] || echo 'HTTP 100'; }
+}
+
+# Prints the status of the reply in $flat.
+status_of_reply() {
+  printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\) .*/\1/p'
 }
 
 # Prints a text of the answer by its key, as JSON has it.
@@ -378,8 +392,12 @@ wait_ready() {
       say ready "something else answers: the container is not published at this port"; return 1
     fi
     now=$(uptime_s)
-    if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
+    case "$FRESH$code" in
+      000|100) if [ -z "$(answering 1)" ]; then since=$now; fi ;;
+      *) since=$now ;;
+    esac
     if [ $((now - since)) -ge "$HUNG_S" ]; then
+      if [ "$code" = 100 ]; then is_slow ready; return 1; fi
       say ready "no answer for $HUNG_S s"
       if answers_all_the_same; then return 1; else return 2; fi
     fi
@@ -399,7 +417,9 @@ wait_ready() {
       *) allowed=$now ;;
     esac
     if [ "$now" -ge "$end" ]; then
-      case "$code" in 200) code=", something else answers there$(stranger)" ;; *)
+      case "$code" in 200) code=", something else answers there$(stranger)" ;; 100)
+        is_slow ready; return 1 ;; *)
+        case "$FRESH$code" in 5??) if answers_all_the_same; then return 1; fi ;; esac
         code=''
         if runs; then WORD=loading
           code=", but it runs, and may still load: it was left as it is"
@@ -411,11 +431,23 @@ wait_ready() {
   done
 }
 
+# Says at stage $1 that what sends a part of an answer is alive, whatever it is slow for.
+is_slow() {
+  WORD=unknown; ALIVE=yes
+  say "$1" "it sends its answer, and is slow: it is alive and was left as it is"
+}
+
 # Whether it answers a completion although its health path does not: that may be another engine's.
 answers_all_the_same() {
-  flat=$(ASK_S=$QUICK_S; ask "$TOKENS" | tr '\n' ' ')
+  is_ours || return 1
+  flat=$(ASK_S=$QUICK_S; ask "$TOKENS" | tr '\n' ' '); status=$(status_of_reply)
+  case "$status" in
+    100) is_slow completion; return ;;
+    [34]??) WORD=refusing; ALIVE=yes
+      say completion "it refuses (HTTP $status): it is alive and was left as it is"; return ;;
+  esac
   [ -n "$(printf %s "$flat" | sed -n '/"completion_tokens"[^0-9]*[1-9]/p')" ] || return 1
-  status=200; [ -z "$(garbage)" ] && is_ours || return 1
+  status=200; [ -z "$(garbage)" ] || return 1
   WORD=unknown; ALIVE=yes
   say completion "it answers all the same: is that its health path? it was left as it is"
 }
@@ -435,7 +467,7 @@ ask_in_time() {
     log_at=0
     if [ -f "$LOG" ]; then log_at=$(wc -c <"$LOG"); fi
     flat=$(ask "$1" | tr '\n' ' ')
-    status=$(printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\) .*/\1/p')
+    status=$(status_of_reply)
     overloaded=''; dead=''
     case "$status" in 5??) dead=$(engine_dead "$log_at") ;; esac
     case "$dead$status" in 502|503|504|529) ;; *) return ;; esac
@@ -464,6 +496,7 @@ prove() {
       return 1
     fi
     refuses=''; why=''
+    if [ "$status" = 100 ]; then is_slow completion; return 1; fi
     case "$dead$status $flat" in [34]??\ *|501*|500*emplate*|500*inja*) refuses=yes ;; esac
     case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refuses" ] || break ;; esac
     case "$status" in 5??) ;; *) why=$(garbage) ;; esac
@@ -483,6 +516,11 @@ prove() {
     say completion "it refuses (HTTP $status): it is alive and was left as it is"; return 1
   fi
   if [ -n "$why" ]; then WORD=garbled; return 3; fi
+  case "$status" in 2??)
+    WORD=refusing; ALIVE=yes
+    say completion "it answers, but with no chat completion: it is alive and was left as it is"
+    return 1 ;;
+  esac
   case "$dead$status" in 5??) case "$(http_code "$HEALTH")" in 200|[34]??)
     WORD=refusing; ALIVE=yes
     say completion "it fails this request (HTTP $status): it is alive and was left as it is"

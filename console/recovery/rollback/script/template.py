@@ -365,7 +365,7 @@ restore() {
   if [ -n "$LEFT" ]; then say stop "a candidate may still run"; else say stop "done"; fi
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
-    say start "already serving"
+    OTHER=$(another_process); say start "${OTHER:-already serving}"
   elif held; then give_up
   elif [ "$KIND" = process ]; then start_process
   elif [ "$KIND" = unit ]; then start_unit || give_up

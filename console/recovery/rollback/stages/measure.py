@@ -6,6 +6,7 @@ that, or faster. So it clears a server, and degrades none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.common.units import plural
@@ -82,16 +83,23 @@ class Samples:
         return f"{NUMBERS[count]} of {NUMBERS[of]} answers was garbled: {self.garbled[0]}"
 
 
-def measure(context: RollbackContext, proven_tok_s: float | None = None) -> Measured:
+def measure(
+    context: RollbackContext, proven_tok_s: float | None = None,
+    stranger: Callable[[], str] = lambda: "",
+) -> Measured:  # fmt: skip
     """Return the median decode rate of two completions of 64 tokens, and whether it is degraded:
     below the reference by more than the tolerance, though nobody else was answered.
 
     If both take longer than they may, that bounds the rate, and `proven_tok_s`, the rate of the few
     tokens of its proof, counts. A baseline that has hung since its proof is waited for only once.
+    `stranger` says who has answered instead of it, "" for nobody: then nothing was measured.
     """
     report = context.report
     report.begin("measure")
     samples = _take(context)
+    if words := stranger():
+        report.failed("measure", f"nothing was measured: {words}")
+        return Measured()
     if samples.fall_apart:
         samples.garbled.insert(0, _fallen(context, samples.odd[-1]))
     if samples.garbled and (samples.fall_apart or len(samples.garbled) >= samples.sane):

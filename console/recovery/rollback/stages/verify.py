@@ -18,8 +18,8 @@ from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
 from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
 from console.recovery.rollback.stages.stop import sweep
+from console.recovery.rollback.stages.whose import Whose
 from console.runtime.answers.completion import Completion, prove
-from console.runtime.engine_api import elsewhere_hint, published_elsewhere
 from console.runtime.loading import Work
 from console.runtime.probe import DEAD, OVERLOADED, Health, busy, engine_dead, health, tells_slots
 
@@ -33,18 +33,14 @@ first completion gets no more time, either. If it fails, and the health path doe
 the server counts as hung; one that is only slow is asked again, with its whole timeout."""
 QUICK_S = 15.0
 """Seconds for a completion of a server whose health path has been silent for as long as that."""
-ELSEWHERE_S = 10.0
-"""Seconds for which a process answers at another port, and nothing at its URL, before its URL
-counts as wrong: a start script's engine may be ready before the proxy in front of it."""
 FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
-BETWEEN_S = 5.0
-"""Seconds for which a start script may run no client of its engine, between two of them."""
 COMPLETION_TRIES = 2
-ALIVE = (Health.SERVING, Health.REFUSING)
+ALIVE = (Health.SERVING, Health.REFUSING, Health.SLOW)
 LEFT = "it is alive and was left as it is"
 AT_WORK = "clients are connected, and it computes"
 STREAMS = "clients are connected, and it sends them answers"
+SENDS = "it sends its answer, and is slow"
 PASSING = frozenset({408, 425, 429}) | OVERLOADED
 """HTTP statuses that pass by themselves: it is busy, or what is behind it still starts. They are
 asked again for as long as a completion may take."""
@@ -60,23 +56,16 @@ WORK_S = 1.0
 """Seconds within which a server that is at work for others is seen to compute."""
 
 
-class Readiness:
+class Readiness(Whose):
     """Waits for the baseline and proves that it serves. It restarts it once, if that may help."""
 
     def __init__(self, context: RollbackContext, baseline: Baseline) -> None:
-        self.context = context
-        self.baseline = baseline
-        self.plan = context.plan.baseline
+        super().__init__(context, baseline)
         self.restarted = False
         self.served = False
         """It was proven since its last start, so that silence does not mean loading any more."""
-        self.elsewhere_since: float | None = None
-        """Since when the baseline answers at another port; None while it does not."""
         self.begun = self.looked_at = 0.0
         """When the wait for it began, and when it was last looked at whether it runs, and where."""
-        self.misplaced = False
-        """The baseline runs, but at another port, or something else has its port. A restart would
-        only load the model again and change nothing."""
         self.refuses = False
         """It is alive, and refuses or fails what it is asked: nothing ends it for that."""
         self.loads = False
@@ -85,7 +74,8 @@ class Readiness:
         """It was seen at work on requests of others, and has answered none of this rollback: alive,
         and not proven."""
         self.at_work = ""
-        """The same, only that nobody sees it get on: clients are connected, and it computes."""
+        """The same, only that nobody sees it get on: clients are connected, and it computes, or it
+        sends an answer that is not over in time."""
         self.answers = False
         """It has answered a completion though its health path says an error: that path says nothing
         of it, and nothing ends it for that."""
@@ -108,8 +98,7 @@ class Readiness:
             self.misplaced = self.refuses = self.loads = self.busy = self.answers = False
             self.at_work = ""
             trouble = self._ready()
-            life = self.baseline.life()
-            trouble = trouble or self._completion() or self._not_the_baseline(life)
+            trouble = trouble or self._completion(self.baseline.life())
             if not trouble:
                 self.served = True
                 return True
@@ -121,11 +110,11 @@ class Readiness:
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
-        if stage == "ready" and not well and answers_all_the_same(self.baseline):
-            self.answers = True
-            path = one_line(self.plan.ready_path, 100)
-            detail += f"; it answers a completion all the same: is {path} its health path? {LEFT}"
-        if self.restarted or well or self.answers:
+        may_answer = not well or self.at_work == SENDS
+        if stage == "ready" and may_answer and (answer := answered_all_the_same(self.baseline)):
+            detail = f"{detail.removesuffix(f'; {LEFT}')}; {self._says(answer)}; {LEFT}"
+            well = True
+        if self.restarted or well:
             self.context.fail(stage, detail)
             return False
         if self.plan.kind != "container" and (words := held(self.baseline)):
@@ -140,13 +129,23 @@ class Readiness:
             return False
         return True
 
+    def _says(self, answer: Completion) -> str:
+        """What a completion shows of one whose health path is not well: that it lives."""
+        self.answers, self.refuses = answer.ok, answer.refuses
+        if answer.ok:
+            path = one_line(self.plan.ready_path, 100)
+            return f"it answers a completion all the same: is {path} its health path?"
+        if answer.sends:
+            self.at_work = SENDS
+        return f"asked for a completion: {answer.why}"
+
     def _ready(self) -> tuple[StageName, str] | None:
         """Poll the health path. Return None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = _limit_s(self.baseline)
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
         begun = self.looked_at = self.begun = clock.monotonic()
-        hung_since, pause = begun, FIRST_PAUSE_S
+        hung_since, sent_at, pause = begun, float("-inf"), FIRST_PAUSE_S
         self.elsewhere_since = self._refusing_since = None
         self._load = Load(self.baseline)
         while True:
@@ -154,22 +153,26 @@ class Readiness:
             now = clock.monotonic()
             if state is Health.SERVING and not self.baseline.is_ours(OWNER_S):
                 if not self.baseline.may_be_published():
-                    return "ready", self._explain_stranger()
+                    return "ready", self.explain_stranger()
                 state, detail = (
                     Health.LOADING,
                     "a container holds its port, and its start script is still busy",
                 )
             if state is Health.SERVING:
-                report.ok("ready", f"after {format_duration(now - begun)}")
+                self.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
                 return None
             self._load.look(state, detail)
             loads = (self.baseline.started or self.restarted) and not self.served
-            if state is not Health.UNHEALTHY or loads:
+            if state not in (Health.UNHEALTHY, Health.SLOW) or loads:
                 hung_since = now
+            if state is Health.SLOW:
+                sent_at = now
             if now - hung_since >= HUNG_S:
-                self.at_work = _works_for_others(self.baseline)
-                words = f"no answer for {format_duration(HUNG_S)}: {detail}"
+                sends = sent_at >= hung_since
+                self.at_work = SENDS if sends else _works_for_others(self.baseline)
+                what = "no whole answer" if sends else "no answer"
+                words = f"{what} for {format_duration(HUNG_S)}: {detail}"
                 return "ready", f"{words}; {self.at_work}; {LEFT}" if self.at_work else words
             if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
                 return "ready", in_vain
@@ -186,9 +189,9 @@ class Readiness:
         self.looked_at = now if due else self.looked_at
         if self.baseline.running() is False:
             return "" if self._starts_again(now) else self._ended_words()
-        elsewhere = self._where_published()
+        elsewhere = self.where_published()
         if not elsewhere and due and state is Health.REFUSED:
-            elsewhere = self._where_it_answers(now)
+            elsewhere = self.where_it_answers(now)
         return elsewhere
 
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
@@ -198,6 +201,9 @@ class Readiness:
         self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))
         if self.loads:
             return f"{words}; it still loads and was left as it is"
+        if state is Health.SLOW:
+            self.at_work = SENDS
+            return f"{words}; {SENDS}; {LEFT}"
         return f"{words}; {LEFT}" if self.refuses else words
 
     def _refused(self, state: Health, detail: str, now: float, loads: bool) -> str:
@@ -239,57 +245,6 @@ class Readiness:
             return False
         return True
 
-    def _not_the_baseline(self, life: str) -> tuple[StageName, str] | None:
-        """Return None if the baseline gave all answers without a restart; else stage and reason.
-
-        It may have ended because its address was taken, or its engine may restart it repeatedly.
-        """
-        until = self.context.clock.monotonic() + BETWEEN_S
-        while not self.baseline.is_ours(OWNER_S):
-            if not self.baseline.may_be_published() or self.context.clock.monotonic() >= until:
-                return "completion", self._explain_stranger()
-            self.context.clock.sleep(LAST_PAUSE_S)
-        now = self.baseline.life()
-        if life and now and now != life:
-            return "completion", "the baseline was restarted during its proof"
-        return None
-
-    def _where_published(self) -> str:
-        """Say where the container is published instead of at its URL, as the engine last described
-        it; "" if it is published there, or if that is not known."""
-        port = published_elsewhere(self.baseline.inspected or {}, self.plan.url)
-        if not port:
-            return ""
-        self.misplaced = True
-        hint = elsewhere_hint(port)
-        return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
-
-    def _where_it_answers(self, now: float) -> str:
-        """Say at which port the process answers instead of at its URL, once that has lasted; "" if
-        it does not. Nothing is wrong with the process then, and no restart would help."""
-        port = self.baseline.other_port()
-        if port is None:
-            self.elsewhere_since = None
-            return ""
-        self.elsewhere_since = self.elsewhere_since or now
-        if now - self.elsewhere_since < ELSEWHERE_S:
-            return ""
-        self.misplaced = True
-        return (
-            f"the baseline runs and answers at port {port}, and the site file's url is "
-            f"{self.plan.url}: correct `url`; it was left as it is"
-        )
-
-    def _explain_stranger(self) -> str:
-        # A container that its engine is just restarting is not misplaced.
-        runs = self.baseline.can_answer(OWNER_S) is True
-        self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
-        if self.misplaced and (elsewhere := self._where_published()):
-            return elsewhere
-        held = held_words(self.plan.url, self.baseline.pids())
-        name = f": {held}" if held else ""
-        return f"something else answers at the baseline's address, {self.plan.url}{name}"
-
     def _ended_words(self) -> str:
         """Why it ended: who has its port, or the line of its log that explains; and what it wrote
         last, as far as that says more."""
@@ -306,9 +261,10 @@ class Readiness:
         last = last_words(lines, LAST_LINES, cause)
         return words + (f"; its last lines: {one_line(last, 300)}" if last else "")
 
-    def _completion(self) -> tuple[StageName, str] | None:
-        """Ask for a completion. Return None if one came, or if a busy slot makes token progress;
-        else stage and reason."""
+    def _completion(self, life: str) -> tuple[StageName, str] | None:
+        """Ask for a completion. Return None if the baseline of this `life` gave one, or if a busy
+        slot makes token progress; else stage and reason. Who has answered is asked first, then what
+        it said is reported."""
         report, clock = self.context.report, self.context.clock
         report.begin("completion")
         begun, tries = clock.monotonic(), 0
@@ -318,20 +274,24 @@ class Readiness:
             self.context.answer = answer
             tries += 1
             if answer.ok:
+                if stranger := self.not_the_baseline(life):
+                    return stranger
                 self.tok_s = answer.decode_tok_s
-                report.ok("completion", answer.detail)
+                self.ok("completion", answer.detail)
                 return None
+            if (answer.status or answer.sends) and (words := self.stranger()):
+                return "completion", words
             waits = answer.status in PASSING and not answer.dead
             passes = waits and clock.monotonic() - begun < self._patience_s
             self.refuses = answer.refuses and not passes
             if self.refuses:
                 return "completion", f"{answer.why}; {LEFT}"
-            if answer.garbled is not None and not self.baseline.is_ours(OWNER_S):
-                return "completion", self._explain_stranger()
             if answer.garbled is None and busy(self.plan.url, clock=clock):
+                if stranger := self.not_the_baseline(life):
+                    return stranger
                 self.busy = True
                 words = "a busy slot makes token progress: alive, and not proven"
-                report.ok("completion", f"{answer.detail}; {words}")
+                self.ok("completion", f"{answer.detail}; {words}")
                 return None
             state = health(self.plan.url, self.plan.ready_path)[0]
             if state is Health.UNHEALTHY or (tries >= COMPLETION_TRIES and not passes):
@@ -345,8 +305,10 @@ class Readiness:
         """Why no completion came. A server that answers with an error of its own is alive if its
         health path is well, unless it wrote into its log since `written` that its engine is dead.
         """
-        silent = answer.status == 0 and not answer.dead
+        silent = answer.status == 0 and not answer.sends
         self.at_work = _works_for_others(self.baseline) if silent else ""
+        if answer.sends:
+            self.at_work = SENDS
         if self.at_work:
             return f"{answer.detail}; {self.at_work}; {LEFT}"
         if not answer.fails or state not in ALIVE:
@@ -362,17 +324,20 @@ class Readiness:
         return self.plan.completion.timeout_s
 
 
-def answers_all_the_same(baseline: Baseline) -> bool:
-    """Whether it answers a completion though its health path answers with an error or not at all.
-    That path may be another engine's, or say that a queue is full. A server that hangs as a whole
-    gets no long time for it."""
+def answered_all_the_same(baseline: Baseline) -> Completion | None:
+    """What it answers to a completion though its health path answers with an error or not at all;
+    None where that shows no life. That path may be another engine's, or say that a queue is full. A
+    server that hangs as a whole gets no long time for it."""
     plan = baseline.plan
     state, detail = health(plan.url, plan.ready_path)
-    if state not in (Health.UNHEALTHY, Health.LOADING):
-        return False
+    if state not in (Health.UNHEALTHY, Health.LOADING, Health.SLOW):
+        return None
     limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
     proof = replace(plan.completion, timeout_s=min(limit_s, plan.completion.timeout_s))
-    return baseline.is_ours(OWNER_S) and _asked(proof, plan.url, 0).ok
+    if not baseline.is_ours(OWNER_S):
+        return None
+    answer = _asked(proof, plan.url, 0)
+    return answer if answer.ok or answer.refuses or answer.sends else None
 
 
 def _limit_s(baseline: Baseline) -> float:
