@@ -45,6 +45,15 @@ def test_the_number_of_tokens_is_said_where_only_their_list_says_it(tmp_path: Pa
     assert header_of(tmp_path / "bare.gguf").integer(key) == real.integer(key)
 
 
+def test_what_a_loader_wants_of_a_tokenizer_without_words_stays(tmp_path: Path) -> None:
+    """ "bert model needs to define token type count": no build could be asked about its memory."""
+    visible_llama(tmp_path / "model.gguf")
+    real = header_of(tmp_path / "model.gguf")
+    key = "tokenizer.ggml.token_type_count"
+    write_skeleton(replace(real, kv={**real.kv, key: 2}), tmp_path / "bare.gguf")
+    assert header_of(tmp_path / "bare.gguf").integer(key) == 2
+
+
 def test_a_header_that_is_not_known_whole_is_refused(tmp_path: Path) -> None:
     visible_llama(tmp_path / "model.gguf")
     real = header_of(tmp_path / "model.gguf")

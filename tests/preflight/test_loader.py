@@ -4,6 +4,7 @@ not known where only the build can tell, and nothing of a file that it takes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ from console.models.loader.complaints import PRE, TOKENIZER
 from console.models.loader.tables import architectures, complaints
 from console.rehearsal.demo.model import Tensor, Value
 from tests.preflight.test_tensor_types import Build
-from tests.sizing import tiny
-from tests.sizing.known import KNOWN
+from tests.sizing import log_models, tiny
+from tests.sizing.known import KNOWN, Sketch
 from tests.testbed.cache import Unavailable
 from tests.testbed.fit_params import ensure
 from tests.testbed.plugin import lacking
@@ -226,8 +227,68 @@ def test_nothing_is_said_of_well_known_models(name: str) -> None:
     assert [*complaints(head), *likeness.complaints(head), *likeness.of_types(head)] == []
 
 
+APART = "GLM-4-32B"
+"""Its sketch has two matrices that its files have as one."""
+
+
+@pytest.mark.parametrize("name", [one for one in log_models.SHAPES if APART not in one])
+def test_nothing_is_said_of_models_of_public_logs(name: str) -> None:
+    assert complaints(log_models.SHAPES[name]()) == []
+
+
 def test_tables_are_known_of_many_architectures() -> None:
-    assert len(architectures()) >= 60
+    assert len(architectures()) >= 77
+    assert {"bert", "nomic-bert", "nomic-bert-moe", "qwen35"} <= set(architectures())
+
+
+def embedder(arch: str, **keys: int) -> Header:
+    """An embedding model as the converter writes it: bge-small, nomic-embed-text."""
+    width, forward = 384, 1536
+    sketch = Sketch(arch, 4, width, 30522, **{
+        "context_length": 512, "feed_forward_length": forward, "attention__head_count": 12,
+        "attention__causal": 0, "pooling_type": 1, **keys,
+    })  # fmt: skip
+    del sketch.tensors[1]
+    sketch.add("token_types.weight", "F32", width, 2)
+    if arch == "bert":
+        sketch.add("position_embd.weight", "F32", width, 512)
+    sketch.add("token_embd_norm.weight", "F32", width)
+    sketch.add("token_embd_norm.bias", "F32", width)
+    for index in range(4):
+        parts: dict[str, Sequence[int] | int] = {"attn_qkv": (width, 3 * width)}
+        if arch == "bert":
+            parts = {f"attn_{one}": (width, width) for one in "qkv"}
+            parts |= {f"attn_{one}__bias": width for one in "qkv"}
+        else:
+            parts["ffn_gate"] = (width, forward)
+        sketch.block(
+            index, attn_output=(width, width), attn_output_norm=width, attn_output_norm__bias=width,
+            ffn_up=(width, forward), ffn_down=(forward, width), layer_output_norm=width,
+            layer_output_norm__bias=width, **parts,
+        )  # fmt: skip
+    return sketch.header(tied=True)
+
+
+@pytest.mark.parametrize(
+    ("arch", "keys", "lacking", "words"),
+    [
+        ("bert", {}, "", ""),
+        ("bert", {"context_length": 2048}, "", "'position_embd.weight' has wrong shape; expected "
+         "384, 2048, got 384, 512"),
+        ("bert", {"feed_forward_length": 1024}, "", "expected 384, 1024, got 384, 1536"),
+        ("bert", {}, "position_embd", "missing tensor 'position_embd.weight'"),
+        ("bert", {}, "blk.2.layer_output_norm.bias", "tensor 'blk.2.layer_output_norm.bias'"),
+        ("nomic-bert", {"context_length": 2048}, "", ""),
+        ("nomic-bert", {}, "blk.1.ffn_gate", "missing tensor 'blk.1.ffn_gate.weight'"),
+    ],
+)  # fmt: skip
+def test_embedding_models_are_held_against_their_tables(
+    arch: str, keys: dict[str, int], lacking: str, words: str
+) -> None:
+    head = embedder(arch, **keys)
+    kept = [one for one in head.tensors or () if not lacking or not one.name.startswith(lacking)]
+    told = complaints(replace(head, tensors=tuple(kept)))
+    assert words in told[0].words if words else told == []
 
 
 def named(tokenizer: str, pre: str) -> Header:

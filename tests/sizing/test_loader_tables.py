@@ -29,6 +29,7 @@ LEARNED = (
     "nemotron", "exaone", "arctic", "dbrx", "qwen3", "qwen3moe", "gemma3", "glm4moe", "llama4",
     "command-r", "granitehybrid", "nemotron_h", "phimoe", "plamo2", "bitnet", "exaone4", "olmo",
     "neo-bert", "deepseek2", "deepseek32", "mistral4", "dream", "llada", "arcee", "afmoe",
+    "qwen35", "qwen35moe", "qwen3next", "bert", "nomic-bert", "nomic-bert-moe",
 )  # fmt: skip
 
 

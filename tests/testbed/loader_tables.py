@@ -56,7 +56,10 @@ LATENT: dict[str, Value] = {
 }  # fmt: skip
 """DeepSeek's latent attention, with and without an indexer."""
 PRESETS: tuple[dict[str, Value], ...] = ({}, MIXTURE, LATENT)
-DEMANDS: tuple[tuple[str, str, Value], ...] = (("sqrtsoftplus", "{arch}.expert_gating_func", 4),)
+DEMANDS: tuple[tuple[str, str, Value], ...] = (
+    ("sqrtsoftplus", "{arch}.expert_gating_func", 4),
+    ("needs to define token type count", "tokenizer.ggml.token_type_count", 2),
+)
 """What a loader says without the name of the key, the key, and its value."""
 _READY = re.compile(r"^(?:Host|CPU)\S* +\d+ \d+ \d+", re.MULTILINE)
 _ABSENT = re.compile(r"(?:tensor '([^']+)' not found|missing tensor '([^']+)')")
@@ -142,7 +145,7 @@ def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
             if not complaint:
                 table.whole = True
                 break
-            if not mend(table, complaint):
+            if not mend(table, complaint) and not complete(table):
                 table.why = complaint
                 break
     return table
@@ -220,6 +223,21 @@ def mend(table: Table, complaint: str) -> bool:
         table.dims = start(table.architecture, {}).dims
         return True
     return False
+
+
+def complete(table: Table) -> bool:
+    """Whether something was added that the loader does without and the graph does not: what goes
+    into a gated delta net, beside which a file may have an older form of it."""
+    added = False
+    for index in range(LAYERS):
+        begin = f"blk.{index}."
+        mixed, out = (table.dims.get(f"{begin}{name}.weight") for name in ("ssm_conv1d", "ssm_out"))
+        own = (f"{begin}ssm_in.weight", f"{begin}attn_qkv.weight")
+        if mixed and out and not any(name in table.dims for name in own):
+            table.dims[own[1]] = (WIDTH, mixed[-1])
+            table.dims[f"{begin}attn_gate.weight"] = (WIDTH, out[0])
+            added = True
+    return added
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from console.models.gguf.header import CODES, Array, Header, Value, ValueType, p
 
 MAGIC, VERSION = b"GGUF", 3
 LEFT_OUT = ("tokenizer.", "split.")
+KEPT = ("tokenizer.ggml.token_type_count",)
+"""What a loader wants of a tokenizer although it has no vocabulary: BERT and its like."""
 VOCABULARY = ("tokenizer.ggml.model", "none")
 """llama.cpp's own name for a model without a vocabulary."""
 
@@ -34,7 +36,8 @@ def skeleton(header: Header) -> tuple[bytes, int]:
         raise ValueError("the header has no tensors")
     kept = [
         (key, value) for key, value in header.kv.items()
-        if not key.startswith(LEFT_OUT) and not (isinstance(value, Array) and value.values is None)
+        if (key in KEPT or not key.startswith(LEFT_OUT))
+        and not (isinstance(value, Array) and value.values is None)
     ]  # fmt: skip
     size = _vocabulary_size(header)
     kept = [pair for pair in kept if pair[0] not in dict(size)] + [VOCABULARY, *size]

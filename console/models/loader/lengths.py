@@ -24,7 +24,8 @@ def lengths(header: Header) -> dict[str, int]:
         forward = 0
     own = read("expert_feed_forward_length")
     known: dict[str, int | None] = {
-        "width": width, "vocabulary": vocabulary(header), "key": key, "value": value,
+        "width": width, "vocabulary": vocabulary(header), "context": read("context_length"),
+        "key": key, "value": value,
         "heads": heads, "kv heads": kv_heads, "queries": _times(heads, key),
         "keys": _times(kv_heads, key), "values": _times(kv_heads, value),
         "read": _times(heads, value), "forward": forward, "experts": experts,
