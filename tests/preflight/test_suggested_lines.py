@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from console.checks.preflight import of_site, suggest_text
+from console.checks.preflight.architecture.check import Command
 from console.checks.preflight.checkpoint import Preflight
-from console.checks.preflight.suggest import Row, Suggestion
+from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.suggest import Row, Suggestion, of_another_model
 from console.config.site.site import Site, load_site
 from console.models.sizing.assessment import Verdict
 from console.models.suggest.ranking import MIN_BITS
@@ -158,3 +160,34 @@ def test_lines_of_safetensors(engine: str, served: LocalHub, tmp_path: Path) -> 
         offered += len(found.rows)
         agrees(site, found)
     assert offered
+
+
+@pytest.mark.parametrize(
+    ("started", "engine"),
+    [("/srv/vllm serve org/other --max-model-len 4096", "vllm"),
+     ("/srv/llama-server -m /m/other.gguf -c 4096 -ngl 0", "sglang")],
+)  # fmt: skip
+def test_a_baselines_own_command_line_suggests_what_its_args_do(
+    started: str, engine: str, served: LocalHub, tmp_path: Path
+) -> None:
+    """The engine of a process that comes back counts as that of a container whose args are told."""
+    served.add(Repo("org/whole", config() | weights(20 << 30, 8)))
+    words, path = started.split(), tmp_path / "site.yaml"
+    text = SITE.format(ram=512, used=0, swap=0)
+    path.write_text(f"{text}gpus:\n{CARD.format(n=1, size=96, compute='8.9')}")
+    found = []
+    for own in (None, Command("baseline", tuple(words), {"CUDA_VISIBLE_DEVICES": "7"})):
+        site = load_site(path)
+        site.model.baseline.args[:] = [] if own else words
+        found.append(
+            of_site.suggestion(site.model, "org/whole", kind="", engine="", args=(), ctx=None,
+                               own=own, top=3)
+        )  # fmt: skip
+    by_args, by_own = ([(row.engine, row.args, row.judged) for row in one.rows] for one in found)
+    assert by_args == by_own
+    assert {row[0] for row in by_own} == {engine}
+
+
+def test_what_served_is_the_baselines_command_line_and_no_suggested_one() -> None:
+    own = Loader("", "llama.cpp", ("-ngl", "99"), {"A": "b"}, of="it", own=True, served=True)
+    assert of_another_model(own) == Loader("", "llama.cpp")

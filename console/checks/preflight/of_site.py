@@ -121,12 +121,13 @@ def checkpoint(
 
 def suggestion(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
-    include: Sequence[str] = (), exclude: Sequence[str] = (), to: Path | None = None,
-    beside: bool = False, top: int = TOP, build: Callable[[], Engine | None] = lambda: None,
-    named: bool = False,
+    own: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
+    to: Path | None = None, beside: bool = False, top: int = TOP,
+    build: Callable[[], Engine | None] = lambda: None, named: bool = False,
 ) -> Suggestion:  # fmt: skip
-    """What of a repository fits, on the machine that `checkpoint` judges. Raises ConsoleError."""
-    loader = loader_for(site, kind, engine, args, ctx)
+    """What of a repository fits, on the machine that `checkpoint` judges, with the engine of the
+    baseline that comes back (`own`, or the site's `args`). Raises ConsoleError."""
+    loader = loader_for(site, kind, engine, args, ctx, own=own)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     machine = machine_for(site, to, beside=beside)
     known, sure = cache(build), named or loader.own

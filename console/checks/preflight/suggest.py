@@ -158,7 +158,7 @@ def suggest(
     if ask.loader.engine and ENGINES[ask.loader.engine].format is None:
         raise UsageError(f"--suggest knows no placements of {ask.loader.engine}", hint=KNOWN)
     if ask.loader.own:
-        ask = replace(ask, loader=replace(ask.loader, args=(), env={}, of="", own=False))
+        ask = replace(ask, loader=of_another_model(ask.loader))
     machine, unseen = seen(machine, ask.loader.env)
     listing = listing_of(ask.what)
     listing.require_access()
@@ -193,6 +193,12 @@ def suggest(
         (*unknown, *table.refused), tuple(left_out),
         tuple(sorted(nearest, key=lambda one: one.fit.trial.short_by)),
     )  # fmt: skip
+
+
+def of_another_model(loader: Loader) -> Loader:
+    """A baseline's loader for another model: its engine, and none of its flags, which were seen to
+    serve and say how the baseline's model is placed."""
+    return replace(loader, args=(), env={}, of="", own=False, served=False)
 
 
 def _candidates(

@@ -80,6 +80,7 @@ def checkpoint(args: Namespace) -> int:
 def _suggest(args: Namespace, site: Site) -> int:
     """What of the repository fits this machine, and how it would be started."""
     from console.checks.preflight import of_site, suggest, suggest_text
+    from console.checks.preflight.architecture.check import of_baseline
     from console.models.hub.reference import typed
 
     to = Path(args.to).expanduser().absolute() if args.to else None
@@ -89,9 +90,9 @@ def _suggest(args: Namespace, site: Site) -> int:
     build = _named_build(args, site)
     found = of_site.suggestion(
         site.model, typed(args.what), kind=args.loader, engine=args.engine, args=args.args,
-        ctx=args.ctx, include=args.include, exclude=args.exclude, to=to, beside=args.beside,
-        top=top, build=_baseline(site) if build is None else lambda: build,
-        named=build is not None,
+        ctx=args.ctx, own=of_baseline(site.baseline_spec()), include=args.include,
+        exclude=args.exclude, to=to, beside=args.beside, top=top,
+        build=_baseline(site) if build is None else lambda: build, named=build is not None,
     )  # fmt: skip
     place = suggest_text.Place(beside=args.beside, to=to)
     lines = suggest_text.lines(found, place, columns(sys.stdout))
