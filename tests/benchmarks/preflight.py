@@ -23,6 +23,7 @@ ROUNDS = 5
 CHECKPOINT, MANY = "example/shards", "example/quantizations"
 SHARDS = 200
 MAX_CPU_S, MAX_EXCHANGES, MAX_RSS = 1.5, 14, 120 * 2**20
+MAX_SENT = 12e6
 MAX_SUGGEST_S, MAX_SUGGEST_RSS = 5.0, 200 * 2**20
 MAX_RATIO = 1.1
 SITE = """\
@@ -64,6 +65,8 @@ def run(say: Callable[[str], None]) -> list[Measured]:
         Figure("200 shards, CPU", "s", whole.cpu, MAX_CPU_S),
         Figure("200 shards, exchanges", "", whole.exchanges, MAX_EXCHANGES, "worst"),
         Figure("huggingface_hub, exchanges", "", library.exchanges),
+        Figure("200 shards, sent by the hub", "bytes", whole.sent, MAX_SENT, "worst"),
+        Figure("huggingface_hub, sent by the hub", "bytes", library.sent),
         Figure("200 shards, resident", "bytes", whole.resident, MAX_RSS, "worst"),
         Row("--suggest of 30, CPU", plain.name, many.cpu, plain.cpu),
         Figure("--suggest of 30, CPU", "s", many.cpu, MAX_SUGGEST_S),
@@ -82,6 +85,7 @@ class _Side:
     cpu: list[float] = field(default_factory=list)
     resident: list[float] = field(default_factory=list)
     exchanges: list[float] = field(default_factory=list)
+    sent: list[float] = field(default_factory=list)
     warm: bool = False
 
     def run(self) -> float:
@@ -94,7 +98,9 @@ class _Side:
         if self.warm:
             self.cpu.append(seconds)
             self.resident.append(used.ru_maxrss * 1024.0)
-            self.exchanges.append(_asked(self.hub)["exchanges"])
+            seen = _asked(self.hub)
+            self.exchanges.append(seen["exchanges"])
+            self.sent.append(seen["sent"])
         self.warm = True
         return seconds
 
@@ -112,7 +118,7 @@ def _cold(side: _Side, place: Path) -> Callable[[], float]:
 
 
 def _asked(hub: subprocess.Popen[str]) -> dict[str, Any]:
-    """The hub's address, and the exchanges since the last question."""
+    """The hub's address, and the exchanges and bytes since the last question."""
     assert hub.stdin is not None
     assert hub.stdout is not None
     hub.stdin.write("\n")
@@ -133,7 +139,8 @@ def serve() -> None:
         hub.add(Repo(CHECKPOINT, files({"config.json": config, **parts})))
         hub.add(Repo(MANY, quantizations.repository("mixture", words=151_936)))
         for _ in sys.stdin:
-            print(json.dumps({"url": hub.url, "exchanges": len(hub.seen)}), flush=True)
+            seen = {"url": hub.url, "exchanges": len(hub.seen), "sent": hub.sent}
+            print(json.dumps(seen), flush=True)
             hub.forget()
 
 

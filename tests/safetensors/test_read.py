@@ -82,6 +82,7 @@ def test_layers_that_guess_ahead_are_apart(hub: LocalHub) -> None:
     assert found.bytes_of(Kind.SKIPPED) == ahead
     assert found.weight_bytes == sum(size for _, size in made)
     assert len(hub.seen) <= 12, [seen.path for seen in hub.seen]
+    assert 8e6 < hub.sent < 12e6, "index, listing and headers, as they go over the wire"
 
 
 def test_an_index_that_lies_costs_requests_and_no_truth(hub: LocalHub) -> None:

@@ -8,6 +8,7 @@ then cost nothing. Trouble is switched on by name: see `LocalHub`.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import threading
@@ -157,6 +158,9 @@ class LocalHub:
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.seen: list[Seen] = []
+        self.sent = 0
+        """Bytes that were written to clients since the last `forget`, heads and bodies."""
+        self.counting = threading.Lock()
         self.rate_limited_s: int | None = None
         self.broken: tuple[int, bytes, str] | None = None
         self.body: bytes | None = None
@@ -209,6 +213,7 @@ class LocalHub:
 
     def forget(self) -> None:
         self.seen.clear()
+        self.sent = 0
 
 
 class _Server(ThreadingHTTPServer):
@@ -229,9 +234,32 @@ class _Refused(Exception):
         self.status, self.code, self.message = status, code, message
 
 
+class _Counted(io.BufferedIOBase):
+    """Writes to a client, and tells the hub how much."""
+
+    def __init__(self, stream: io.BufferedIOBase, hub: LocalHub) -> None:
+        self._stream, self._hub = stream, hub
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        sent = self._stream.write(data)
+        with self._hub.counting:
+            self._hub.sent += sent
+        return sent
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 class _Handler(Quiet):
     server: _Server
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.wfile = _Counted(self.wfile, self.server.hub)
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
