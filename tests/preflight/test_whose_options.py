@@ -21,6 +21,7 @@ from console.config.site.site import SiteModel, load_site
 from console.host.process import ProcessSpec
 from console.models.hub.checkpoint import Format
 from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.loader_plan import VllmPlan
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.evidence import keep
 from console.runtime.spec import ServiceSpec
@@ -147,3 +148,16 @@ def test_a_build_that_refuses_an_option_and_may_be_another_one_is_named(tmp_path
     assert "as the baseline's llama-server (build 11669" in told
     assert told.endswith("does: is it the one?")
     assert _asking(lambda: build, sure=True)(words) == {"--no-mmap": False, "--mlock": True}
+
+
+def test_the_images_name_tells_engine_and_release(tmp_path: Path) -> None:
+    """What is asked of an existing container is its image's id; its name has the release."""
+    site = site_of(tmp_path)
+    lent = Command("other", ("--max-model-len", "4096"), {}, "sha256:1", called="vllm:v0.8.5")
+    loader = loader_for(site, "", "", (), None, lent=lent)
+    assert (loader.engine, loader.image, loader.inside) == ("vllm", "vllm:v0.8.5", True)
+    plan = plan_of(loader, Format.SAFETENSORS)
+    assert isinstance(plan, VllmPlan)
+    assert plan.graphs_beyond
+    named = loader_for(site, "", "", (), None, lent=replace(lent, called="", image="vllm:v0.22"))
+    assert not getattr(plan_of(named, Format.SAFETENSORS), "graphs_beyond", True)

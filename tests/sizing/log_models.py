@@ -8,6 +8,7 @@ from math import prod
 
 from console.models.gguf.header import Header, Tensor, row_bytes
 from tests.sizing.known import (
+    KNOWN,
     TYPES,
     Key,
     Sketch,
@@ -76,6 +77,11 @@ SHAPES = {
         "qwen2", 64, 5120, 40, 8, 128, 27648, 152064, 131072, bias=True
     ),
     "Apertus-70B": lambda: dense("apertus", 80, 8192, 64, 8, 128, 43008, 131072, 65536, norms=True),
+    "Qwen2.5-3B": lambda: dense(
+        "qwen2", 36, 2048, 16, 2, 128, 11008, 151936, 32768, bias=True, tied=True
+    ),
+    "Qwen2.5-7B": lambda: dense("qwen2", 28, 3584, 28, 4, 128, 18944, 152064, 32768, bias=True),
+    "gpt-oss-120b": KNOWN["gpt-oss-120b"],
     "Qwen3.5-27B": lambda: gated("qwen35", 64, 5120, 24, 4, 48, length=17408),
     "Qwen3.5-35B-A3B": lambda: gated(
         "qwen35moe", 40, 2048, 16, 2, 32, expert=512, number=256, used=8

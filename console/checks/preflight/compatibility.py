@@ -312,7 +312,7 @@ class Loader:
     `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
     are; `own`: the baseline's; `served`: the baseline was seen to serve. `takes`: what is known of
     the build's options; `inside`: it runs in an image, which has files of its own; `inferred`: the
-    engine is that of the baseline's command line.
+    engine is that of the baseline's command line; `image`: what the image is called.
     """
 
     kind: str = ""
@@ -326,6 +326,7 @@ class Loader:
     takes: Takes = field(default_factory=dict)
     inside: bool = False
     inferred: bool = False
+    image: str = ""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -379,7 +380,7 @@ def _sglang(loader: Loader) -> SglangPlan:
 
 
 def _vllm(loader: Loader) -> VllmPlan:
-    return vllm_plan(loader.args, loader.env)
+    return vllm_plan(loader.args, loader.env, loader.image)
 
 
 def _kt(loader: Loader) -> SglangPlan:

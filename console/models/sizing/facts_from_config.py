@@ -162,6 +162,7 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
             heads=heads, kv_heads=(1,) * layers, key=rank + rope, value=rank, latent=True,
             head=(keys.count("qk_nope_head_dim") or 0) + rope,
             head_value=keys.count("v_head_dim") or 0, latent_rank=rank, rope=rope,
+            query_rank=keys.count("q_lora_rank") or 0,
             indexer=indexer, indexed=(True,) * layers if indexer else (),
         )  # fmt: skip
     head = keys.count("head_dim") or None  # 0 is "not given" to the engines

@@ -29,6 +29,7 @@ GOES_BACK = (
 """Architectures whose states can be rolled back (llm_arch_supports_rs_rollback of b11549)."""
 DRAFTS = 3
 """--spec-draft-n-max where it is not given."""
+INDEXER = "indexer cache"
 FLOAT = 4
 """Bytes of an F32, used for computing and for states, whatever the cache's type."""
 
@@ -91,6 +92,16 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
     if plan.mtp and facts.spare_layers:
         _guessing(facts, cells * streams, cache)
     return cache
+
+
+def served_bytes(facts: ModelFacts, cache: Cache) -> int:
+    """The cache as vLLM and SGLang keep it: keys of an indexer in FP8 whatever the type of the
+    rest, with a scale of 4 bytes for 128 of them (`index_k_with_scale_buffer` of SGLang's
+    memory_pool.py)."""
+    spec = facts.attention
+    had = sum(part.bytes for part in cache.parts if part.name == INDEXER)
+    row = spec.indexer + 4 * -(-spec.indexer // 128)
+    return cache.bytes - had + (cache.tokens * row * sum(spec.indexed) if had else 0)
 
 
 def _guessing(facts: ModelFacts, cells: int, cache: Cache) -> None:
@@ -219,7 +230,7 @@ def _indexer(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
         return
     row = row_bytes(plan.type_k, spec.indexer)
     cache.add(
-        "indexer cache",
+        INDEXER,
         f"{cache.tokens} cells x {spec.indexer} {plan.type_k}",
         lambda layer: row * cache.tokens if spec.indexed[layer] else 0,
     )

@@ -200,7 +200,8 @@ class VllmPlan:
     `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
-    `ray`: its ranks may be on other hosts, too; `config_format`: which configuration it reads.
+    `graphs_beyond`: graphs are made when the share is full, and not measured before. `ray`: its
+    ranks may be on other hosts, too; `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
     is told more.
@@ -222,6 +223,7 @@ class VllmPlan:
     graphs: bool = True
     graph_batches: int = 0
     largest_graph: int | None = None
+    graphs_beyond: bool = False
     cpu_offload: int = 0
     cache_bytes: int | None = None
     chunked: bool = True

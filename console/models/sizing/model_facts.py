@@ -59,7 +59,8 @@ class Attention:
     """What is cached of a token. Lengths in elements of one head; per-layer tuples name all layers.
 
     `latent` is MLA: only K is kept, `key` long (the latent and its rope part), and a head works
-    with keys of `head` elements and values of `head_value`. `unpacked` is the same attention in an
+    with keys of `head` elements and values of `head_value`; queries may come from `query_rank`
+    numbers. `unpacked` is the same attention in an
     older file, with every head kept.
     `window_key` and `window_value` hold in layers with a window, if they differ. `own_layers`:
     later ones reuse their caches.
@@ -76,6 +77,7 @@ class Attention:
     head_value: int = 0
     unpacked: bool = False
     latent_rank: int = 0
+    query_rank: int = 0
     rope: int = 0
     window: int = 0
     windowed: tuple[bool, ...] = ()

@@ -25,7 +25,7 @@ from console.models.sizing.assessment import (
     resident,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import cache_of
+from console.models.sizing.kv_cache import cache_of, served_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import (
     AS_STORED,
@@ -39,7 +39,14 @@ from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
 from console.models.sizing.serving.loaded import as_loaded
-from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
+from console.models.sizing.serving.parallel import (
+    UNPACKED,
+    Ranks,
+    latent_bytes,
+    refusals,
+    step_bytes,
+    too_long,
+)
 from console.models.sizing.serving.refused import (
     BF16_SINCE,
     by_sglang,
@@ -69,6 +76,11 @@ SHORT_STEP = 2048
 """Tokens of a step that every server meets, however seldom its chunks are full."""
 MANY = 300
 """Requests of a graph from which a copied attention takes half as much again."""
+AMD, AITER = ("AMD ", "Radeon ", "Instinct "), "aiter"
+OF_AITER = (
+    "what the attention of AMD cards (AITER) takes beside a cache that has all the rest "
+    "(sglang#18262); --attention-backend triton does without"
+)
 CTX = 8192
 """Tokens counted if no context is given: SGLang gives its cache whatever is left."""
 LOAD_PEAK = 0.10
@@ -221,6 +233,9 @@ def _cards(
     ledger.unknown += unknown
     ledger.notes += notes
     drafts = facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0
+    unpacked = latent_bytes(facts, _ranks(plan).attention) // plan.stages
+    if plan.attention in ("", AITER) and any(card.name.startswith(AMD) for card in cards):
+        ledger.unknown.append(f"not counted: {OF_AITER}")
     names = labels(machine.cards)
     words = "--cpu-offload-gb" + ("; experts stay (F-020)" if experts else "")
     for number, card in enumerate(cards):
@@ -229,6 +244,7 @@ def _cards(
         part = f"1/{ranks} of" if ranks > 1 else "all of"
         ledger.add("weights", dense // ranks, where, f"{part} {format_bytes(dense)}")
         ledger.add("experts", experts // ranks, where, f"{part} {format_bytes(experts)}")
+        ledger.add("latent attention", unpacked, where, UNPACKED)
         ledger.add("draft layers", drafts // ranks, where, "the checkpoint's own, to guess ahead")
         ledger.add("offloaded", -moved, where, words)
         ledger.add("cache", cache, where, _cache_words(facts, plan))
@@ -368,7 +384,7 @@ def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | Non
         )
     spec = facts.attention
     if spec.latent or not spec.kv_heads:
-        return cache.bytes // plan.stages
+        return served_bytes(facts, cache) // plan.stages
     kept = max(spec.kv_heads)
     ranks = _ranks(plan).attention
     share = -(-kept // ranks) / kept if kept else 1.0

@@ -15,7 +15,7 @@ from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import Cache, cache_of
+from console.models.sizing.kv_cache import Cache, cache_of, served_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
@@ -23,7 +23,14 @@ from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import left_on
 from console.models.sizing.serving.loaded import FLOAT32, as_loaded
-from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
+from console.models.sizing.serving.parallel import (
+    UNPACKED,
+    Ranks,
+    latent_bytes,
+    refusals,
+    step_bytes,
+    too_long,
+)
 from console.models.sizing.serving.refused import (
     BF16_SINCE,
     NO_FLOAT16,
@@ -62,6 +69,10 @@ OFF = (
     "its encoder is switched off, and its weights are counted all the same: vLLM leaves them out "
     "only for classes that mark them"
 )
+BEYOND = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0, or a release before 0.21"
+"""What makes graphs after the share is full. Releases from 0.21 on measure them before ("CUDA graph
+memory profiling is enabled"); 0.8.5 ran out of memory so, and served with --enforce-eager
+(vllm#17469). Before 0.8 there were fewer graphs, beyond the share as well (vllm#10517)."""
 LEAST_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
 
@@ -101,9 +112,31 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     names = labels(machine.cards)
     for number, card in enumerate(cards):
         _card(facts, plan, card, names[number], ledger)
+    _beyond(facts, plan, cards, names, ledger)
     _host(facts, plan, machine, world, ledger)
     ledger.envelope = _envelope(facts, machine, ledger)
     return ledger
+
+
+def _beyond(
+    facts: ModelFacts, plan: VllmPlan, cards: Sequence[Card], names: Sequence[str],
+    ledger: Assessment,
+) -> None:  # fmt: skip
+    """What is left of a card for graphs that are made when the share is full. It is not known
+    where the release is known to do so, and said where it may be one that does."""
+    if not plan.graphs or plan.cache_bytes is not None:
+        return
+    asked = FRACTION if plan.fraction is None else plan.fraction
+    known = [(capacity(card) or 0) - int((card.total or 0) * asked) for card in cards if card.total]
+    left, most = min(known, default=0), graphs_of(facts, plan, GRAPH_SIZES[-1])[1]
+    if not known or left < 0 or most <= left:
+        return
+    words = f"takes up to {format_bytes(most)} beyond its share for CUDA graphs"
+    room = f"{format_bytes(left)} of {names[known.index(left)]} are left there"
+    if plan.graphs_beyond:
+        ledger.unknown.append(f"whether CUDA graphs have room ({BEYOND}): it {words}, and {room}")
+    else:
+        ledger.notes.append(f"vLLM before 0.21 {words}, and {room}; --enforce-eager has none")
 
 
 def _expert_ranks(plan: VllmPlan) -> int:
@@ -142,6 +175,7 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     dense, experts = _weights(facts, plan, _dtype(facts, plan, [card]))
     ledger.add("weights", dense, where, _share_words(plan))
     ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
+    ledger.add("latent attention", latent_bytes(facts, plan.ranks) // plan.stages, where, UNPACKED)
     if plan.cpu_offload:
         moved = min(plan.cpu_offload, dense + experts)
         ledger.add("offloaded", -moved, where, "--cpu-offload-gb")
@@ -272,7 +306,9 @@ def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
     kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, ubatch=batch)
     cache = cache_of(facts, asked) if tokens else None
-    return None if cache is None else int(cache.bytes * share(facts, plan) / plan.stages)
+    if cache is None:
+        return None
+    return int(served_bytes(facts, cache) * share(facts, plan) / plan.stages)
 
 
 def share(facts: ModelFacts, plan: VllmPlan) -> float:
@@ -292,7 +328,8 @@ def per_token(facts: ModelFacts, plan: VllmPlan) -> float | None:
         if cache is None:
             return None
         sizes.append(cache)
-    return (sizes[1].bytes - sizes[0].bytes) / (1 << 18) * share(facts, plan) / plan.stages
+    more = served_bytes(facts, sizes[1]) - served_bytes(facts, sizes[0])
+    return more / (1 << 18) * share(facts, plan) / plan.stages
 
 
 def _host(

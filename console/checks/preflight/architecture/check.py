@@ -74,7 +74,8 @@ WITH_LLAMA_LINES = (None, engines.LLAMA, engines.OTHER)
 @dataclass(frozen=True, slots=True)
 class Command:
     """How a service is run: program and arguments, environment, and its image if it has one.
-    `life`: what tells it from another command line or start in evidence, "" if nothing does."""
+    `life`: what tells it from another command line or start in evidence, "" if nothing does.
+    `called`: the image's name, where `image` is its id."""
 
     name: str
     argv: tuple[str, ...]
@@ -82,6 +83,7 @@ class Command:
     image: str = ""
     entrypoint: tuple[str, ...] = ()
     life: str = ""
+    called: str = ""
 
 
 def command_of(spec: ServiceSpec, connect: Connect) -> Command:
@@ -143,6 +145,7 @@ def _existing(service: str, name: str, connect: Connect) -> Command:
         service, tuple(str(one) for one in config.get("Cmd") or ()),
         {name: value for name, _, value in pairs}, str(found.get("Image", "")),
         tuple(str(one) for one in config.get("Entrypoint") or ()), str(found.get("Id", "")),
+        called=str(config.get("Image") or ""),
     )  # fmt: skip
 
 
@@ -155,7 +158,7 @@ def _compose(spec: ServiceSpec, connect: Connect) -> Command:
     env = {str(k): str(v) for k, v in (service.get("environment") or {}).items() if v is not None}
     return Command(
         spec.name, _words(service.get("command")), env, found.image_id,
-        _words(service.get("entrypoint")),
+        _words(service.get("entrypoint")), called=str(service.get("image") or ""),
     )  # fmt: skip
 
 
@@ -391,11 +394,13 @@ def loader_for(
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"
         inside = bool(lent.image)
-        engine = engine or _engine_of(kind, [*lent.entrypoint, *lent.argv], lent.image)
+        image = lent.called or lent.image
+        engine = engine or _engine_of(kind, [*lent.entrypoint, *lent.argv], image)
         served = mine and has_served(site, lent)
         return Loader(
-            kind, engine, lent.argv, dict(lent.env), ctx, whose, mine, served, inside=inside
-        )
+            kind, engine, lent.argv, dict(lent.env), ctx, whose, mine, served, inside=inside,
+            image=image,
+        )  # fmt: skip
     known = own.argv if own is not None else tuple(site.baseline.args)
     started = _engine_of(kind, known)
     names = (*LLAMA, started) if engines.engine_of(known) in WITH_LLAMA_LINES else ("", started)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from console.common.text import one_line
@@ -30,13 +31,23 @@ UNITS = {
 (`human_readable_int` in utils/argparse_utils.py)."""
 LOAD_NOTHING = ("ngram", "ngram_gpu", "suffix")
 """Ways to guess ahead without a model; only suffix decoding has a number of tokens of its own."""
+MEASURES, MEASURED_SINCE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", (0, 21)
+"""Whether CUDA graphs are measured before the cache is made, and since when they usually are."""
+_RELEASE = re.compile(r":v?(\d{1,3})\.(\d{1,3})(?:\.\d|$)")
 USUAL_GRAPH = 512
 """The largest batch of which vLLM makes a CUDA graph where nothing else is asked for."""
 
 
-def vllm_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> VllmPlan:
-    """The arguments of `vllm serve`, or of its module, and its variables, as a plan."""
-    return VllmPlan(**plan_of("vllm", _VLLM, argv, env))
+def vllm_plan(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, image: str = ""
+) -> VllmPlan:
+    """The arguments of `vllm serve`, or of its module, and its variables, as a plan. `image`: whose
+    tag may name an older release than the one that is calculated."""
+    release = _RELEASE.search(image)
+    old = release is not None and (int(release[1]), int(release[2])) < MEASURED_SINCE
+    return VllmPlan(
+        **plan_of("vllm", _VLLM, argv, env), graphs_beyond=old or (env or {}).get(MEASURES) == "0"
+    )
 
 
 def _human(name: str) -> Apply:
