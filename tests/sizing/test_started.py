@@ -452,6 +452,32 @@ def test_the_cache_that_a_quantization_wants(how: object, words: str, fp8: bool)
     assert ("tokens fp8" in cache.how) is fp8
 
 
+@pytest.mark.parametrize(
+    ("how", "words", "fp8"),
+    [
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "", True),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}}, "", True),
+        ({"quant_method": "modelopt", "kv_cache_scheme":
+            {"type": "float", "num_bits": 8, "dynamic": False}}, "--kv-cache-dtype auto", True),
+        ({"quant_method": "modelopt", "kv_cache_scheme":
+            {"type": "float", "num_bits": 8, "dynamic": True}}, "", False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"}, "", False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, "--kv-cache-dtype bfloat16", False),
+        ({"quant_method": "compressed-tensors", "format": "float-quantized", "kv_cache_scheme":
+            {"type": "float", "num_bits": 8, "dynamic": False}}, "", True),
+        ({"quant_method": "compressed-tensors", "format": "float-quantized",
+          "kv_cache_scheme": None}, "", False),
+    ],
+)  # fmt: skip
+def test_the_cache_that_a_quantization_wants_of_vllm(how: object, words: str, fp8: bool) -> None:
+    """vllm-project/vllm#29980: the ModelOpt checkpoint says it, and nobody has to."""
+    more = {"quantization_config": how}
+    found = judged("vllm", f"{SHORT} {words}", cards(1, 80, (10, 0)), more=more)
+    [cache] = [term for term in found.terms if term.name == "cache"]
+    assert (cache.bytes or 0) >> 20 == (512 if fp8 else 1024)
+    assert any("wants its cache in FP8" in note for note in found.notes) is fp8
+
+
 def test_the_oldest_card_decides_on_a_cache_in_fp8() -> None:
     mixed = (*cards(1, 48, (9, 0)), *cards(1, 48, (8, 6)))
     words = f"{SHORT} --tensor-parallel-size 2 --kv-cache-dtype fp8"

@@ -91,17 +91,24 @@ def quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def keeps_fp8(config: Mapping[str, Any]) -> bool:
-    """Whether ModelOpt's quantization wants the cache in FP8."""
+def keeps_fp8(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The engines that keep the cache in FP8 because the quantization wants it: ModelOpt's, which
+    vLLM takes unless it is dynamic (`get_kv_cache_quant_algo_string` in utils/torch_utils.py), and
+    that of compressed-tensors, which vLLM alone follows (layers/attention/attention.py)."""
     how = quantization(config)
     inner = how.get("quantization")
     how = {**how, **inner} if isinstance(inner, Mapping) else how
-    if not (_word(how.get("quant_method")).startswith("modelopt") or how.get("quant_algo")):
-        return False
-    scheme = how.get("kv_cache_scheme")
+    method, scheme = _word(how.get("quant_method")), how.get("kv_cache_scheme")
+    if method == "compressed-tensors":
+        return ("vllm",) if isinstance(scheme, Mapping) and scheme else ()
+    if not (method.startswith("modelopt") or how.get("quant_algo")):
+        return ()
     if isinstance(scheme, Mapping) and scheme:
-        return scheme.get("num_bits") == 8 and scheme.get("type") == "float"
-    return _word(how.get("kv_cache_quant_algo")).upper() == "FP8"
+        eight = scheme.get("num_bits") == 8 and scheme.get("type") == "float"
+        fixed = ("vllm",) if scheme.get("dynamic") is False else ()
+        return ("sglang", *fixed) if eight else ()
+    wanted = _word(how.get("kv_cache_quant_algo")).upper() == "FP8"
+    return ("sglang", "vllm") if wanted else ()
 
 
 def describe(config: Mapping[str, Any]) -> str:

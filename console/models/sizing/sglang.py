@@ -38,7 +38,7 @@ from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
-from console.models.sizing.serving.loaded import as_loaded
+from console.models.sizing.serving.loaded import as_loaded, cache_type
 from console.models.sizing.serving.parallel import (
     UNPACKED,
     Ranks,
@@ -178,8 +178,7 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Assessment) -
 
 
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
-    if plan.type_kv == "auto":  # configure_kv_cache_dtype of its kv_cache_dtype.py
-        plan = replace(plan, type_kv="fp8" if facts.cache_fp8 else "bf16")
+    plan = replace(plan, type_kv=cache_type(facts, "sglang", plan.type_kv))
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]

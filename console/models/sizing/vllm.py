@@ -10,19 +10,20 @@ what is free (`request_memory` in v1/worker/utils.py). Defaults are those of 0.3
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import Cache, cache_of, served_bytes
+from console.models.sizing.kv_cache import cache_of, served_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import left_on
-from console.models.sizing.serving.loaded import FLOAT32, as_loaded
+from console.models.sizing.serving.loaded import FLOAT32, as_loaded, cache_type
 from console.models.sizing.serving.parallel import (
     UNPACKED,
     Ranks,
@@ -73,12 +74,18 @@ BEYOND = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0, or a release before 0.21"
 """What makes graphs after the share is full. Releases from 0.21 on measure them before ("CUDA graph
 memory profiling is enabled"); 0.8.5 ran out of memory so, and served with --enforce-eager
 (vllm#17469). Before 0.8 there were fewer graphs, beyond the share as well (vllm#10517)."""
+FP8_WANTED = (
+    "the checkpoint wants its cache in FP8, and it is counted so; a vLLM of before December 2025 "
+    "takes 16 bits for ModelOpt's, unless --kv-cache-dtype fp8 is given (vllm#29980)"
+)
 LEAST_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
 
 
 def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     """The whole sum for one plan."""
+    wanted = plan.type_kv == "auto" and "vllm" in facts.cache_fp8
+    plan = replace(plan, type_kv=cache_type(facts, "vllm", plan.type_kv))
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
@@ -88,6 +95,8 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += (needs := _encoders(facts, plan))
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
     ledger.notes += plan.notes
+    if wanted:
+        ledger.notes.append(FP8_WANTED)
     if facts.encoders and not needs:
         ledger.notes.append(OFF)
     if facts.source == GGUF:
@@ -317,19 +326,6 @@ def share(facts: ModelFacts, plan: VllmPlan) -> float:
     if facts.attention.latent or not kept:
         return 1.0
     return -(-kept // plan.ranks) / kept
-
-
-def per_token(facts: ModelFacts, plan: VllmPlan) -> float | None:
-    """Bytes of a token on a rank, by two long caches, so that windows do not count."""
-    sizes: list[Cache] = []
-    for tokens in (1 << 18, 1 << 19):
-        kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
-        cache = cache_of(facts, LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind))
-        if cache is None:
-            return None
-        sizes.append(cache)
-    more = served_bytes(facts, sizes[1]) - served_bytes(facts, sizes[0])
-    return more / (1 << 18) * share(facts, plan) / plan.stages
 
 
 def _host(

@@ -63,7 +63,7 @@ def _length(reading: Reading, flag: str, value: str) -> None:
 
 def _kv_type(reading: Reading, flag: str, value: str) -> None:
     if value in ("auto", "bfloat16", "float16", "half") or value.startswith("fp8"):
-        reading.got["type_kv"] = fp8_of(value) or "auto"
+        reading.got["type_kv"] = fp8_of(value) or ("auto" if value == "auto" else "bf16")
     else:
         reading.uncounted.append(f"{flag} {value[:40]}")
 
