@@ -279,6 +279,36 @@ def test_a_server_program_is_called_with_nothing_but_the_model(
     assert accepts("deepseek3_2", engine).accepted is False
 
 
+def _linked(folder: Path) -> HostProgram:
+    """A program that ends as the dynamic loader does where libcudart is gone, and as llama.cpp does
+    where no backend is left."""
+    program = folder / "llama-server"
+    program.write_text(
+        "#!/bin/sh\ncd $(dirname $0)\n[ -e libcudart.so.12 ] || { echo 'llama-server: error while "
+        "loading shared libraries: libcudart.so.12: cannot open shared object file' >&2; exit 127; "
+        '}\n[ "$1" = --version ] && { echo "version: 6512 (0cb51d1)"; exit 0; }\n'
+        "[ -e libggml-cpu.so ] || { echo 'error: no backends are loaded' >&2; exit 1; }\n"
+        'echo "error loading model: error loading model hyperparameters: key not found in model: '
+        'llama.context_length"; exit 1\n'
+    )
+    program.chmod(stat.S_IRWXU)
+    (folder / "libllama.so").write_bytes(b"\0" + MARK + b"llama\0")
+    for name in ("libcudart.so.12", "libggml-cpu.so"):
+        (folder / name).touch()
+    return HostProgram([str(program), "-m", "/models/x.gguf"])
+
+
+@pytest.mark.parametrize("lost", ["libcudart.so.12", "libggml-cpu.so"])
+def test_a_build_that_has_lost_a_library_is_asked_again(
+    tmp_path: Path, store: Path, lost: str
+) -> None:
+    assert accepts("llama", _linked(tmp_path)).accepted is True
+    assert accepts("llama", HostProgram([str(tmp_path / "llama-server")])).remembered
+    (tmp_path / lost).unlink()
+    after = accepts("llama", HostProgram([str(tmp_path / "llama-server")]))
+    assert (after.accepted, after.remembered) == (None, False)
+
+
 def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_host, "ASK_S", 0.2)
     never = tmp_path / "llama-server"

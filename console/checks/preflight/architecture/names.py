@@ -49,6 +49,7 @@ STANDARD = (
 )  # fmt: skip
 USUAL = ("libllama.so", "libllama.so.0")
 _LIBRARY = re.compile(rb"\0(lib[\w.+-]{0,40}(?:llama|ggml)[\w.+-]{0,40}\.so[.\d]{0,20})(?=\0)")
+_BESIDE = re.compile(r"lib[\w.+-]*(?:llama|ggml|mtmd)[\w.+-]*\.so(?:\.|$)")
 _RUNPATH = re.compile(rb"\0((?:\$ORIGIN|/)[\w./+:$-]{0,300})(?=\0)")
 
 
@@ -196,6 +197,19 @@ def digest(paths: Iterable[str]) -> str:
         with Path(path).open("rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
+
+
+def state_beside(paths: Iterable[str]) -> str:
+    """A digest of which libraries of ggml and llama.cpp lie beside these files, and of their sizes
+    and times; they are not read."""
+    found = []
+    for folder in sorted({posixpath.dirname(path) for path in paths}):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if _BESIDE.match(entry.name) and entry.is_file():
+                    stat = entry.stat()
+                    found.append((folder, entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
 
 LINE = 300

@@ -65,13 +65,29 @@ class HostProgram:
             return Identity(name, _digest(files))
         beside = os.path.basename(library.path)
         name = name if library.path == program else f"{name} with {beside}"
-        return Identity(name, digest := _digest(files), key=digest)
+        digest = _digest(files)
+        return Identity(name, digest, key=self._key(digest, files))
+
+    def _key(self, digest: str, files: Sequence[str]) -> str:
+        """Under what answers are remembered: the files that were read, and those beside them that
+        it opens as it runs (ggml's backends). "" where it does not say its version any more: a
+        library that it is linked with may be gone."""
+        if self._program_alone and not self.build():
+            return ""
+        return f"{digest} {names.state_beside(files)}"
 
     def build(self) -> str:
+        return names.version(self._versions) if self._program_alone else ""
+
+    @cached_property
+    def _versions(self) -> list[str]:
+        return _output([*self._program_alone, "--version"], self.env)
+
+    @property
+    def _program_alone(self) -> tuple[str, ...]:
+        """The words that start it without a model; none where the command is not known."""
         found = names.call(self.argv, "", 0)
-        if found is None or not found.program:
-            return ""
-        return names.version(_output([*found.program, "--version"], self.env))
+        return () if found is None else tuple(found.program)
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None

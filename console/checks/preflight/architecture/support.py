@@ -61,8 +61,8 @@ def recall(key: str, architecture: str) -> ArchVerdict | None:
 
 
 def _path(key: str, architecture: str) -> Path:
-    """One small file for each build and architecture. A build is identified by its digest, so no
-    entry grows stale."""
+    """One small file for each build and architecture. A build's key tells all that its answer
+    depends on, so no entry grows stale."""
     name = hashlib.sha256(f"{key}\0{architecture}".encode()).hexdigest()[:40]
     return paths.cache_dir() / "architectures" / f"{name}.json"
 
@@ -125,7 +125,7 @@ class Engine(Protocol):
     Cancelled."""
 
     def identity(self) -> Identity:
-        """The build's identity, cheaply, without `build`."""
+        """The build's identity, cheaply, without its own word."""
 
     def build(self) -> str:
         """What the build calls itself; empty if it does not say."""
