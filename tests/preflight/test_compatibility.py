@@ -87,6 +87,38 @@ def test_kernels_of_int8_end_before_the_later_blackwell(
     assert of(question, "quantization")[0].level is level
 
 
+@pytest.mark.parametrize(
+    ("quantization", "method", "converts", "level", "words"),
+    [
+        ("gptq", "GPTQ_INT4", False, Level.OK, "read as it is stored"),
+        ("awq", "GPTQ_INT4", False, Level.FAIL, "along the other side"),
+        ("gptq", "FP8", False, Level.FAIL, "No experts found"),
+        ("awq", "RAWINT4", False, Level.FAIL, "No experts found"),
+        ("gptq", "AMXINT4", True, Level.FAIL, "no GPTQ"),
+        ("awq", "AMXINT8", True, Level.UNKNOWN, "another order"),
+        ("awq", "AMXINT4", False, Level.UNKNOWN, "no report tells"),
+        ("gptq", "LLAMAFILE", False, Level.UNKNOWN, "no report tells"),
+    ],
+)
+def test_what_kt_kernel_makes_of_gptq_and_awq(
+    quantization: str, method: str, converts: bool, level: Level, words: str
+) -> None:
+    """Its loader.py and convert_cpu_weights.py, 0.7.0."""
+    here = Machine(cards=(Card("?", compute=(8, 9)),), cpu_flags=XEON)
+    asked = Question("kt-kernel", "safetensors", "qwen3_moe", quantization, method, "", here,
+                     converts)  # fmt: skip
+    (found,) = of(asked, "quantization")
+    assert (found.level, words in found.words) == (level, True), found.words
+
+
+@pytest.mark.parametrize("method", ["RAWINT4", "GPTQ_INT4", "MXFP4", "FP8"])
+@pytest.mark.parametrize("flags", [("avx2", "fma"), ("sse4_2",)])
+def test_kt_kernel_has_kernels_for_avx2(method: str, flags: tuple[str, ...]) -> None:
+    here = Machine(cpu_flags=frozenset(flags))
+    found = of(Question("kt-kernel", "safetensors", method=method, machine=here), "method")
+    assert any(one.level is Level.FAIL for one in found) is ("avx2" not in flags)
+
+
 FLOORS = sorted({
     engine for rule in table().rules if rule.when.from_sm and rule.about == "quantization"
     for engine in rule.engine

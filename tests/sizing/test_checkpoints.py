@@ -220,3 +220,32 @@ def test_the_largest_batch_of_a_list_decides_what_graphs_take() -> None:
 def test_a_quantization_that_is_a_word_is_known_by_it() -> None:
     config = {**KNOWN["L31-8B"]["config"], "quantization_config": "int4"}
     assert describe(config).startswith("int4")
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({}, Verdict.GO), ({"sym": True, "desc_act": False, "bits": 4}, Verdict.GO),
+        ({"desc_act": True}, Verdict.NO_GO), ({"sym": False}, Verdict.NO_GO),
+        ({"bits": 8}, Verdict.NO_GO),
+    ],
+)  # fmt: skip
+def test_gptq_that_kt_kernel_reads(more: dict[str, object], verdict: Verdict) -> None:
+    """`_verify_gptq_config` of its loader.py; experts as it keeps them: half a byte a weight, and a
+    scale of 4 bytes for each 128."""
+    how = {"quant_method": "gptq", "bits": 4, "group_size": 128, **more}
+    config = {**KNOWN["Q3-235B-FP8"]["config"], "quantization_config": how}
+    words = (
+        "--kt-weight-path /w --kt-method GPTQ_INT4 --kt-num-gpu-experts 2 --max-total-tokens 999"
+    )
+    plan = plan_of(Loader(engine="kt-kernel", args=tuple(words.split())), Format.SAFETENSORS)
+    found = assess(
+        from_config(config, 125_000_000_000),
+        plan,
+        Machine(cards=cards(2, 48), ram_available=256 * GIB),
+    )
+    kept = next(term for term in found.terms if term.name == "CPU experts")
+    weights = 94 * 128 * 3 * 4096 * 1536
+    assert kept.bytes == pytest.approx(weights * (0.5 + 4 / 128), rel=0.001)
+    assert not any("experts" in one for one in found.unknown)
+    assert (found.verdict is Verdict.NO_GO) is (verdict is Verdict.NO_GO), found.because

@@ -108,6 +108,7 @@ def from_config(
         block=_block(config),
         stored=kind(describe(config)),
         dtype=dtype_of(config),
+        gptq_besides=_gptq_besides(quantization(config)),
         cache_fp8=keeps_fp8(config),
         weights=weights,
         weights_from=origin,
@@ -129,6 +130,20 @@ def _block(config: Mapping[str, object]) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_BLOCK:
         return value
     return 0
+
+
+def _gptq_besides(how: Mapping[str, object]) -> tuple[str, ...]:
+    """What kt-kernel's loader of GPTQ refuses or reads wrong (_verify_gptq_config of its loader.py,
+    gptq_int4-moe.hpp, which takes 8 numbers of 4 bits from each word)."""
+    if how.get("quant_method") != "gptq":
+        return ()
+    bits = how.get("bits")
+    found = {
+        "desc_act=true": bool(how.get("desc_act", False)),
+        "sym=false": not how.get("sym", True),
+        f"{one_line(str(bits), 20)} bits": bits not in (None, 4),
+    }
+    return tuple(name for name, there in found.items() if there)
 
 
 def _unpack(value: object) -> tuple[object, ...] | None:

@@ -137,7 +137,8 @@ class ModelFacts:
     where it comes from, `weights_from` the source of the bytes by class. `block`: how many weights
     share a scale, where a rank has to hold whole ones; 0: none. `stored`: the kind of the
     weights by their config.json (bf16, fp8, awq …), `dtype` what they compute in (bfloat16 …),
-    "" where nothing says it. `cache_fp8`: the engines that keep its cache in FP8 by themselves.
+    "" where nothing says it. `gptq_besides`: what its GPTQ has that is not symmetric, in order or
+    of 4 bits. `cache_fp8`: the engines that keep its cache in FP8 by themselves.
     `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers. `classes` are the
     names of transformers' classes for it, `encoders` its parts for images and sound.
     """
@@ -156,6 +157,7 @@ class ModelFacts:
     block: int = 0
     stored: str = ""
     dtype: str = ""
+    gptq_besides: tuple[str, ...] = ()
     cache_fp8: tuple[str, ...] = ()
     weights: tuple[Weight, ...] = ()
     weights_from: str = ""

@@ -87,8 +87,13 @@ LOAD_PEAK = 0.10
 """Added to kt-kernel's CPU weights while they are loaded."""
 STAGING = 8 * GIB
 """Host memory through which a rank passes its shards if nothing stays in RAM."""
-BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 2.0))
+BYTES_PER_WEIGHT = (
+    ("MXFP4", 0.5625), ("MXFP8", 1.03125), ("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0),
+    ("BF16", 2.0),
+)  # fmt: skip
 """Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
+GPTQ, GPTQ_GROUP = "GPTQ_INT4", 128
+"""The method that reads GPTQ: half a byte a weight and a scale of 4 bytes a group."""
 
 
 def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Assessment:
@@ -195,6 +200,9 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += unknown
     if plan.kt and facts.source == GGUF:
         ledger.stops.append("kt-kernel takes safetensors, not GGUF")
+    if GPTQ in plan.kt_method and facts.gptq_besides:
+        words = " and ".join(facts.gptq_besides)
+        ledger.stops.append(f"kt-kernel reads symmetric GPTQ of 4 bits in order, and not {words}")
     if facts.layers is None:
         return ledger
     if plan.drafts and not facts.bytes_of(Kind.SKIPPED):
@@ -446,9 +454,13 @@ def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | N
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
     for name, size in BYTES_PER_WEIGHT:
         if name in plan.kt_method and weights:
+            if GPTQ in plan.kt_method:
+                size = 0.5 + 4 / (facts.block or GPTQ_GROUP)
             number = int(weights * left)
             whole = "" if plan.kt_skips or not plan.kt_gpu_experts else ", those of the cards too"
-            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name}){whole}"
+            return int(
+                number * size
+            ), f"{number / 1e9:.0f} G weights x {size:.4g} B ({name}){whole}"
     return (stored if plan.kt_skips else facts.bytes_of(Kind.EXPERTS)), "as they are stored"
 
 
