@@ -251,10 +251,9 @@ def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
         if better := case.better(ledger.verdict, replace(plan, fraction=fraction)):
             yield f"--gpu-memory-utilization {fraction:g}: {better}"
             break
-    if not {limit.where for limit in ledger.short} & set(labels(case.machine.cards)):
-        return
+    short = {limit.where for limit in ledger.short} & set(labels(case.machine.cards))
     ctx = plan.ctx or case.facts.context_length or 0
-    while ctx // 2 >= LEAST_CTX:
+    while short and ctx // 2 >= LEAST_CTX:
         ctx //= 2
         if better := case.better(ledger.verdict, replace(plan, ctx=ctx)):
             yield f"--max-model-len {ctx}: {better}"
@@ -264,9 +263,9 @@ def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
         ("--kv-cache-dtype fp8", replace(plan, type_kv="fp8")),
         ("--enforce-eager", replace(plan, graphs=False)),
     )
-    for option, changed in changes:
+    for option, changed in changes if short or case.facts.recurrent is not None else ():
         yield from _told(option, case.better(ledger.verdict, changed))
-    for ranks in (2, 4, 8):
+    for ranks in (2, 4, 8) if short else ():
         if plan.ranks < ranks <= len(case.machine.cards):
             wider = replace(plan, ranks=ranks)
             yield from _told(f"--tensor-parallel-size {ranks}", case.better(ledger.verdict, wider))

@@ -43,9 +43,11 @@ from console.models.sizing.model_facts import (
     Keys,
     Kind,
     ModelFacts,
+    Recurrent,
     Weight,
 )
 from console.models.sizing.serving.consistency import against, check
+from console.models.sizing.serving.states import gated
 
 SOURCE = "config.json"
 STATES = "the states of its recurrent layers (not known from a config.json)"
@@ -92,8 +94,7 @@ def from_config(
         plain = len(parts(config)) == 1 and not encoders(config)
         against(stored, keys, attention, layers, plain=plain)
         weights, origin = sizes.as_stored(stored), stored.words
-    if any(word in name for word in RECURRENT for name in _words(keys.table)):
-        keys.missing.append(STATES)
+    recurrent = _states(keys, arch, attention)
     return ModelFacts(
         architecture=arch,
         source=SOURCE,
@@ -104,6 +105,7 @@ def from_config(
         vocabulary=keys.count("vocab_size"),
         context_length=keys.tokens("max_position_embeddings"),
         attention=attention,
+        recurrent=recurrent,
         experts=experts,
         block=_block(config),
         stored=kind(describe(config)),
@@ -207,9 +209,18 @@ def _without_linear(keys: Keys, heads: tuple[int, ...] | None) -> tuple[int, ...
     has, odd = found
     for kind_ in odd[:MAX_ODD]:
         keys.missing.append(f"the cache of layers of the kind {one_line(kind_, 40)}")
-    if not all(has):
-        keys.missing.append(STATES)
     return tuple(count if keeps else 0 for count, keeps in zip(heads, has, strict=True))
+
+
+def _states(keys: Keys, arch: str, attention: Attention) -> Recurrent | None:
+    """The states of layers without heads; where they are not known, that is named."""
+    heads = attention.kv_heads or ()
+    known = gated(keys, arch, [count > 0 for count in heads]) if 0 in heads else None
+    named = any(word in name for word in RECURRENT for name in _words(keys.table))
+    found = layers_with_heads(keys.table, len(heads))
+    if known is None and (named or (found is not None and not all(found[0]))):
+        keys.missing.append(STATES)
+    return known
 
 
 def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:

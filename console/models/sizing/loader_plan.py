@@ -137,7 +137,9 @@ class SglangPlan:
     nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
     are; LLAMAFILE reads a GGUF there, whose experts have `kt_experts` bytes (None: not known).
     `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
-    few builds have). `refused`: what its start refuses. `load_format` as given, with `loader_extra`
+    few builds have). `states` of layers without a cache are kept, else so many that they take
+    `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in
+    `state_type`. `refused`: what its start refuses. `load_format` as given, with `loader_extra`
     where its loader is told more.
     """
 
@@ -165,6 +167,10 @@ class SglangPlan:
     attention: str = ""
     text_only: bool = False
     multimodal: bool = False
+    states: int | None = None
+    state_share: float = 0.9
+    state_type: str = ""
+    radix: bool = True
     dtype: str = "auto"
     quantization: str = ""
     load_format: str = ""
@@ -200,7 +206,8 @@ class VllmPlan:
     `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
-    `graphs_beyond`: graphs are made when the share is full, and not measured before. `ray`: its
+    `graphs_beyond`: graphs are made when the share is full, and not measured before. `prefixes` are
+    kept for other requests, `state_type`: of layers with a state and no cache. `ray`: its
     ranks may be on other hosts, too; `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
@@ -232,6 +239,8 @@ class VllmPlan:
     text_only: bool = False
     limited: frozenset[str] = frozenset()
     page: int = 0
+    prefixes: bool = True
+    state_type: str = ""
     calls_tools: bool = False
     tool_parser: str = ""
     logs_answers: bool = False

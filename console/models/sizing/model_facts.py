@@ -96,7 +96,7 @@ class Recurrent:
 
     `conv` and `state` are elements a layer and sequence; `how` says how they were computed. `wide`
     are the numbers of a token that go through them, `bounced` those that llama.cpp norms on the
-    host (Mamba 2).
+    host (Mamba 2). `width`: bytes of a number of `state` by a config.json; 0 where it does not say.
     """
 
     layers: tuple[bool, ...]
@@ -106,6 +106,7 @@ class Recurrent:
     beside: bool = False
     wide: int = 0
     bounced: int = 0
+    width: int = 0
 
 
 @dataclass(frozen=True, slots=True)

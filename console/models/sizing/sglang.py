@@ -53,6 +53,7 @@ from console.models.sizing.serving.refused import (
     fp8_cache,
     not_known_of_pages,
 )
+from console.models.sizing.serving.states import pools, step_states
 
 DISK = "disk"
 WIDE = 2
@@ -235,7 +236,12 @@ def _cards(
     cards = machine.cards[:world]
     if len(cards) < world:
         ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
-    cache = _cache(facts, plan, ledger)
+    cache, states = _cache(facts, plan, ledger), 0
+    if facts.recurrent is not None and cache is not None:
+        cache, states = pools(facts.recurrent, plan, _ranks(plan).attention, cache)
+        states //= plan.stages
+        if plan.speculates:
+            ledger.unknown.append("not counted: the states that a guess of tokens copies")
     unknown, notes = fp8_cache(facts, plan.type_kv, cards, plan.attention)
     ledger.unknown += unknown
     ledger.notes += notes
@@ -255,6 +261,7 @@ def _cards(
         ledger.add("draft layers", drafts // ranks, where, "the checkpoint's own, to guess ahead")
         ledger.add("offloaded", -moved, where, words)
         ledger.add("cache", cache, where, _cache_words(facts, plan))
+        ledger.add("states", states, where, "of layers without a cache, for every request")
         have = capacity(card)
         if have is None:
             ledger.unknown.append(f"the memory of {where}")
@@ -352,6 +359,7 @@ def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: A
     chunk = min(chunk, plan.cache_tokens or chunk)
     parts, graphs = max(1, plan.ranks // plan.expert_ranks), _graphs(plan, facts, card) * MIB
     usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs)
+    usual += step_states(facts, chunk, plan.ranks)
     least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + int(graphs / 4)
     words = (
         f"--mem-fraction-static {plan.mem_fraction:g} leaves {format_bytes(rest)} of {where}, and "
@@ -380,7 +388,7 @@ def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | Non
     """Bytes a rank: heads are divided among ranks, a latent cache is kept whole by each."""
     tokens, kind = _tokens(facts, plan), "fp8" if plan.type_kv.startswith("fp8") else plan.type_kv
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
-    cache = cache_of(facts, asked)
+    cache = cache_of(replace(facts, recurrent=None), asked)  # states have a pool of their own
     if cache is None:
         ledger.unknown.append("the cache")
         return None
@@ -458,9 +466,7 @@ def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | N
                 size = 0.5 + 4 / (facts.block or GPTQ_GROUP)
             number = int(weights * left)
             whole = "" if plan.kt_skips or not plan.kt_gpu_experts else ", those of the cards too"
-            return int(
-                number * size
-            ), f"{number / 1e9:.0f} G weights x {size:.4g} B ({name}){whole}"
+            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name}){whole}"
     return (stored if plan.kt_skips else facts.bytes_of(Kind.EXPERTS)), "as they are stored"
 
 

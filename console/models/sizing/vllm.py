@@ -39,6 +39,7 @@ from console.models.sizing.serving.refused import (
     fp8_cache,
     not_known_of_blocks,
 )
+from console.models.sizing.serving.states import Blocks, blocks_of, step_states
 
 FRACTION, OLD_FRACTION = 0.92, 0.90
 """--gpu-memory-utilization where it is not given, now and before 0.19: the smaller one has to be
@@ -74,6 +75,8 @@ BEYOND = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0, or a release before 0.21"
 """What makes graphs after the share is full. Releases from 0.21 on measure them before ("CUDA graph
 memory profiling is enabled"); 0.8.5 ran out of memory so, and served with --enforce-eager
 (vllm#17469). Before 0.8 there were fewer graphs, beyond the share as well (vllm#10517)."""
+NEARLY = 0.85
+"""A part of the requests, from which on the sum does not tell whether there are blocks for all."""
 FP8_WANTED = (
     "the checkpoint wants its cache in FP8, and it is counted so; a vLLM of before December 2025 "
     "takes 16 bits for ModelOpt's, unless --kv-cache-dtype fp8 is given (vllm#29980)"
@@ -212,6 +215,8 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
         ledger.add("cache", cache, where, f"one request of {tokens:,} tokens{_whose(plan)}")
     _limit(plan, card, total, fraction, where, ledger)
     left = next((limit.left for limit in ledger.limits if limit.where == where), 0)
+    if left >= 0 and cache is not None:
+        _states(facts, plan, seqs, plan.cache_bytes or left + cache, ledger)
     if 0 <= left < most - graphs:
         ledger.tight.append(
             f"{where} would have {format_bytes(left)} left of its part, and CUDA graphs have taken "
@@ -295,6 +300,7 @@ def step_of(facts: ModelFacts, plan: VllmPlan, card: Card) -> tuple[int, int]:
 def _step(facts: ModelFacts, plan: VllmPlan, batch: int, seqs: int) -> int:
     """The peak of one full step: its widest layer, and the sampler's scores of every request."""
     values = step_bytes(facts, batch, plan.ranks, _expert_ranks(plan))
+    values += step_states(facts, batch, plan.ranks)
     return values + seqs * (facts.vocabulary or 0) * SAMPLER
 
 
@@ -312,12 +318,36 @@ def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
     """Bytes on a rank of one request of the whole context: heads are divided, or doubled where
     there are fewer than ranks; a latent cache is whole on each."""
     tokens = _tokens(facts, plan)
+    if tokens and (blocks := blocks_of_cache(facts, plan)):
+        return blocks.of_request(tokens, prefixes=plan.prefixes) * blocks.size
     kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, ubatch=batch)
     cache = cache_of(facts, asked) if tokens else None
     if cache is None:
         return None
     return int(served_bytes(facts, cache) * share(facts, plan) / plan.stages)
+
+
+def blocks_of_cache(facts: ModelFacts, plan: VllmPlan) -> Blocks | None:
+    """The blocks of a model with states; None where there are none, or a size is not known."""
+    spec = facts.attention
+    kept = -(-max(spec.kv_heads or (0,)) // plan.ranks)
+    size = 1 if plan.type_kv.startswith("fp8") else 2
+    return blocks_of(facts, plan, kept * ((spec.key or 0) + (spec.value or 0)) * size)
+
+
+def _states(facts: ModelFacts, plan: VllmPlan, seqs: int, room: int, ledger: Assessment) -> None:
+    """Each request of a CUDA graph needs a block for its state: vLLM refuses to make graphs of more
+    (`resolve_cudagraph_mode_and_sizes` in config/compilation.py, since 0.19)."""
+    blocks = blocks_of_cache(facts, plan)
+    if blocks is None or not plan.graphs or room // blocks.size >= seqs:
+        return
+    words = (
+        f"--max-num-seqs {seqs:,} needs as many blocks for states, and there is room for about "
+        f"{max(0, room) // blocks.size:,} (vllm#38270); fewer, or --enforce-eager"
+    )
+    near = room // blocks.size >= seqs * NEARLY
+    (ledger.tight if near else ledger.stops).append(words)
 
 
 def share(facts: ModelFacts, plan: VllmPlan) -> float:

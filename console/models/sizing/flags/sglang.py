@@ -22,6 +22,7 @@ from console.models.sizing.flags.reading import (
 )
 from console.models.sizing.loader_plan import SglangPlan
 from console.models.sizing.serving.refused import SPANNING
+from console.models.sizing.serving.states import WIDTHS
 
 UNITS = {
     "k": 1000, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -145,4 +146,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--model-path": text("model"), "--language-model-only": fixed("text_only", True),
     "--enable-multimodal": fixed("multimodal", True), "--moe-a2a-backend": _all_to_all,
     "--page-size": number("page", 1), "--attention-backend": _attention,
+    "--max-mamba-cache-size": number("states", 1), "--disable-radix-cache": fixed("radix", False),
+    "--mamba-full-memory-ratio": fraction("state_share", 100.0),
+    "--mamba-ssm-dtype": choice("state_type", tuple(WIDTHS)),
 }  # fmt: skip

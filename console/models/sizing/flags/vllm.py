@@ -10,6 +10,7 @@ from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
     Reading,
+    choice,
     fixed,
     fp8_of,
     fraction,
@@ -22,6 +23,7 @@ from console.models.sizing.flags.reading import (
     told_more,
 )
 from console.models.sizing.loader_plan import VllmPlan
+from console.models.sizing.serving.states import WIDTHS
 
 UNITS = {
     "k": 1000, "m": 10**6, "g": 10**9, "t": 10**12,
@@ -156,6 +158,9 @@ _VLLM: Mapping[str, Apply] = {
     "--long-prefill-token-threshold": number("long_prefill"),
     "--block-size": number("page", 1), "--distributed-executor-backend": _executor,
     "--config-format": _config_format,
+    "--enable-prefix-caching": fixed("prefixes", True),
+    "--no-enable-prefix-caching": fixed("prefixes", False),
+    "--mamba-ssm-cache-dtype": choice("state_type", ("auto", *WIDTHS)),
     "--cudagraph-capture-sizes": _graph_sizes, "--max-cudagraph-capture-size": _graph_sizes,
     "--tool-call-parser": text("tool_parser"),
     "--enable-auto-tool-choice": fixed("calls_tools", True),
