@@ -17,7 +17,7 @@ from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.states import pools
 from console.models.sizing.vllm import blocks_of_cache
-from tests.sizing.test_checkpoints import cards
+from tests.sizing.test_checkpoints import KNOWN, cards
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -48,6 +48,9 @@ TEXTS = {
 }
 """Of Qwen3.5, 3.6 and 3.8, which are alike, with their bytes in BF16."""
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+
+
+THREE = '--speculative-config {"method":"mtp","num_speculative_tokens":3}'
 
 
 def facts(name: str, size: int = 0, **more: object) -> ModelFacts:
@@ -112,6 +115,9 @@ def test_the_tokens_of_a_block(name: str, words: str, block: int) -> None:
         # Qwen-Image-2.1-PE-T2I, of the shape of 9B, 0.27.1: 108 blocks
         ("9B", "--no-enable-prefix-caching", 1.74, 24576, 53084),
         ("0.8B", "--enable-prefix-caching", 67.08, 262144, 5788118),
+        # noonghunna/club-3090#594 and #642: two 3090, three tokens guessed
+        ("27B", f"-tp 2 --kv-cache-dtype fp8 {THREE}", 5.33, 262144, 300220),
+        ("27B", f"-tp 2 --kv-cache-dtype fp8_e5m2 {THREE}", 11.05, 262144, 623873),
     ],
 )
 def test_the_cache_that_vllm_logs(
@@ -181,6 +187,25 @@ def test_the_pools_that_sglang_logs() -> None:
     assert kept / GIB == pytest.approx(0.34 + 17.58, rel=0.05)
     rest = 50.01 - (50.01 + 28.47) * 0.15
     assert rest * GIB / 1.9 / (16 * 4 * 256 * 2 * 2) == pytest.approx(330323, rel=0.05)
+
+
+@pytest.mark.parametrize("spare", [1, 0])
+def test_layers_that_guess_ahead_are_counted_where_the_checkpoint_has_them(spare: int) -> None:
+    words, whole = TEXTS["27B"]
+    config = {"architectures": ["Qwen3_5ForCausalLM"], **words, "mtp_num_hidden_layers": spare}
+    found, _ = judged(
+        from_config(config, whole), "vllm", f"--max-model-len 8192 --max-num-seqs 4 {THREE}",
+        cards(1, 80),
+    )  # fmt: skip
+    assert found.verdict is (Verdict.GO if spare else Verdict.UNKNOWN), found.because
+    assert any(term.name == "draft layers" for term in found.terms) is bool(spare)
+
+
+def test_layers_that_guess_ahead_of_another_family_are_named() -> None:
+    known = from_config(KNOWN["L31-8B"]["config"], KNOWN["L31-8B"]["bytes"])
+    found, _ = judged(known, "vllm", f"--max-model-len 8192 {THREE}", cards(1, 80))
+    assert found.verdict is Verdict.UNKNOWN
+    assert "guess ahead" in found.because
 
 
 @pytest.mark.parametrize(

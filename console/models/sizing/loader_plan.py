@@ -207,8 +207,9 @@ class VllmPlan:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
     `graphs_beyond`: graphs are made when the share is full, and not measured before. `prefixes` are
-    kept for other requests, `state_type`: of layers with a state and no cache. `ray`: its
-    ranks may be on other hosts, too; `config_format`: which configuration it reads.
+    kept for other requests, `state_type`: of layers with a state and no cache. `guesses`: how many
+    tokens the checkpoint's own layers guess ahead. `ray`: its ranks may be on other hosts, too;
+    `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
     is told more.
@@ -240,6 +241,7 @@ class VllmPlan:
     limited: frozenset[str] = frozenset()
     page: int = 0
     prefixes: bool = True
+    guesses: int = 0
     state_type: str = ""
     calls_tools: bool = False
     tool_parser: str = ""

@@ -97,6 +97,8 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
     ledger.unknown += (needs := _encoders(facts, plan))
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
+    if plan.guesses and not (facts.recurrent is not None and facts.spare_layers):
+        ledger.unknown.append("not counted: --speculative-config, the layers that guess ahead")
     ledger.notes += plan.notes
     if wanted:
         ledger.notes.append(FP8_WANTED)
@@ -188,6 +190,8 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     ledger.add("weights", dense, where, _share_words(plan))
     ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
     ledger.add("latent attention", latent_bytes(facts, plan.ranks) // plan.stages, where, UNPACKED)
+    drafts = facts.bytes_of(Kind.SKIPPED) // plan.ranks if plan.guesses else 0
+    ledger.add("draft layers", drafts, where, "the checkpoint's own, to guess ahead")
     if plan.cpu_offload:
         moved = min(plan.cpu_offload, dense + experts)
         ledger.add("offloaded", -moved, where, "--cpu-offload-gb")
@@ -301,7 +305,7 @@ def _step(facts: ModelFacts, plan: VllmPlan, batch: int, seqs: int) -> int:
     """The peak of one full step: its widest layer, and the sampler's scores of every request."""
     values = step_bytes(facts, batch, plan.ranks, _expert_ranks(plan))
     values += step_states(facts, batch, plan.ranks)
-    return values + seqs * (facts.vocabulary or 0) * SAMPLER
+    return values + seqs * (1 + plan.guesses) * (facts.vocabulary or 0) * SAMPLER
 
 
 def _step_words(batch: int, seqs: int) -> str:
@@ -395,6 +399,6 @@ def _full(ledger: Assessment) -> Iterator[tuple[str, int]]:
 
 
 def _loaded(ledger: Assessment, where: str) -> int:
-    names = ("weights", "experts", "offloaded", "CUDA context")
+    names = ("weights", "experts", "draft layers", "offloaded", "CUDA context")
     parts = (t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names)
     return max(0, sum(parts))

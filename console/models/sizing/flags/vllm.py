@@ -36,8 +36,13 @@ LOAD_NOTHING = ("ngram", "ngram_gpu", "suffix")
 MEASURES, MEASURED_SINCE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", (0, 21)
 """Whether CUDA graphs are measured before the cache is made, and since when they usually are."""
 _RELEASE = re.compile(r":v?(\d{1,3})\.(\d{1,3})(?:\.\d|$)")
+OWN_LAYERS = ("mtp", "qwen3_next_mtp", "qwen3_5_mtp")
+"""Ways to guess ahead with layers of the checkpoint itself; for others than gated delta nets what
+they take is not known here."""
 USUAL_GRAPH = 512
 """The largest batch of which vLLM makes a CUDA graph where nothing else is asked for."""
+MAX_GUESSES = 64
+"""More tokens guessed ahead than this are not counted."""
 
 
 def vllm_plan(
@@ -99,10 +104,14 @@ def _speculation(reading: Reading, flag: str, value: str) -> None:
     except ValueError:
         asked = None
     method = asked.get("method") if isinstance(asked, dict) else None
+    tokens = asked.get("num_speculative_tokens") if isinstance(asked, dict) else None
+    alone = method in OWN_LAYERS and set(asked or ()) == {"method", "num_speculative_tokens"}
+    if alone and type(tokens) is int and 0 < tokens <= MAX_GUESSES:
+        reading.got["guesses"] = tokens
+        return
     if method not in LOAD_NOTHING:
         reading.uncounted.append(f"{flag} {one_line(value, 60)}")
         return
-    tokens = asked.get("num_speculative_tokens")
     if method != "suffix" and (type(tokens) is not int or tokens < 1):
         reading.problem(flag, value, "num_speculative_tokens of 1 or more")
 

@@ -46,13 +46,15 @@ def gated(keys: Keys, arch: str, cached: Sequence[bool]) -> Recurrent | None:
     how = f"{kernel - 1} x {wide} and {values} heads x {key} x {value}"
     said = WIDTHS.get(str(keys.raw("mamba_ssm_dtype")), 0)
     layers = tuple(not one for one in cached)
-    return Recurrent(layers, (kernel - 1) * wide, values * key * value, how, width=said)
+    state = values * key * value
+    return Recurrent(layers, (kernel - 1) * wide, state, how, wide=wide, width=said)
 
 
-def state_bytes(states: Recurrent, ranks: int, width: int) -> int:
+def state_bytes(states: Recurrent, ranks: int, width: int, guesses: int = 0) -> int:
     """A layer's state of one request on a rank; `width`: bytes of a number of it, where the
-    configuration does not say it."""
-    return states.conv // ranks * HALF + states.state // ranks * (states.width or width)
+    configuration does not say it. A guess of tokens makes the convolution's part longer."""
+    conv = states.conv + guesses * states.wide
+    return conv // ranks * HALF + states.state // ranks * (states.width or width)
 
 
 def step_states(facts: ModelFacts, tokens: int, ranks: int) -> int:
@@ -70,10 +72,12 @@ class Blocks:
     tokens: int
     cached: int
     states: int
+    guesses: int = 0
 
     def of_request(self, tokens: int, *, prefixes: bool) -> int:
         """With prefixes that are kept, a state takes a second one."""
-        return self.cached * -(-tokens // self.tokens) + self.states * (2 if prefixes else 1)
+        each = (2 if prefixes else 1) + self.guesses
+        return self.cached * -(-tokens // self.tokens) + self.states * each
 
 
 def blocks_of(facts: ModelFacts, plan: VllmPlan, row: int) -> Blocks | None:
@@ -82,17 +86,16 @@ def blocks_of(facts: ModelFacts, plan: VllmPlan, row: int) -> Blocks | None:
     if states is None or not row:
         return None
     with_state = sum(states.layers)
-    cached = len(states.layers) - with_state
+    cached = len(states.layers) - with_state + (facts.spare_layers if plan.guesses else 0)
     if not (cached and with_state):
         return None
     multiple = plan.page or BLOCK
-    state = state_bytes(states, plan.ranks, WIDTHS.get(plan.state_type, HALF))
+    state = state_bytes(states, plan.ranks, WIDTHS.get(plan.state_type, HALF), plan.guesses)
     tokens = -(-state // (row * multiple)) * multiple
     few, many = sorted((cached, with_state))
     group = many if many < few * WIDER else few
-    return Blocks(
-        group * tokens * row // plan.stages, tokens, -(-cached // group), -(-with_state // group)
-    )
+    size = group * tokens * row // plan.stages
+    return Blocks(size, tokens, -(-cached // group), -(-with_state // group), plan.guesses)
 
 
 def pools(states: Recurrent, plan: SglangPlan, ranks: int, cache: int) -> tuple[int, int]:
