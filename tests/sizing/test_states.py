@@ -229,3 +229,56 @@ def test_the_family_is_on_the_lists(engine: str, name: str) -> None:
     here = Machine(cards=cards(1, 80))
     asked = Question(engine, "safetensors", facts(name).architecture, "bf16", machine=here)
     assert all(one.level is Level.OK for one in check(asked))
+
+
+STEP: dict[str, Any] = {
+    "architectures": ["Step3p5ForCausalLM"], "model_type": "step3p5", "torch_dtype": "bfloat16",
+    "hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 45, "vocab_size": 128896,
+    "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128, "moe_num_experts": 288,
+    "moe_top_k": 8, "moe_intermediate_size": 1280, "max_position_embeddings": 262144,
+    "moe_layers_enum": ",".join(map(str, range(3, 45))), "num_nextn_predict_layers": 3,
+    "layer_types": (["full_attention"] + ["sliding_attention"] * 3) * 12, "sliding_window": 512,
+    "rope_theta": [5000000.0, 10000.0, 10000.0, 10000.0] * 12,
+    "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 96,
+                                "num_attention_groups": 8, "head_dim": 128},
+}  # fmt: skip
+"""stepfun-ai/Step-3.5-Flash, as published."""
+
+
+def test_step_3_5_names_its_heads_otherwise() -> None:
+    known = from_config(STEP, 394_000_000_000)
+    spec = known.attention
+    assert (spec.kv_heads or ())[:2] == (8, 8)
+    assert (spec.window, spec.windowed.count(True), known.missing) == (512, 33, ())
+    sparse = {weight.layer for weight in known.weights if "_exps" in weight.name}
+    assert sparse == set(range(3, 45))
+    found, _ = judged(known, "sglang", "--context-length 131072 --tp 4", cards(4, 140))
+    assert found.verdict is Verdict.GO, found.because
+
+
+@pytest.mark.parametrize(("other", "named"), [({"num_attention_groups": 4}, False),
+                                              ({"head_dim": 64}, True)])  # fmt: skip
+def test_layers_with_other_heads(other: dict[str, object], named: bool) -> None:
+    changed = {**STEP["attention_other_setting"], **other}
+    known = from_config({**STEP, "attention_other_setting": changed}, 394_000_000_000)
+    heads = known.attention.kv_heads or ()
+    assert (heads[0], heads[1]) == (8, other.get("num_attention_groups", 8))
+    assert any("attention_other_setting" in one for one in known.missing) is named
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_compressed_attention_is_no_reason_to_refuse(engine: str) -> None:
+    """vllm-project/vllm#51041: from 4 to 93 KiB a token."""
+    config = {
+        "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
+        "hidden_size": 4096, "vocab_size": 129280, "num_hidden_layers": 43, "head_dim": 512,
+        "num_attention_heads": 64, "num_key_value_heads": 1, "qk_rope_head_dim": 64,
+        "q_lora_rank": 1024, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+        "num_experts_per_tok": 6, "sliding_window": 128, "max_position_embeddings": 1048576,
+        "compress_ratios": [0, 0, *([4, 128] * 20), 4, 0], "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    words = "--max-model-len 1048576 -tp 8" if engine == "vllm" else "--tp 8"
+    found, _ = judged(from_config(config, 160_000_000_000), engine, words, cards(8, 48))
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.because.count("the cache") == 1 + found.because.count("in the cache")
+    assert "compress_ratios" in found.because

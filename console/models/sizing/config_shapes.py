@@ -19,7 +19,13 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "vocab_size": ("padded_vocab_size",),
     "max_position_embeddings": ("n_positions", "max_sequence_length", "max_seq_len", "seq_length"),
     "head_dim": ("kv_channels", "attention_head_dim"),
-    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "multi_query_group_num", "kv_n_heads"),
+    "num_key_value_heads": (
+        "num_kv_heads",
+        "n_head_kv",
+        "multi_query_group_num",
+        "kv_n_heads",
+        "num_attention_groups",
+    ),
     "num_nextn_predict_layers": ("num_mtp_modules", "mtp_num_hidden_layers"),
     "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
     "n_routed_experts": ("num_experts", "num_local_experts", "moe_num_experts"),
@@ -174,6 +180,20 @@ def _key_heads(block: object, heads: int) -> int:
         return 0
     group = attention.get("n_heads_in_group")
     return heads // group if isinstance(group, int) and group > 0 else heads
+
+
+def heads_of_other(
+    table: Mapping[str, object], heads: tuple[int, ...] | None, head: int | None
+) -> tuple[tuple[int, ...] | None, bool]:
+    """Key and value heads of a model that gives those of one kind of its layers apart (Step-3.5:
+    attention_other_setting), and whether these layers have heads of another length."""
+    other, kinds = table.get("attention_other_setting"), table.get("layer_types")
+    if heads is None or not isinstance(other, Mapping) or not isinstance(kinds, list):
+        return heads, False
+    kept, kind = other.get("num_attention_groups"), other.get("attention_type")
+    if _is_count(kept) and kept <= MOST_LENGTH and len(kinds) >= len(heads):
+        heads = tuple(kept if kinds[at] == kind else own for at, own in enumerate(heads))
+    return heads, other.get("head_dim", head) != head
 
 
 def forward_of_block(table: Mapping[str, object], layer: int, width: int) -> int | None:

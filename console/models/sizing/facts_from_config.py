@@ -29,6 +29,7 @@ from console.models.sizing.config_shapes import (
     encoders,
     forward_of_block,
     heads_of_blocks,
+    heads_of_other,
     kept_wide,
     layers_with_heads,
     normal,
@@ -51,6 +52,9 @@ from console.models.sizing.serving.states import gated
 
 SOURCE = "config.json"
 STATES = "the states of its recurrent layers (not known from a config.json)"
+COMPRESSED = "compress_ratios"
+"""Of DeepSeek-V4: some layers keep a window, others one entry for 4 or 128 tokens and an indexer's.
+Its cache took from 4 to 93 KiB a token by public logs of vLLM (vllm#51041): no figure is known."""
 MAX_ODD = 3
 """Kinds of layers that are named."""
 MAX_BLOCK = 1 << 16
@@ -190,7 +194,12 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
         kv_heads = (heads,) * layers
         for name in not_understood(keys.table):
             keys.lacks(one_line(name, 60), "it tells of fewer heads of the cache, and is not known")
-    kv_heads = _without_linear(keys, kv_heads)
+    kv_heads, differ = heads_of_other(keys.table, _without_linear(keys, kv_heads), head)
+    if differ:
+        keys.lacks("attention_other_setting", "heads of another length in some of its layers")
+    if keys.raw(COMPRESSED):
+        keys.lacks(COMPRESSED, "what its compressed attention keeps, which differs by engine")
+        kv_heads = None
     if heads is None:
         keys.lacks("num_attention_heads", "heads of attention")
     elif head is None:
@@ -225,7 +234,7 @@ def _states(keys: Keys, arch: str, attention: Attention) -> Recurrent | None:
 
 def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
     """The window, and which layers use it, by `layer_types` or a pattern."""
-    if keys.raw("use_sliding_window") is False:
+    if keys.raw("use_sliding_window") is False or keys.raw(COMPRESSED):
         return 0, ()
     window = keys.tokens("sliding_window")
     if not window:
@@ -411,6 +420,9 @@ class _Sizes:
             return False
         raw = self.keys.raw
         dense, sparse, each = raw("mlp_only_layers"), raw("moe_layers"), raw("moe_layer_freq")
+        named = raw("moe_layers_enum")  # "3,4,5" (Step-3.5)
+        if isinstance(named, str) and named:
+            return str(layer) in named.replace(" ", "").split(",")
         if isinstance(dense, list) and layer in dense:
             return False
         if isinstance(sparse, list):

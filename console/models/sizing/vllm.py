@@ -207,7 +207,7 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     cache = cache_on(facts, plan, batch)
     tokens = _tokens(facts, plan)
     if cache is None or tokens is None:
-        ledger.unknown.append("the cache")
+        ledger.unknown += ["the cache"] if "the cache" not in ledger.unknown else []
     elif plan.cache_bytes is not None:
         ledger.add("cache", plan.cache_bytes, where, "--kv-cache-memory-bytes")
         if plan.cache_bytes < cache:

@@ -27,6 +27,8 @@ NUMBERS = (
     "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta", "routed_scaling_factor",
     "attention_dropout", "partial_rotary_factor", "logits_scaling", "final_logit_softcapping",
 )  # fmt: skip
+EACH_LAYER = {"step3p5": ("rope_theta",)}
+"""Families whose class takes a number for each layer."""
 SWITCHES = (
     "tie_word_embeddings", "use_cache", "attention_bias", "mlp_bias", "norm_topk_prob",
     "use_qk_norm",
@@ -101,11 +103,18 @@ def _odd_types(config: Mapping[str, object]) -> Iterator[str]:
         for names, types, words in expected:
             for name in names:
                 value = part.get(name)
+                if name in EACH_LAYER.get(str(part.get("model_type")), ()) and _numbers(value):
+                    continue
                 if value is not None and (
                     not isinstance(value, types) or (bool not in types and isinstance(value, bool))
                 ):
                     shown = one_line(repr(value), 40)
                     yield f"what the engine makes of {name} ({shown}; expected {words})"
+
+
+def _numbers(value: object) -> bool:
+    """Whether it is a list of numbers alone."""
+    return isinstance(value, list) and all(type(one) in (int, float) for one in value)
 
 
 def _not_known(config: Mapping[str, object]) -> Iterator[str]:
