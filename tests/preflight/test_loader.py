@@ -3,32 +3,35 @@ not known where only the build can tell, and nothing of a file that it takes."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from console.checks.preflight import Level, header, worst
+from console.checks.preflight import Finding, Level, header, worst
 from console.checks.preflight.architecture import vocabulary, whole_header
 from console.checks.preflight.architecture.check import check
 from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.models.gguf.byte_source import GgufError
-from console.models.gguf.header import Header
+from console.models.gguf.header import Header, pad
 from console.models.gguf.header import Tensor as header_tensor
 from console.models.gguf.read import read_header
-from console.models.loader import likeness, serving
+from console.models.loader import likeness
 from console.models.loader.complaints import PRE, TOKENIZER
 from console.models.loader.tables import architectures, complaints
 from console.rehearsal.demo.model import Tensor, Value
 from tests.preflight.test_tensor_types import Build
 from tests.sizing import log_models, tiny
 from tests.sizing.known import KNOWN, Sketch
+from tests.sizing.loading import logged
 from tests.testbed.cache import Unavailable
 from tests.testbed.fit_params import ensure
 from tests.testbed.plugin import lacking
 
+UNASKED = Finding(Level.OK, "nothing", "")
 Tensors = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -388,15 +391,70 @@ def test_a_real_build_that_is_asked_silences_none_of_it(
     assert any(words in one.words for one in found)
 
 
-@pytest.mark.parametrize(("alignment", "start", "doubted"), [(8, 72, True), (8, 96, False),
-                                                             (64, 72, False)])  # fmt: skip
-def test_tensors_where_none_can_be_mapped_are_doubted(
-    alignment: int, start: int, doubted: bool
+MAPPED = pytest.mark.parametrize(
+    ("alignment", "start", "name", "maps", "level"),
+    [
+        (8, 72, "token_embd.weight", None, Level.UNKNOWN),
+        (8, 72, "token_embd.weight", True, Level.FAIL),
+        (8, 72, "token_embd.weight", False, Level.OK),
+        (8, 72, "blk.0.attn_norm.weight", True, Level.UNKNOWN),
+        (8, 96, "token_embd.weight", True, Level.OK),
+        (64, 72, "token_embd.weight", True, Level.OK),
+    ],
+)
+
+
+@MAPPED
+def test_tensors_where_none_can_be_mapped(
+    alignment: int, start: int, name: str, maps: bool | None, level: Level
 ) -> None:
-    tensors = (header_tensor("a.weight", (64,), 0, "F32", 256),)
+    tensors = (header_tensor(name, (64,), 0, "F32", 256),)
     head = Header(3, "little", alignment, 1, {}, tensors, start)
-    words = [one.words for one in serving.of_whole(head)]
-    assert any("TENSOR_ALIGNMENT" in one for one in words) is doubted
+    found = header.of_mapping(head, maps=maps)
+    assert worst(found) is level if found else level is Level.OK
+    assert all("TENSOR_ALIGNMENT" in one.words and "--no-mmap" in one.hint for one in found)
+
+
+def test_a_part_of_a_set_may_begin_elsewhere() -> None:
+    tensors = (header_tensor("token_embd.weight", (64,), 0, "F32", 256),)
+    head = Header(3, "little", 8, 1, {"split.count": 2}, tensors, 96)
+    assert worst(header.of_mapping(head, maps=True)) is Level.UNKNOWN
+
+
+def realigned(path: Path, alignment: int, shift: int) -> Path:
+    """A file with another alignment, its tensors `shift` bytes past a multiple of 32."""
+    head, raw = read_header(path).header, path.read_bytes()
+    version, count, keys = struct.unpack("<IQQ", raw[4:24])
+    tensors = head.tensors or ()
+    table = sum(24 + 8 * len(one.dims) + len(one.name) for one in tensors)
+    text = struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, alignment)
+    text = raw[24 : head.header_bytes - table] + text
+    rows, data, at, begin = b"", b"", 0, pad(head.header_bytes, head.alignment)
+    for one in tensors:
+        size = one.bytes or 0
+        rows += struct.pack("<Q", len(one.name)) + one.name.encode()
+        rows += struct.pack(f"<I{len(one.dims)}QIQ", len(one.dims), *one.dims, one.type, len(data))
+        data += raw[begin + at : begin + at + size].ljust(pad(size, alignment), b"\0")
+        at += pad(size, head.alignment)
+    spare = (shift - 24 - len(text) - len(rows) - 31) % 32
+    text += struct.pack("<Q", 11) + b"omni.spared" + struct.pack("<IQ", 8, spare) + b"x" * spare
+    first = raw[:4] + struct.pack("<IQQ", version, count, keys + 2) + text + rows
+    path.write_bytes(first.ljust(pad(len(first), alignment), b"\0") + data)
+    return path
+
+
+@pytest.mark.parametrize(("alignment", "shift"), [(8, 8), (16, 16), (1, 3), (8, 0)])
+def test_a_real_loader_ends_where_tensors_cannot_be_mapped(
+    tmp_path: Path, alignment: int, shift: int
+) -> None:
+    path = realigned(tiny.llama().write(tmp_path / "model.gguf"), alignment, shift)
+    head = read_header(path).header
+    assert pad(head.header_bytes, alignment) % 32 == shift
+    mapped, read = logged(tmp_path, [(path, {"load_mode": 1}), (path, {"load_mode": 0})])
+    refused = worst([*header.of_mapping(head, maps=True), UNASKED]) is Level.FAIL
+    assert ("TENSOR_ALIGNMENT" in mapped) is refused is (shift != 0)
+    assert "all slots are idle" in read
+    assert header.of_mapping(head, maps=False) == []
 
 
 @pytest.mark.parametrize("asked", [False, True])

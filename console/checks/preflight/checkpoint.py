@@ -53,7 +53,7 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.facts_from_gguf import experts_at
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan
+from console.models.sizing.loader_plan import LLAMAFILE, LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 from console.models.sizing.serving.loaded import is_online
 
@@ -285,6 +285,8 @@ class Judge:
         )  # fmt: skip
         if known.header is not None and self.by_build is not None:
             findings += self.by_build(known.header, plan, assessment)
+        if known.header is not None and isinstance(plan, LlamaPlan) and not assessment.served_by:
+            findings += header_checks.of_mapping(known.header, maps=plan.maps)
         return Judged(tuple(findings), assessment)
 
     def _settled(self, loader: Loader, format_: Format) -> Loader:

@@ -15,7 +15,7 @@ from console.models.loader.complaints import (
     of_scaling,
     of_vocabulary,
 )
-from console.models.loader.serving import of_start, of_whole
+from console.models.loader.serving import of_alignment, of_start, of_whole
 from console.models.loader.tables import complaints
 
 TITLE = "header, as a loader reads it"
@@ -40,6 +40,11 @@ def named(header: Header) -> list[Complaint]:
     return [*of_start(header), *of_build(header)]
 
 
+def of_mapping(header: Header, *, maps: bool | None = None) -> list[Finding]:
+    """What depends on whether the loader maps the file; None: not known."""
+    return told(of_alignment(header, maps=maps))
+
+
 def of_build(header: Header) -> list[Complaint]:
     """Names that no known release has: only the build that is to load it can tell."""
     return [*of_names(header), *of_scaling(header), *of_gating(header)]
@@ -50,7 +55,7 @@ def told(found: Sequence[Complaint]) -> list[Finding]:
     sure = [one for one in found if one.sure]
     if sure:
         told = "; ".join(one_line(one.words, LINE) for one in sure)
-        return [Finding(Level.FAIL, TITLE, f"{FAILED}: {told}", _WRONG)]
+        return [Finding(Level.FAIL, TITLE, f"{FAILED}: {told}", sure[0].hint or _WRONG)]
     return [_doubt(one) for one in found]
 
 

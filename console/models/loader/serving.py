@@ -9,6 +9,7 @@ from console.models.gguf.header import Header, pad
 from console.models.gguf.header_keys import WITHOUT_TOKENS
 from console.models.loader.complaints import TOKENIZER, Complaint
 
+TABLE = "token_embd.weight"
 MAPPED = 32
 """Bytes that the address of mapped tensors has to be a multiple of (TENSOR_ALIGNMENT in
 ggml/src/ggml-impl.h)."""
@@ -21,7 +22,7 @@ def of_start(header: Header) -> list[Complaint]:
 
 def of_whole(header: Header) -> list[Complaint]:
     """What takes a whole header besides."""
-    return [*of_start(header), *_of_alignment(header), *_of_template(header)]
+    return [*of_start(header), *_of_template(header)]
 
 
 def _of_zeros(header: Header) -> list[Complaint]:
@@ -45,22 +46,27 @@ def _of_words(header: Header) -> list[Complaint]:
     return [Complaint(words, sure=False, hint=hint)]
 
 
-def _of_alignment(header: Header) -> list[Complaint]:
-    """Tensors that lie in the file where no mapped ones may lie."""
-    if header.alignment % MAPPED == 0 or not header.tensors:
+def of_alignment(header: Header, *, maps: bool | None = None) -> list[Complaint]:
+    """Tensors that lie in the file where no mapped ones may lie. `maps`: whether the loader maps
+    the file (None: not known). Of what it maps for the host the token table is always a part: where
+    that lies wrong every build ends, elsewhere it depends on which layers stay on the host."""
+    if maps is False or header.alignment % MAPPED == 0 or not header.tensors:
         return []
+    begin = pad(header.header_bytes, header.alignment)
     sizes = [one.bytes for one in header.tensors]
-    starts = [pad(header.header_bytes, header.alignment)]
-    starts += [pad(size, header.alignment) for size in sizes if size is not None]
+    steps = [pad(size, header.alignment) for size in sizes if size is not None]
     split = (header.integer("split.count") or 1) > 1  # each file has a start of its own
-    if not split and all(start % MAPPED == 0 for start in starts):
+    if not split and all(start % MAPPED == 0 for start in (begin, *steps)):
         return []
+    first = header.tensors[0].name == TABLE and begin % MAPPED != 0
+    sure = bool(maps) and first and not split
     words = (
-        f"general.alignment is {header.alignment}: a loader that maps the file may end with "
-        f"GGML_ASSERT(ptr % TENSOR_ALIGNMENT == 0), {MAPPED} bytes"
+        f"general.alignment is {header.alignment}: a loader that maps the file "
+        f"{'ends' if sure else 'may end'} with GGML_ASSERT(ptr % TENSOR_ALIGNMENT == 0), "
+        f"{MAPPED} bytes"
     )
     hint = "load it without mapping it (--no-mmap, --load-mode none), or convert it again"
-    return [Complaint(words, sure=False, hint=hint)]
+    return [Complaint(words, sure=sure, hint=hint)]
 
 
 def _of_template(header: Header) -> list[Complaint]:

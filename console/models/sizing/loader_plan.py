@@ -111,6 +111,13 @@ class LlamaPlan:
             return trained
         return trained * self.slots
 
+    @property
+    def maps(self) -> bool | None:
+        """Whether the file is mapped, whatever becomes of its weights then; None: builds differ."""
+        if self.load_mode == "auto" and self.mlock:
+            return None
+        return self.load_mode.startswith("mmap") or (self.load_mode == "auto" and self.mmap)
+
     def strategy(self, has_cards: bool = True) -> Strategy:
         """Mapped or resident. Without a card the CPU build repacks weights into memory of its
         own, and the mapping is lost (llama.cpp#20490)."""

@@ -281,6 +281,7 @@ def check(
     types = verdict_on(tensors, architecture, engine, cancelled) if tensors else None
     whole = merged([one.header for one in readings])
     header = whole_header.findings(engine, whole, always=True, cancelled=cancelled)
+    header += header_checks.of_mapping(whole)
     return Answer(_summed([reading, *readings]), verdict, problems, types, header=tuple(header))
 
 
@@ -291,8 +292,9 @@ def _unasked(reading: Reading, places: Sequence[str], problems: tuple[str, ...])
         start = header_checks.told(header_checks.named(reading.header))
         return Answer(reading, None, problems, header=tuple(start))
     readings = read_shards(places, token="", deadline_s=READ_S)
-    whole = header_checks.unasked(merged([one.header for one in readings]))
-    return Answer(reading, None, _cut(places, readings), header=tuple(whole))
+    whole = merged([one.header for one in readings])
+    header = [*header_checks.unasked(whole), *header_checks.of_mapping(whole)]
+    return Answer(reading, None, _cut(places, readings), header=tuple(header))
 
 
 def _cut(places: Sequence[str], readings: Sequence[Reading]) -> tuple[str, ...]:
