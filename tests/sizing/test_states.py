@@ -17,6 +17,7 @@ from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.states import pools
 from console.models.sizing.vllm import blocks_of_cache
+from tests.sizing.shapes import QWEN3_NEXT
 from tests.sizing.test_checkpoints import KNOWN, cards
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -140,6 +141,19 @@ def test_the_blocks_of_a_request_without_prefixes() -> None:
     assert 1487 / blocks.of_request(32768, prefixes=False) == pytest.approx(33.04, abs=0.01)
 
 
+def test_the_blocks_of_qwen3_next() -> None:
+    """vllm-project/vllm#25760: "61,600 tokens" of 1.53 GiB on each of four ranks: a quarter
+    of the blocks. Its states are in 16 bits: its configuration does not say float32."""
+    sizes = {"num_key_heads": 16, "key_head_dim": 128, "value_head_dim": 128, "conv_kernel_dim": 4}
+    config = {**QWEN3_NEXT, **{f"linear_{name}": size for name, size in sizes.items()}}
+    guess = '{"method":"qwen3_next_mtp","num_speculative_tokens":2}'
+    plan = vllm_plan(["-tp", "4", "--kv-cache-dtype", "fp8", "--speculative-config", guess])
+    known = from_config({**config, "num_nextn_predict_layers": 1}, 80_000_000_000)
+    blocks = blocks_of_cache(known, plan)
+    assert blocks is not None
+    assert int(1.53 * GIB) // blocks.size // 4 * blocks.tokens == 61600
+
+
 def judged(
     known: ModelFacts, engine: str, words: str, here: tuple[Card, ...]
 ) -> tuple[Assessment, VllmPlan | SglangPlan]:
@@ -155,12 +169,19 @@ def judged(
          79.2, Verdict.NO_GO),
         ("27B", 30_900_000_000, {"quantization_config": FP8},
          "--gpu-memory-utilization 0.95 --max-num-seqs 512", 79.2, Verdict.GO),
+        # vllm-project/recipes#831: 939 blocks on an RTX PRO 6000, and 556 in BF16
+        ("27B", 30_900_000_000, {"quantization_config": FP8}, "", 95.6, Verdict.TIGHT),
+        ("27B", 30_900_000_000, {"quantization_config": FP8}, "--max-num-seqs 512", 95.6,
+         Verdict.GO),
+        ("27B", 0, {}, "--gpu-memory-utilization 0.95", 95.6, Verdict.NO_GO),
         # 256 requests and 73 blocks at half of 24 GiB
         ("4B", 0, {}, "--gpu-memory-utilization 0.5 --max-model-len 8192", 24, Verdict.NO_GO),
         ("4B", 0, {}, "--gpu-memory-utilization 0.9 --max-model-len 8192 --max-num-seqs 32", 24,
          Verdict.GO),
         ("4B", 0, {}, "--gpu-memory-utilization 0.9 --max-model-len 8192 --enforce-eager", 24,
          Verdict.GO),
+        ("4B", 0, {}, "--gpu-memory-utilization 0.5 --max-model-len 8192 --compilation-config "
+         '{"cudagraph_mode":"PIECEWISE"}', 24, Verdict.UNKNOWN),
         ("27B", 0, {}, "--max-model-len 32768 --max-num-seqs 16", 80, Verdict.GO),
         ("27B", 0, {}, "--max-model-len 32768 --max-num-seqs 16", 48, Verdict.NO_GO),
     ],

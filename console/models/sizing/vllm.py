@@ -75,8 +75,9 @@ BEYOND = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0, or a release before 0.21"
 """What makes graphs after the share is full. Releases from 0.21 on measure them before ("CUDA graph
 memory profiling is enabled"); 0.8.5 ran out of memory so, and served with --enforce-eager
 (vllm#17469). Before 0.8 there were fewer graphs, beyond the share as well (vllm#10517)."""
-NEARLY = 0.85
-"""A part of the requests, from which on the sum does not tell whether there are blocks for all."""
+COMPILATION = "--compilation-config"
+NEARLY, SURELY = 0.85, 1.15
+"""Parts of the requests between which the sum does not tell whether there are blocks for all."""
 FP8_WANTED = (
     "the checkpoint wants its cache in FP8, and it is counted so; a vLLM of before December 2025 "
     "takes 16 bits for ModelOpt's, unless --kv-cache-dtype fp8 is given (vllm#29980)"
@@ -344,13 +345,15 @@ def _states(facts: ModelFacts, plan: VllmPlan, seqs: int, room: int, ledger: Ass
     """Each request of a CUDA graph needs a block for its state: vLLM refuses to make graphs of more
     (`resolve_cudagraph_mode_and_sizes` in config/compilation.py, since 0.19)."""
     blocks = blocks_of_cache(facts, plan)
-    if blocks is None or not plan.graphs or room // blocks.size >= seqs:
+    if blocks is None or not plan.graphs or room // blocks.size >= seqs * SURELY:
         return
     words = (
-        f"--max-num-seqs {seqs:,} needs as many blocks for states, and there is room for about "
-        f"{max(0, room) // blocks.size:,} (vllm#38270); fewer, or --enforce-eager"
+        f"vLLM since 0.19 makes CUDA graphs for --max-num-seqs {seqs:,} only with as many blocks "
+        f"for states, and there is room for about {max(0, room) // blocks.size:,} (vllm#38270); "
+        "fewer, or --enforce-eager"
     )
-    near = room // blocks.size >= seqs * NEARLY
+    perhaps = any(COMPILATION in one for one in plan.uncounted)  # it may leave full graphs out
+    near = perhaps or room // blocks.size >= seqs * NEARLY
     (ledger.tight if near else ledger.stops).append(words)
 
 
