@@ -309,6 +309,12 @@ def test_a_build_that_has_lost_a_library_is_asked_again(
     assert (after.accepted, after.remembered) == (None, False)
 
 
+def test_a_program_that_does_not_start_leaves_its_library_as_a_witness(tmp_path: Path) -> None:
+    engine = _linked(tmp_path)
+    (tmp_path / "llama-server").write_bytes(b"\x7fELF\0libllama.so\0")
+    assert accepts("qwen9", engine).witness is Witness.LIBRARY
+
+
 def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_host, "ASK_S", 0.2)
     never = tmp_path / "llama-server"

@@ -72,9 +72,12 @@ class HostProgram:
         """Under what answers are remembered: the files that were read, and those beside them that
         it opens as it runs (ggml's backends). "" where it does not say its version any more: a
         library that it is linked with may be gone."""
-        if self._program_alone and not self.build():
+        try:
+            if self._program_alone and not self.build():
+                return ""
+            return f"{digest} {names.state_beside(files)}"
+        except (ServiceError, OSError):
             return ""
-        return f"{digest} {names.state_beside(files)}"
 
     def build(self) -> str:
         return names.version(self._versions) if self._program_alone else ""
