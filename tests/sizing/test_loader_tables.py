@@ -13,7 +13,7 @@ from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.placement import place
 from tests.testbed.cache import Unavailable
 from tests.testbed.fit_params import ensure_fit_params
-from tests.testbed.loader_tables import LATENT, MIXTURE, Table, learn
+from tests.testbed.loader_tables import LATENT, MIXTURE, Table, grown, learn, start
 from tests.testbed.plugin import lacking
 
 MIB = 1 << 20
@@ -52,6 +52,19 @@ def below(table: Table) -> list[str]:
             shown = [f"{one // MIB} for {other // MIB}" for one, other in pairs]
             found.append(f"{table.architecture} {cell}: {', '.join(shown)}")
     return found
+
+
+def test_a_table_grows_by_what_a_loader_misses_until_nothing_helps() -> None:
+    told = [
+        "key not found in model: x.expert_count", "tensor 'blk.0.attn_norm.weight' not found",
+        "tensor 'blk.0.attn_norm.weight' has wrong shape; expected  1024, got  1, 1, 1", "",
+    ]  # fmt: skip
+    for last, whole in (("", True), ("the program ended", False)):
+        said = iter([*told[:-1], last])
+        table = grown(start("x", {}), lambda header, path, said=said: next(said))
+        assert (table.whole, table.why) == (whole, last)
+        assert table.kv["x.expert_count"] == 8
+        assert table.dims["blk.0.attn_norm.weight"] == (1024,)
 
 
 @pytest.mark.alone

@@ -24,10 +24,9 @@ from tests.testbed.loader_tables import (
     MIXTURE,
     Table,
     asked_with_a_spare,
-    mend,
+    grown,
 )
 
-MAX_ROUNDS = 400
 SIZES: tuple[dict[str, Value], ...] = (
     {
         "block_count": 8, "embedding_length": 1024, "vocab_size": 32000, "context_length": 8192,
@@ -61,14 +60,10 @@ def learned(architecture: str, keys: dict[str, Value]) -> Table:
     """The table of a model with these keys; `whole` if the loader takes it. Raises Unavailable."""
     kv: dict[str, Value] = {"general.architecture": architecture}
     kv |= {f"{architecture}.{name}": value for name, value in keys.items()}
-    table, tool = Table(architecture, kv), ensure("llama-bench")
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(MAX_ROUNDS):
-            said = asked_with_a_spare(table.header(), Path(folder) / "x.gguf", tool)
-            if not said or not mend(table, said):
-                table.whole, table.why = not said, said
-                break
-    return table
+    tool = ensure("llama-bench")
+    return grown(
+        Table(architecture, kv), lambda header, path: asked_with_a_spare(header, path, tool)
+    )
 
 
 def required(table: Table) -> list[str]:

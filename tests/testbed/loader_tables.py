@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.sizing.known import TYPES, Key, heads
 from tests.testbed.fit_params import ensure, ensure_fit_params
 
 LAYERS, WIDTH, VOCABULARY, CONTEXT = 8, 1024, 32000, 8192
-MAX_ROUNDS, ASK_S = 300, 60
+MAX_ROUNDS, ASK_S = 400, 60
 VALUES: tuple[tuple[str, Value], ...] = (
     ("expert_weights_scale", 1.0), ("head_count_kv", 4), ("key_length_mla", 96),
     ("value_length_mla", 64), ("indexer.head_count", 16), ("head_count", 16), ("key_length", 64),
@@ -134,12 +135,19 @@ def start(architecture: str, more: dict[str, Value]) -> Table:
 
 def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
     """The table of an architecture, or how far it came and `why` no further. Raises Unavailable."""
-    table = start(architecture, more or {})
     tools = ensure_fit_params(), ensure("llama-bench")
+    return grown(
+        start(architecture, more or {}), lambda header, path: _complaint(header, path, tools)
+    )
+
+
+def grown(table: Table, ask: Callable[[Header, Path], str]) -> Table:
+    """The table, mended for each complaint until there is none (`whole`) or nothing helps (`why`).
+    `ask`: what the loader misses first of a header, for which it may write a file."""
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(MAX_ROUNDS):
             try:
-                complaint = _complaint(table.header(), Path(folder) / "x.gguf", tools)
+                complaint = ask(table.header(), Path(folder) / "x.gguf")
             except subprocess.TimeoutExpired:
                 complaint = "no answer in time"
             if not complaint:
@@ -153,9 +161,7 @@ def learn(architecture: str, more: dict[str, Value] | None = None) -> Table:
 
 def _complaint(header: Header, path: Path, tools: tuple[str, str]) -> str:
     """What the loader misses first; "" if it reserves its buffers."""
-    write_skeleton(header, path)
-    more = ("-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path))
-    told = _run(tools[1], *more).stderr
+    told = _loaded(header, path, tools[1])
     if error := _ERROR.search(told):
         return error[1]
     words = ("-fitp", "on", "-nr", "-c", "4096", "-np", "1", "-m", str(path))
@@ -169,16 +175,21 @@ def asked_with_a_spare(header: Header, path: Path, bench: str) -> str:
     ends before it reserves anything, and says so last."""
     spare = Tensor("spare.weight", (32,), 0, "F32", 128)
     tensors = (*(header.tensors or ()), spare)
-    write_skeleton(replace(header, tensors=tensors, tensor_count=len(tensors)), path)
-    told = _run(
-        bench, "-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path)
-    ).stderr
+    told = _loaded(replace(header, tensors=tensors, tensor_count=len(tensors)), path, bench)
     error = _ERROR.search(told)
     counts = _SPARE.search(told)
     if counts:
         have, used = int(counts[1]) - 1, int(counts[2])
         return "" if have == used else f"wrong number of tensors; expected {have}, got {used}"
     return error[1] if error else (told.strip().splitlines() or ["nothing"])[-1]
+
+
+def _loaded(header: Header, path: Path, bench: str) -> str:
+    """What a program that only loads says of a file with that header."""
+    write_skeleton(header, path)
+    return _run(
+        bench, "-v", "-p", "0", "-n", "0", "-pg", "1,0", "-t", "1", "-ngl", "0", "-m", str(path)
+    ).stderr
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
