@@ -21,7 +21,9 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.loader_plan import VllmPlan
-from console.models.sizing.vllm import per_token
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.serving.loaded import cache_type
+from console.models.sizing.vllm import cache_on
 
 GIB, MIB = 1 << 30, 1 << 20
 LOGS = json.loads((Path(__file__).parent / "data" / "public_logs.json").read_text())
@@ -36,6 +38,13 @@ CAREFUL = {
     "kvcache-ai/ktransformers#1870": "its --cpu-offload-gb takes experts; F-020 saw them stay",
 }
 """Served, and NO-GO here."""
+
+
+def per_token(facts: ModelFacts, plan: VllmPlan) -> float:
+    """Bytes of a token on a rank, by two long contexts, so that windows do not count."""
+    plan = replace(plan, type_kv=cache_type(facts, "vllm", plan.type_kv))
+    short, long = (cache_on(facts, replace(plan, ctx=tokens), 0) for tokens in (1 << 18, 1 << 19))
+    return ((long or 0) - (short or 0)) / (1 << 18)
 
 
 def machine(row: dict[str, Any]) -> Machine:
@@ -103,7 +112,7 @@ def figures(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
     cache = cache or theirs.get("available_kv_gib", 0.0)
     if cache and (tokens := theirs.get("kv_tokens")):
         if isinstance(plan, VllmPlan):
-            ours = (per_token(facts, plan) or 0.0) * tokens / GIB
+            ours = per_token(facts, plan) * tokens / GIB
         else:
             here = machine(row)
             ours = on_first(assess(facts, replace(plan, cache_tokens=tokens), here), "cache")
