@@ -334,11 +334,21 @@ def refusal(status: int, detail: str = "") -> str:
     return "it answers, but with no chat completion" if 200 <= status < 300 else ""
 
 
+WRONG_PATH = "its health path?"
+
+
+def wrong_path(path: str) -> str:
+    """That a server answers a completion whose health path is not well: it may be another's."""
+    return f"it answers a completion all the same: is {one_line(path, 100)} {WRONG_PATH}"
+
+
 def remedy(why: str) -> str:
     """What the operator does about a server that lives and answers no completion for this reason,
     which no restart mends; "" where the words name none."""
     if "HTTP 401" in why or "HTTP 403" in why:
         return "it wants a key, and the console sends none: serve it on loopback without one"
+    if WRONG_PATH in why:
+        return "correct `ready.http` in the file"
     if SLOW in why:
         return "see what slows it down, or raise `completion.timeout` in the file: it is alive"
     if BUSY in why:

@@ -42,6 +42,8 @@ from console.watch.plan import Settings
 HEALTH_S, HEALTH_PART = 5.0, 0.25
 """How long the health path may take, in seconds and as a part of the interval, whichever is less;
 one that takes longer is silent."""
+ALL_THE_SAME = "it answers all the same"
+"""Of one whose health path is not well, and that has answered a completion."""
 SHARED = f"{observe.ELSE}, too"
 PART = 0.5
 """Of the interval: how long a completion may take at most."""
@@ -126,7 +128,7 @@ class Looker:
         if switched is not None:
             return self._candidate(one_line(switched.service, 60), state, words)
         if state is not Health.SERVING:
-            doubted = state in (Health.UNHEALTHY, Health.SLOW) or (self._loading and loads)
+            doubted = loads if self._loading else state is not Health.REFUSED
             if doubted and held is None:
                 seen = self._all_the_same(pid, words)
                 if seen is not None:
@@ -151,7 +153,7 @@ class Looker:
         says nothing: that path may be another engine's. None for no answer, or an error."""
         seen = self._ask_unless_busy(pid, well=False, model=model)
         if seen.word in (SERVING, BUSY):
-            words = f"its health path says {words}, and it answers all the same"
+            words = f"its health path says {words}, and {ALL_THE_SAME}"
             return replace(seen, word=UNJUDGED, detail=words)
         if seen.word == UNJUDGED:
             return replace(seen, detail=f"{seen.detail}; its health path says {words}")

@@ -36,7 +36,7 @@ from console.recovery.rollback.observe import ELSE
 from console.runtime import probe
 from console.watch import fingerprint as prints
 from console.watch.fingerprint import Print
-from console.watch.look import Holder, Look
+from console.watch.look import ALL_THE_SAME, Holder, Look
 from console.watch.plan import WatchPlan
 from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
 
@@ -219,7 +219,7 @@ class Watcher:
             self.doubtful_since = 0.0
             if not self._told_down():
                 self.down_since = 0.0
-        elif word == UNJUDGED and self.state.detail.startswith(REFUSES):
+        elif word == UNJUDGED and _answers(self.state.detail):
             self.down_since = 0.0  # it answers, whatever it answers
 
     def _down(self, seen: Look, at: float) -> None:
@@ -398,6 +398,11 @@ def _of_another(seen: Look, at: float) -> Evidence | None:
     if not seen.asked:
         return None
     return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, other=seen.other)
+
+
+def _answers(detail: str) -> bool:
+    """Whether the words about an unjudged server say that an answer, or a part of one, has come."""
+    return detail.startswith((*REFUSES, probe.SLOW)) or ALL_THE_SAME in detail
 
 
 def told(event: Event) -> None:

@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 
+from console.common import paths
+from console.common.errors import BaselineNotReady
+from console.config.site.site import load_site
 from console.host import process
+from console.journal.watch_record import UNJUDGED
 from console.recovery.rollback import evidence, look
 from console.recovery.rollback.baseline_state import Witness, Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.observe import Observed
 from console.recovery.rollback.stages import measure, verify
+from console.runner.prepare import baseline
 from console.runtime.answers.completion import prove
 from console.runtime.probe import Health, health, remedy
+from console.watch.look import ALL_THE_SAME
+from console.watch.look import Looker as Watcher
+from console.watch.plan import Settings
 from tests.rollback.conftest import Stage, run_script, script_proves, serving
 
 ASK = "/v1/chat/completions"
@@ -126,6 +134,62 @@ def test_an_error_whose_words_come_slowly_is_that_error(stage: Stage, impatient:
     assert "it wants a key" in stage.roll_back().detail
     assert script_proves(stage, "ASK_S=1")[0] == 1
     assert stage.baseline_process() == before
+
+
+@pytest.mark.parametrize("way", ["ladder", "script"])
+@pytest.mark.parametrize("status", [404, 401, 301, 500])
+def test_a_health_path_of_another_engine_is_named_as_the_reason(
+    stage: Stage, impatient: Path, monkeypatch: pytest.MonkeyPatch, way: str, status: int
+) -> None:
+    """It refuses, or fails, and completions are answered: then it is the wrong path."""
+    monkeypatch.setattr(verify, "REFUSING_S", 0.5)
+    stage.base(ready_timeout_s=2.0)
+    before = serving(stage, impatient, health=status)
+    if way == "ladder":
+        result = stage.roll_back()
+        assert result.exit_code == 7
+        assert f"HTTP {status}" in result.detail
+        assert "it answers a completion all the same: is /health its health path?" in result.detail
+        assert result.detail.count(verify.LEFT) == 1
+    else:
+        done = run_script(stage)
+        assert done.returncode == 7
+        assert "it answers all the same: is that its health path?" in done.stdout
+    assert stage.baseline_process() == before
+    assert evidence.read("ws", stage.plan.baseline.url)[0].word is Word.UNKNOWN
+    seen = Watcher(stage.plan, Settings(interval_s=10.0)).look()
+    assert seen.word == UNJUDGED
+    assert ALL_THE_SAME in seen.detail
+
+
+@pytest.mark.parametrize(
+    ("told", "what", "hint"),
+    [
+        ({"health": 500}, "is not well, by its health path", "`ready.http`"),
+        ({"health": 404}, "is not well, by its health path", "`ready.http`"),
+        ({"health": 503}, "is not well, by its health path", "`ready.http`"),
+        ({"drips": {"/health": "HTTP"}}, "is not well, by its health path", "`ready.http`"),
+        ({"drips": {ASK: HEADS["a body"]}}, "answers too slowly", "completion.timeout"),
+        ({"health": 500, "status": 500}, "does not serve", "omni-console rollback"),
+    ],
+)  # fmt: skip
+def test_the_first_proof_of_a_run_says_what_is_wrong(
+    stage: Stage, impatient: Path, told: dict[str, Any], what: str, hint: str
+) -> None:
+    """It advised a rollback, which leaves such a server as it is."""
+    file = stage.root / "site.yaml"
+    file.write_text(
+        "schema: omni.site/v1\nname: ws\nbaseline:\n  process: {argv: [serve]}\n"
+        f"  url: {stage.plan.baseline.url}\n  completion: {{timeout: 1s}}\n"
+    )
+    site = load_site(file)
+    running, runs = serving(stage, impatient, **told), site.baseline_spec().runs
+    assert isinstance(runs, process.ProcessSpec)
+    process.write_record(paths.records_dir("ws"), "baseline", runs, *running)
+    with pytest.raises(BaselineNotReady, match=what) as caught:
+        baseline.prove(site, Witness.RUN_START)
+    assert hint in caught.value.hint
+    assert "nothing within" not in str(caught.value)
 
 
 @pytest.mark.parametrize("when", ["completion", "measure"])

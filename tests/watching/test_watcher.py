@@ -17,7 +17,8 @@ from console.journal.watch_record import (
     UNJUDGED,
 )
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
-from console.watch.look import Holder, Look
+from console.runtime.probe import SLOW
+from console.watch.look import ALL_THE_SAME, Holder, Look
 from console.watch.watcher import Restored, evidence_of
 from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
 
@@ -262,6 +263,18 @@ def test_who_was_told_that_it_is_down_is_told_of_its_return_by_another_hand(worl
     world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
     world.tick()
     assert world.kinds == ["baseline-down", "baseline-back"]
+
+
+def test_one_that_answers_is_not_down_any_more_whatever_its_health_path_says(world: World) -> None:
+    world = with_settings(world, restore=False)
+    world.look = lambda at: SILENT
+    world.tick(3)
+    assert world.watcher.down_since
+    for words in (f"its health path says HTTP 500, and {ALL_THE_SAME}", f"{SLOW}: 3 bytes"):
+        world.watcher.down_since = 1.0
+        world.look = lambda at, words=words: Look(UNJUDGED, words, asked=True)
+        world.tick()
+        assert not world.watcher.down_since
 
 
 def test_what_answers_in_a_cutover_is_not_the_server_that_is_known(world: World) -> None:

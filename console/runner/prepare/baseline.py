@@ -20,6 +20,7 @@ from console.host.units import UnitSpec
 from console.recovery.rollback import evidence, observe, restores, sealed_plan
 from console.recovery.rollback.baseline_state import Witness
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.recovery.rollback.stages.verify import QUICK_S
 from console.runner.prepare import mounts
 from console.runtime import proxy
 from console.runtime.answers.completion import Completion
@@ -27,7 +28,7 @@ from console.runtime.answers.completion import prove_longer as completion
 from console.runtime.discovery import adoption
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.engine_api import made_of_others, unfit_as_baseline
-from console.runtime.probe import Health, health, remedy
+from console.runtime.probe import Health, health, remedy, wrong_path
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
 if TYPE_CHECKING:
@@ -246,7 +247,11 @@ def prove(site: Site, witness: Witness) -> Completion:
         # another server in its place, which no rollback ends
         plan = SealedPlan("", "", written(site), site.name)
         held = observe.held_beside(plan) if detail.startswith("HTTP") else ""
-        raise _silent(site, "does not serve", f"{spec.url}: {state}, {detail}".rstrip(", "), held)
+        why, what = f"{spec.url}: {state}, {detail}".rstrip(", "), "does not serve"
+        if state is not Health.REFUSED and not held and _answers(site):
+            what = "is not well, by its health path"
+            why = f"{why}; {wrong_path(spec.ready.path)}"
+        raise _silent(site, what, why, held)
     try:
         done = completion(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
@@ -260,6 +265,17 @@ def prove(site: Site, witness: Witness) -> Completion:
         what = "refuses" if done.refuses else "answers too slowly" if done.sends else what
         raise _silent(site, what, done.why)
     return done
+
+
+def _answers(site: Site) -> bool:
+    """Whether it answers a completion, though its health path is not well."""
+    ask = site.model.baseline.completion
+    with contextlib.suppress(ConsoleError):
+        return completion(
+            site.model.baseline.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
+            timeout_s=min(ask.timeout, QUICK_S), expect=ask.expect,
+        ).ok  # fmt: skip
+    return False
 
 
 def _silent(site: Site, what: str, why: str, held: str = "") -> BaselineNotReady:

@@ -412,6 +412,7 @@ wait_ready() {
       yes401|yes403|yes407|yes3??|[34]??) if [ $((now - allowed)) -ge "$REFUSING_S" ]; then
         WORD=refusing; ALIVE=yes
         say ready "the health path refuses (HTTP $code): it is alive and was left as it is"
+        answers_all_the_same
         return 1
       fi ;;
       *) allowed=$now ;;

@@ -21,7 +21,16 @@ from console.recovery.rollback.stages.stop import sweep
 from console.recovery.rollback.stages.whose import Whose
 from console.runtime.answers.completion import Completion, prove
 from console.runtime.loading import Work
-from console.runtime.probe import DEAD, OVERLOADED, Health, busy, engine_dead, health, tells_slots
+from console.runtime.probe import (
+    DEAD,
+    OVERLOADED,
+    Health,
+    busy,
+    engine_dead,
+    health,
+    tells_slots,
+    wrong_path,
+)
 
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
@@ -110,7 +119,7 @@ class Readiness(Whose):
         trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
         loads, is left alone."""
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
-        may_answer = not well or self.at_work == SENDS
+        may_answer = not well or self.at_work == SENDS or self.refuses
         if stage == "ready" and may_answer and (answer := answered_all_the_same(self.baseline)):
             detail = f"{detail.removesuffix(f'; {LEFT}')}; {self._says(answer)}; {LEFT}"
             well = True
@@ -133,8 +142,7 @@ class Readiness(Whose):
         """What a completion shows of one whose health path is not well: that it lives."""
         self.answers, self.refuses = answer.ok, answer.refuses
         if answer.ok:
-            path = one_line(self.plan.ready_path, 100)
-            return f"it answers a completion all the same: is {path} its health path?"
+            return wrong_path(self.plan.ready_path)
         if answer.sends:
             self.at_work = SENDS
         return f"asked for a completion: {answer.why}"
@@ -172,6 +180,7 @@ class Readiness(Whose):
                 sends = sent_at >= hung_since
                 self.at_work = SENDS if sends else _works_for_others(self.baseline)
                 what = "no whole answer" if sends else "no answer"
+                what = "an error" if detail.startswith("HTTP") else what
                 words = f"{what} for {format_duration(HUNG_S)}: {detail}"
                 return "ready", f"{words}; {self.at_work}; {LEFT}" if self.at_work else words
             if in_vain := self._in_vain(state, now) or self._refused(state, detail, now, loads):
@@ -330,7 +339,7 @@ def answered_all_the_same(baseline: Baseline) -> Completion | None:
     server that hangs as a whole gets no long time for it."""
     plan = baseline.plan
     state, detail = health(plan.url, plan.ready_path)
-    if state not in (Health.UNHEALTHY, Health.LOADING, Health.SLOW):
+    if state in (Health.SERVING, Health.REFUSED):
         return None
     limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
     proof = replace(plan.completion, timeout_s=min(limit_s, plan.completion.timeout_s))
