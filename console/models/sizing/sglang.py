@@ -38,7 +38,7 @@ from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
-from console.models.sizing.serving.loaded import as_loaded, cache_type
+from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
 from console.models.sizing.serving.parallel import (
     UNPACKED,
     Ranks,
@@ -251,6 +251,7 @@ def _cards(
         ledger.unknown.append(f"not counted: {OF_AITER}")
     names = labels(machine.cards)
     words = "--cpu-offload-gb" + ("; experts stay (F-020)" if experts else "")
+    doubts = list[str]()
     for number, card in enumerate(cards):
         where = names[number]
         moved = min(plan.cpu_offload, dense // ranks)
@@ -277,6 +278,14 @@ def _cards(
                 f"{where} would have {format_bytes(limit.left)} of its static part left, less "
                 f"than {HEADROOM:.0%} of it (F-005)"
             )
+        twice, releases = kept_of_experts(facts, plan.quantization, experts // ranks)
+        if not limit.short_by and limit.left < twice:
+            doubts.append(
+                f"which release it is: {releases} keep the experts as they were read beside those "
+                f"that are repacked for the kernels, and {where} then needs "
+                f"{format_bytes(limit.need + twice)} of {format_bytes(limit.have)}"
+            )
+    ledger.unknown += doubts[:1]
 
 
 def _ranks(plan: SglangPlan) -> Ranks:

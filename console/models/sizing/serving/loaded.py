@@ -19,6 +19,19 @@ ALIKE = {
 """Values of --quantization by which the engines load such a checkpoint as it is stored."""
 
 
+KEEPING = {
+    "Qwen3MoeForCausalLM": "0.5.9", "LLaDA2MoeModelLM": "0.5.17", "BailingMoEForCausalLM": "",
+    "BailingMoeForCausalLM": "", "BailingMoeV2ForCausalLM": "", "SarvamMoEForCausalLM": "",
+    "SarvamMLAForCausalLM": "",
+}  # fmt: skip
+"""Classes whose `load_weights` in SGLang keeps hold of every expert as it was read, so that the
+memory of before a repacking is never given back (sglang#9872, sglang#8362; a comment in its
+llada2.py says so), with the first release that does so no more; "": 0.5.23 still does."""
+AS_READ = (*HALF, "fp8", "int8", "float32", "fp32")
+"""Kinds of experts that stay where they were read; those of others are repacked for a kernel."""
+NOT_REPACKED = ("moe_wna16",)
+"""Values of --quantization whose kernels take packed experts as they are stored."""
+
 ONLINE = ("fp8",)
 """Values of --quantization by which both engines make weights of 16 bits smaller as they load."""
 ONLINE_SHARE = 0.5
@@ -28,6 +41,18 @@ def is_online(facts: ModelFacts, quantization: str) -> bool:
     """Whether weights of 16 bits are quantized while they are loaded. Releases of today do it layer
     by layer; those before needed room for the whole of them first."""
     return quantization in ONLINE and facts.stored in HALF[:2]
+
+
+def kept_of_experts(facts: ModelFacts, quantization: str, experts: int) -> tuple[int, str]:
+    """Bytes of experts that SGLang has twice once they are repacked, and which releases do so."""
+    named = KEEPING.keys() & set(facts.classes)
+    if not named or quantization in NOT_REPACKED:
+        return 0, ""
+    since = KEEPING[min(named)]
+    words = f"releases before {since}" if since else "releases up to 0.5.23"
+    if is_online(facts, quantization):
+        return int(experts * ONLINE_SHARE), words
+    return (0 if facts.stored in AS_READ else experts), words
 
 
 def as_loaded(facts: ModelFacts, dtype: str, quantization: str) -> tuple[float, list[str]]:
