@@ -19,7 +19,7 @@ from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.kv_cache import CACHE_TYPES, cache_of, row_bytes
 from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.placement import HOST, labels, place, places
+from console.models.sizing.placement import HOST, NO_SPLIT_EXPERTS, labels, place, places
 from tests.sizing import shapes
 from tests.sizing.tiny import MODELS, FakeHeader, header_of
 from tests.waiting import some
@@ -191,6 +191,21 @@ def test_rows_are_shared_out() -> None:
     assert rows.cards[1].cache == 0  # with the main card
     parts = place(LLAMA, llama_plan(["-ngl", "99", "-sm", "tensor", "-ts", "75,25"]), CARDS)
     assert parts.cards[1].cache == pytest.approx(rows.cards[0].cache * 0.25, rel=0.01)
+
+
+def test_rows_of_experts_stay_with_their_layer() -> None:
+    """ggml-org/llama.cpp#22729: -sm row divides dense weights alone; ikawrakow/ik_llama.cpp#254:
+    asserts in its code."""
+    words = ["-ngl", "99", "-c", "4096", "-ts", "75,25", "-sm"]
+    model = from_gguf(shapes.qwen3_235b())
+    layer, row = (place(model, llama_plan([*words, mode]), CARDS) for mode in ("layer", "row"))
+    assert [card.experts for card in row.cards] == [card.experts for card in layer.cards]
+    dense = sum(card.dense for card in row.cards)
+    assert row.cards[1].dense == pytest.approx(dense * 0.25, rel=0.01)
+    plan = replace(llama_plan([*words, "row"]), ik=True)
+    assert NO_SPLIT_EXPERTS in place(model, plan, CARDS).doubts
+    assert NO_SPLIT_EXPERTS not in place(model, replace(plan, cpu_experts=999), CARDS).doubts
+    assert NO_SPLIT_EXPERTS not in place(LLAMA, plan, CARDS).doubts
 
 
 def test_labels_are_unique_and_clean() -> None:

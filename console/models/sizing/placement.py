@@ -41,6 +41,10 @@ NO_ROWS = (
     "-sm layer or -sm tensor"
 )
 """ggml-org/llama.cpp#24216; the list of options still names it."""
+NO_SPLIT_EXPERTS = (
+    "ik_llama.cpp multiplies no experts whose tensors are split by rows: -sm layer or -sm graph"
+)
+"""ikawrakow/ik_llama.cpp#254: asserts in its CUDA code; there are no other kernels for them."""
 TABLE_TWICE = frozenset({"gemma3n"})
 """Architectures whose loader holds a token table that is the output, too, twice in host RAM as well
 (llama-fit-params b11669); elsewhere only a card that scores tokens has a copy."""
@@ -254,6 +258,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     by_place[HOST] = Share(HOST, "host")
     parts = dict(zip(used, proportions(plan, cards, used), strict=True))
     notes = _weights(facts, plan, where, by_place, parts)
+    if plan.split_mode == "row" and plan.ik and any(by_place[one].experts for one in used[1:]):
+        doubts += (NO_SPLIT_EXPERTS,)
     cache = cache_of(facts, plan)
     if cache is not None:
         _cache(plan, where, cache, by_place, parts)
@@ -309,7 +315,11 @@ def _shared_out(
             by_place[other].take(bundle, moved=target != HOST)
         elif target != HOST and spreads:
             for weight, active in bundle.weights:
-                _spread(weight, active, by_place, parts)
+                # no kernel takes experts by rows (ggml-org/llama.cpp#22729): they stay whole
+                if weight.kind is Kind.EXPERTS and moves.split_mode == "row":
+                    by_place[target].add(weight, weight.bytes, active)
+                else:
+                    _spread(weight, active, by_place, parts)
         else:
             by_place[target].take(bundle)
         for weight, _ in bundle.weights if bundle.table and twice else ():
