@@ -326,7 +326,7 @@ def test_sglangs_own_kernels_of_gptq_take_no_experts() -> None:
     more = {"quantization_config": {"quant_method": "gptq", "bits": 4}, "torch_dtype": "float16"}
     for method, verdict in (("gptq", Verdict.NO_GO), ("gptq_marlin", Verdict.GO)):
         words = f"--context-length 8192 --tp 4 --quantization {method}"
-        assert judged("sglang", words, cards(4, 80), "Q3-235B-FP8", more).verdict is verdict
+        assert judged("sglang", words, cards(4, 160), "Q3-235B-FP8", more).verdict is verdict
 
 
 def test_a_mixture_whose_count_stands_elsewhere_is_not_refused() -> None:

@@ -35,6 +35,14 @@ _TOKENS = re.compile(
 _OUTPUT = re.compile(r"^(?:[a-z_]+\.)*(?:lm_head|embed_out|output|output_layer)\.")
 
 
+_WHOLE = re.compile(
+    r"\.(?:q_a_proj|kv_a_proj_with_mqa|fused_qkv_a_proj\w*|wq_a|wkv|indexer)\."
+    r"|\.(?:router|gate|shared_expert_gate)\.|norm\."
+)
+_KEY_VALUES = re.compile(r"\.(?:k_proj|v_proj)\.")
+_ATTENTION = re.compile(r"\.(?:self_attn|self_attention|linear_attn|attention|attn)\.")
+
+
 class Role(StrEnum):
     """What a tensor is for. `BESIDE` are towers for images and sound and what leads from them,
     `AHEAD` layers that only guess tokens ahead, `REST` everything of the layers that is dense."""
@@ -44,6 +52,16 @@ class Role(StrEnum):
     EXPERTS = "experts"
     BESIDE = "beside"
     AHEAD = "ahead"
+    REST = "rest"
+
+
+class Held(StrEnum):
+    """How ranks that divide a layer hold a dense tensor of it: each of them whole, keys and values
+    by the head, other parts of the attention, or the rest."""
+
+    WHOLE = "whole"
+    KEY_VALUES = "keys and values"
+    ATTENTION = "attention"
     REST = "rest"
 
 
@@ -101,3 +119,12 @@ def role(pattern: str) -> Role:
     if _OUTPUT.search(pattern):
         return Role.OUTPUT
     return Role.TOKENS if _TOKENS.search(pattern) else Role.REST
+
+
+def held(pattern: str) -> Held:
+    """How ranks hold tensors of this pattern, as vLLM and SGLang build their layers."""
+    if _WHOLE.search(pattern):
+        return Held.WHOLE
+    if _KEY_VALUES.search(pattern):
+        return Held.KEY_VALUES
+    return Held.ATTENTION if _ATTENTION.search(pattern) else Held.REST

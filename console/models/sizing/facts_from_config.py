@@ -21,7 +21,7 @@ from console.models.hub.model_config import (
     quantization,
     whole,
 )
-from console.models.safetensors.names import OUTSIDE, Role, role
+from console.models.safetensors.names import OUTSIDE, Held, Role, held, role
 from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
     ENDS,
@@ -40,6 +40,7 @@ from console.models.sizing.model_facts import (
     MOST_LAYERS,
     Attention,
     BadFacts,
+    Divided,
     Experts,
     Keys,
     Kind,
@@ -94,10 +95,12 @@ def from_config(
     sizes = _Sizes(keys, arch, attention, experts, layers, spare)
     if stored is None:
         weights, origin = sizes.shared_out(weight_bytes, config, unread)
+        divided = sizes.divided(weights)
     else:
         plain = len(parts(config)) == 1 and not encoders(config)
         against(stored, keys, attention, layers, plain=plain)
         weights, origin = sizes.as_stored(stored), stored.words
+        divided = sizes.divided_as_stored(stored)
     recurrent = _states(keys, arch, attention)
     return ModelFacts(
         architecture=arch,
@@ -117,6 +120,7 @@ def from_config(
         gptq_besides=_gptq_besides(quantization(config)),
         cache_fp8=keeps_fp8(config),
         weights=weights,
+        divided=divided,
         weights_from=origin,
         classes=classes(config),
         encoders=encoders(config),
@@ -354,6 +358,34 @@ class _Sizes:
             Weight(f"other {kind}.weight", kind, size, 0, layer)
             for (layer, kind), size in by_place.items() if size and (layer, kind) not in placed
         ))  # fmt: skip
+
+    def divided_as_stored(self, stored: StoredBytes) -> Divided:
+        """What ranks hold of the layers, by the names of the tensors."""
+        sizes: Counter[Held] = Counter()
+        for (pattern, layer), size in stored.groups.items():
+            where, what = self._place(role(pattern), layer)
+            if where is not None and what is Kind.DENSE:
+                sizes[held(pattern)] += size
+        return Divided(sizes[Held.WHOLE], sizes[Held.KEY_VALUES], sizes[Held.ATTENTION])
+
+    def divided(self, weights: tuple[Weight, ...]) -> Divided:
+        """The same by the sizes in config.json, with the bytes that a dense parameter has."""
+        dense = [weight for weight in weights if weight.kind is Kind.DENSE]
+        elements = sum(weight.elements for weight in dense)
+        width, spec = self.keys.count("hidden_size") or 0, self.attention
+        if not elements or not width:
+            return Divided()
+        sparse = sum(self._is_sparse(layer) for layer in range(self.layers))
+        whole, key_values = sparse * width * self.experts.count, 0
+        if spec.latent:
+            kept = spec.latent_rank + spec.rope + (self.keys.count("q_lora_rank") or 0)
+            whole += self.layers * width * kept
+        else:
+            key_values = 2 * width * (spec.key or 0) * sum(spec.kv_heads or ())
+        rest = self.layers * self._heads(width) - key_values
+        rest -= self.layers * width * kept if spec.latent else 0
+        each = sum(weight.bytes for weight in dense) / elements
+        return Divided(whole, key_values, max(0, rest)).scaled(each)
 
     def _place(self, what: Role, layer: int) -> tuple[int | None, Kind]:
         """The layer and the kind of tensors with that role."""

@@ -121,6 +121,20 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
+class Divided:
+    """Bytes of the layers' dense weights that ranks do not simply divide: what each of them holds
+    `whole`, `key_values`, of which each has a head at least, and the rest of the `attention`."""
+
+    whole: int = 0
+    key_values: int = 0
+    attention: int = 0
+
+    def scaled(self, factor: float) -> Divided:
+        sizes = (self.whole, self.key_values, self.attention)
+        return Divided(*(int(size * factor) for size in sizes))
+
+
+@dataclass(frozen=True, slots=True)
 class Encoder:
     """A part that turns something else than text into tokens. `reads`: images, sound, or "" where
     only the model's class tells of it. None: a size that the configuration does not give."""
@@ -161,6 +175,7 @@ class ModelFacts:
     gptq_besides: tuple[str, ...] = ()
     cache_fp8: tuple[str, ...] = ()
     weights: tuple[Weight, ...] = ()
+    divided: Divided = Divided()
     weights_from: str = ""
     of_ik: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -200,6 +215,7 @@ class ModelFacts:
         return replace(
             self,
             weights=tuple(replace(w, bytes=w.bytes * weight_bytes // whole) for w in self.weights),
+            divided=self.divided.scaled(weight_bytes / whole),
             weights_from=f"{self.weights_from}, scaled to another size",
         )
 

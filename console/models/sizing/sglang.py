@@ -39,20 +39,14 @@ from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
 from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
-from console.models.sizing.serving.parallel import (
-    UNPACKED,
-    Ranks,
-    latent_bytes,
-    refusals,
-    step_bytes,
-    too_long,
-)
+from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
     BF16_SINCE,
     by_sglang,
     fp8_cache,
     not_known_of_pages,
 )
+from console.models.sizing.serving.shares import absorbed, dense_bytes, dense_of_rank
 from console.models.sizing.serving.states import pools, step_states
 
 DISK = "disk"
@@ -210,8 +204,8 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
         ledger.unknown.append("the model that guesses ahead: the checkpoint has no spare layers")
     ledger.stops += refusals(facts, _ranks(plan))
     _chunks(facts, plan, machine, ledger)
-    dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
-    dense, experts = int(dense * factor), int(facts.bytes_of(Kind.EXPERTS) * factor)
+    dense = int(dense_of_rank(facts, _ranks(plan)) * factor) + absorbed(facts, _ranks(plan))
+    experts = int(facts.bytes_of(Kind.EXPERTS) * factor)
     on_cards = experts
     if plan.kt:
         count = facts.experts.count or 1
@@ -230,8 +224,10 @@ def _cards(
     experts: int,
     ledger: Assessment,
 ) -> None:
-    """Judge the smallest card, since every rank takes the same."""
+    """Judge the smallest card, since every rank takes the same. `dense` are a rank's bytes if there
+    is one stage, `experts` all of them."""
     ranks = plan.ranks * plan.stages
+    dense, whole = dense // plan.stages, dense_bytes(facts)
     world = ranks * (1 if plan.attention_apart else plan.replicas)
     cards = machine.cards[:world]
     if len(cards) < world:
@@ -246,7 +242,6 @@ def _cards(
     ledger.unknown += unknown
     ledger.notes += notes
     drafts = facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0
-    unpacked = latent_bytes(facts, _ranks(plan).attention) // plan.stages
     if plan.attention in ("", AITER) and any(card.name.startswith(AMD) for card in cards):
         ledger.unknown.append(f"not counted: {OF_AITER}")
     names = labels(machine.cards)
@@ -254,11 +249,10 @@ def _cards(
     doubts = list[str]()
     for number, card in enumerate(cards):
         where = names[number]
-        moved = min(plan.cpu_offload, dense // ranks)
+        moved = min(plan.cpu_offload, dense)
         part = f"1/{ranks} of" if ranks > 1 else "all of"
-        ledger.add("weights", dense // ranks, where, f"{part} {format_bytes(dense)}")
+        ledger.add("weights", dense, where, _dense_words(facts, part, dense - whole // ranks))
         ledger.add("experts", experts // ranks, where, f"{part} {format_bytes(experts)}")
-        ledger.add("latent attention", unpacked, where, UNPACKED)
         ledger.add("draft layers", drafts // ranks, where, "the checkpoint's own, to guess ahead")
         ledger.add("offloaded", -moved, where, words)
         ledger.add("cache", cache, where, _cache_words(facts, plan))
@@ -286,6 +280,11 @@ def _cards(
                 f"{format_bytes(limit.need + twice)} of {format_bytes(limit.have)}"
             )
     ledger.unknown += doubts[:1]
+
+
+def _dense_words(facts: ModelFacts, part: str, more: int) -> str:
+    words = f"{part} {format_bytes(dense_bytes(facts))}"
+    return f"{words}, and what ranks hold whole or twice" if more >= MIB else words
 
 
 def _ranks(plan: SglangPlan) -> Ranks:

@@ -23,15 +23,8 @@ from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import left_on
-from console.models.sizing.serving.loaded import FLOAT32, as_loaded, cache_type
-from console.models.sizing.serving.parallel import (
-    UNPACKED,
-    Ranks,
-    latent_bytes,
-    refusals,
-    step_bytes,
-    too_long,
-)
+from console.models.sizing.serving.loaded import FLOAT32, HALF, as_loaded, cache_type
+from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
     BF16_SINCE,
     NO_FLOAT16,
@@ -39,6 +32,7 @@ from console.models.sizing.serving.refused import (
     fp8_cache,
     not_known_of_blocks,
 )
+from console.models.sizing.serving.shares import absorbed, dense_of_layers
 from console.models.sizing.serving.states import Blocks, blocks_of, step_states
 
 FRACTION, OLD_FRACTION = 0.92, 0.90
@@ -190,7 +184,6 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     dense, experts = _weights(facts, plan, _dtype(facts, plan, [card]))
     ledger.add("weights", dense, where, _share_words(plan))
     ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
-    ledger.add("latent attention", latent_bytes(facts, plan.ranks) // plan.stages, where, UNPACKED)
     drafts = facts.bytes_of(Kind.SKIPPED) // plan.ranks if plan.guesses else 0
     ledger.add("draft layers", drafts, where, "the checkpoint's own, to guess ahead")
     if plan.cpu_offload:
@@ -280,9 +273,11 @@ def _weights(facts: ModelFacts, plan: VllmPlan, dtype: str) -> tuple[int, int]:
     layers = -(-(facts.layers or 1) // plan.stages) / (facts.layers or 1)
     ends = [facts.bytes_of(Kind.TOKENS), facts.bytes_of(Kind.OUTPUT)]
     outside = sum(ends) if plan.stages == 1 else max(ends)
-    dense = (facts.bytes_of(Kind.DENSE) * layers + outside) / plan.ranks
+    ranks = Ranks(plan.ranks, plan.ranks, _expert_ranks(plan))
+    dense = dense_of_layers(facts, ranks) * layers + outside / plan.ranks
     experts = facts.bytes_of(Kind.EXPERTS) * layers / (plan.ranks * plan.replicas)
-    return int(dense * factor), int(experts * factor)
+    more = 0 if facts.stored in HALF else absorbed(facts, ranks) * layers
+    return int(dense * factor + more), int(experts * factor)
 
 
 def step_of(facts: ModelFacts, plan: VllmPlan, card: Card) -> tuple[int, int]:

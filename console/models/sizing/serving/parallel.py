@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from console.models.sizing.model_facts import Kind, ModelFacts
 
-UNPACKED = "the projections that every rank has whole, and what unpacks them once more"
-"""What latent attention takes of a rank beside its part of the weights (`latent_bytes`)."""
 VOCABULARY_PAD = 64
 """Rows to which both engines pad the token table before they divide it."""
 
@@ -80,22 +78,6 @@ def step_bytes(facts: ModelFacts, tokens: int, ranks: int, expert_ranks: int) ->
     dense = 3 * (facts.feed_forward or 0) // ranks
     routed = experts.used * (3 * experts.width // expert_ranks + width)
     return tokens * (max(dense, routed) + 4 * width + 2 * heads // ranks) * 2
-
-
-def latent_bytes(facts: ModelFacts, ranks: int) -> int:
-    """What latent attention takes of a rank beside an equal part of the weights: the projections to
-    the latents, which every rank has whole, and what unpacks them, kept once more in 16 bits in the
-    two halves that are multiplied into queries and outputs (`w_kc` and `w_vc` of SGLang's
-    deepseek_weight_loader.py, `W_UK_T` and `W_UV` of vLLM's mla_attention.py)."""
-    spec, layers = facts.attention, facts.layers or 0
-    if not spec.latent or not spec.heads:
-        return 0
-    dense = [one for one in facts.weights if one.kind is Kind.DENSE]
-    elements = sum(one.elements for one in dense)
-    each = sum(one.bytes for one in dense) / elements if elements else 0.0
-    whole = (facts.embedding or 0) * (spec.query_rank + spec.latent_rank + spec.rope)
-    unpacking = spec.latent_rank * (spec.head - spec.rope + spec.head_value) * spec.heads
-    return int(layers * (whole * each * (1 - 1 / ranks) + 2 * unpacking / ranks))
 
 
 def too_long(facts: ModelFacts, asked: int | None, leave: str) -> list[str]:
