@@ -50,11 +50,11 @@ def headers() -> StoredBytes:
     return StoredBytes(groups, 163, 163)
 
 
-def weights(facts: ModelFacts, engine: str, words: str, count: int) -> int:
+def weights(facts: ModelFacts, engine: str, words: str, count: int, name: str = "weights") -> int:
     plan = plan_of(Loader(engine=engine, args=tuple(words.split())), Format.SAFETENSORS)
     cards = tuple(Card("card", total=80 * GIB, free=79 * GIB, compute=(9, 0)) for _ in range(count))
     found = assess(facts, plan, Machine(cards=cards, ram_available=1 << 40))
-    return next(term.bytes or 0 for term in found.terms if term.name == "weights")
+    return next(term.bytes or 0 for term in found.terms if term.name == name)
 
 
 def test_latent_attention_on_two_ranks_is_what_the_log_says() -> None:
@@ -62,6 +62,14 @@ def test_latent_attention_on_two_ranks_is_what_the_log_says() -> None:
     words = "--tp 2 --kt-weight-path /w --kt-method AMXINT4 --kt-num-gpu-experts 0 --kt-cpuinfer 60"
     size = weights(from_config(R1, R1_BYTES, headers()), "kt-kernel", words, 2)
     assert size / GIB == pytest.approx(10.63, rel=0.03)
+
+
+def test_eight_ranks_of_vllm_hold_what_their_log_says() -> None:
+    """HabanaAI/vllm-fork#809: "Pre-loading model weights took 79.41 GiB" on each of eight."""
+    facts = from_config(R1, R1_BYTES, headers())
+    words = "-tp 8 --max-model-len 8192"
+    size = weights(facts, "vllm", words, 8) + weights(facts, "vllm", words, 8, "experts")
+    assert size / GIB == pytest.approx(79.41, rel=0.01)
 
 
 def test_more_ranks_save_nothing_of_what_each_holds_whole() -> None:

@@ -264,7 +264,9 @@ def _whose(plan: VllmPlan) -> str:
 
 def _share_words(plan: VllmPlan) -> str:
     parts = plan.ranks * plan.stages
-    return f"1/{parts} of them, with its part of the token table" if parts > 1 else "all of them"
+    if parts == 1:
+        return "all of them"
+    return f"1/{parts} of them and of the token table, and what ranks hold whole"
 
 
 def _weights(facts: ModelFacts, plan: VllmPlan, dtype: str) -> tuple[int, int]:
