@@ -232,12 +232,7 @@ def _cards(
     cards = machine.cards[:world]
     if len(cards) < world:
         ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
-    cache, states = _cache(facts, plan, ledger), 0
-    if facts.recurrent is not None and cache is not None:
-        cache, states = pools(facts.recurrent, plan, _ranks(plan).attention, cache)
-        states //= plan.stages
-        if plan.speculates:
-            ledger.unknown.append("not counted: the states that a guess of tokens copies")
+    cache, states = _cache_and_states(facts, plan, ledger)
     unknown, notes = fp8_cache(facts, plan.type_kv, cards, plan.attention)
     ledger.unknown += unknown
     ledger.notes += notes
@@ -280,6 +275,20 @@ def _cards(
                 f"{format_bytes(limit.need + twice)} of {format_bytes(limit.have)}"
             )
     ledger.unknown += doubts[:1]
+
+
+def _cache_and_states(
+    facts: ModelFacts, plan: SglangPlan, ledger: Assessment
+) -> tuple[int | None, int]:
+    """A rank's bytes of the cache, None if that is not known, and of the states of layers that have
+    no cache."""
+    cache = _cache(facts, plan, ledger)
+    if facts.recurrent is None or cache is None:
+        return cache, 0
+    if plan.speculates:
+        ledger.unknown.append("not counted: the states that a guess of tokens copies")
+    cache, states = pools(facts.recurrent, plan, _ranks(plan).attention, cache)
+    return cache, states // plan.stages
 
 
 def _dense_words(facts: ModelFacts, part: str, more: int) -> str:
