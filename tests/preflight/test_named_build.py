@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from console.checks.preflight.architecture import support
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.of_site import _asking
 from console.cli import main
 from tests.testbed.models import tiny_llama
 
@@ -129,6 +132,30 @@ def test_a_build_that_is_not_to_be_had_is_said_not_to_be_asked(
     assert main(["check", "checkpoint", str(model), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["title"] for one in told["findings"] if one["level"] == "warn"] == ["the build"]
+
+
+@pytest.mark.parametrize("argv", ["[/opt/nowhere/llama-server, -m, x.gguf]", "[vllm-gone, serve]"])
+@pytest.mark.parametrize("option", ["--no-mmap", "--mlock"])
+def test_a_program_that_is_on_another_machine_is_not_to_be_had_either(
+    model: Path, argv: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with "There is no program" and without a verdict: the same as a container that is
+    gone."""
+    site = model.parent / "site.yaml"
+    site.write_text(site.read_text().replace("[cat]", argv))
+    words = ["--engine", "llama.cpp", "--json", "--args", option, "-c", "512"]
+    code = main(["check", "checkpoint", str(model), *words])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["verdict"]) == (4, "UNKNOWN")
+    assert f"whether this build takes {option}" in told["because"]
+
+
+def test_a_build_that_cannot_be_read_has_no_name(
+    tmp_path: Path,
+) -> None:
+    build = HostProgram([str(tmp_path / "llama-server")])
+    assert _asking(lambda: build, sure=False)({"--mlock": ("--mlock",)}) == {}
+    assert support.called(build) == "the build"
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -78,14 +78,15 @@ def build_here(
     more: Mapping[str, ServiceSpec] | None = None,
 ) -> Engine | None:  # fmt: skip
     """The build of a service, a program of this machine or in an image; None if it cannot be had
-    (no such service, no container engine, no image)."""
+    (no such service, no such program here, no container engine, no image)."""
     specs = services(site, more)
     spec = specs.get(service)
     if spec is None:
         return None
-    if isinstance(spec.runs, ProcessSpec):
-        return HostProgram(spec.runs.argv, dict(spec.runs.env))
     try:
+        if isinstance(spec.runs, ProcessSpec):
+            own = HostProgram(spec.runs.argv, dict(spec.runs.env))
+            return own if own.program else None
         return build_of(specs, connect, service=service)
     except ConsoleError:
         return None
@@ -190,8 +191,8 @@ def _asking(build: Callable[[], Engine | None], *, sure: bool) -> AsksOptions:
         new = {name: own for name, own in words.items() if name not in asked}
         asked.update(new)
         if new and (own := build()) is not None:
-            whose = f"the baseline's {one_line(own.identity().text, 100)}"
-            refusal = False if sure else whose
+            name = one_line(support.called(own), 100).removeprefix("the ")
+            refusal = False if sure else f"the baseline's {name}"
             taken = options.takes(own, new).items()
             answers.update({name: good or refusal for name, good in taken})
         return answers

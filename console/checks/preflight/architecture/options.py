@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.support import Engine
+from console.checks.preflight.architecture.support import Engine, called
 from console.checks.preflight.checkpoint import OPTIONS
 from console.checks.preflight.compatibility import Loader
 from console.common.errors import ConsoleError
@@ -56,7 +56,7 @@ def findings(build: Engine, loader: Loader, *, sure: bool) -> list[Finding]:
         return []
     level = Level.FAIL if sure else Level.UNKNOWN
     hint = "take the option out, or a build that has it" if sure else "is this the build it is for?"
-    told = f"{build.identity().text} refuses the command line: {refusal}"
+    told = f"{called(build)} refuses the command line: {refusal}"
     return [Finding(level, OPTIONS, told, hint)]
 
 

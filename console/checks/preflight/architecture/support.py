@@ -190,6 +190,14 @@ class ArchVerdict:
         return "do not download it: take a build that knows the name first"
 
 
+def called(build: Engine) -> str:
+    """A build's name in a sentence, whether or not it can be read now."""
+    try:
+        return build.identity().text
+    except (ConsoleError, OSError):
+        return "the build"
+
+
 def accepts(
     architecture: str,
     engine: Engine,

@@ -17,7 +17,7 @@ from typing import Any
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names
 from console.checks.preflight.architecture.names import Presence, Said
-from console.checks.preflight.architecture.support import Engine
+from console.checks.preflight.architecture.support import Engine, called
 from console.checks.preflight.checkpoint import TYPES
 from console.checks.preflight.compatibility import Loader
 from console.common.errors import ConsoleError
@@ -229,7 +229,7 @@ def cache_findings(
             continue
         line = next((one for one in lines if _CACHE.search(one)), "")
         if line:
-            words = f"{engine.identity().text} refuses a cache of {one_line(kind, 20)}"
+            words = f"{called(engine)} refuses a cache of {one_line(kind, 20)}"
             hint = "take a cache type that the build has, or the build that has this one"
             words = f"{words}: {one_line(line, names.LINE)}"
             found.append(Finding(Level.FAIL, f"cache, {TYPES}", words, hint))

@@ -20,7 +20,7 @@ from console.checks.preflight.architecture import names, vocabulary
 from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.names import Said
 from console.checks.preflight.architecture.on_host import HostProgram
-from console.checks.preflight.architecture.support import Engine
+from console.checks.preflight.architecture.support import Engine, called
 from console.checks.preflight.header import TITLE, told
 from console.common.errors import ConsoleError
 from console.common.text import one_line
@@ -120,7 +120,7 @@ def _refused(said: Said, engine: Engine, *, sure: bool) -> list[Finding]:
     """A refusal in words; one of a build that may not be meant is no verdict."""
     if said.accepted is not False:
         return []
-    words = f"{engine.identity().text} refuses its keys and tensors: {said.line}"
+    words = f"{called(engine)} refuses its keys and tensors: {said.line}"
     if sure:
         hint = "take another copy or conversion of the model, or a build that it was made for"
         return [Finding(Level.FAIL, TITLE, words, hint)]
