@@ -37,6 +37,7 @@ from console.checks.preflight.whose_model import ANOTHER, another_model
 from console.common.errors import ConsoleError, Exit
 from console.common.text import one_line
 from console.common.units import format_bytes
+from console.config.site.site import DECLARED
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import Header
@@ -51,9 +52,8 @@ from console.models.hub.progress import download_time, seconds_for
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
-from console.models.sizing.facts_from_gguf import experts_at
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import LLAMAFILE, LlamaPlan, LoaderPlan, SglangPlan
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 from console.models.sizing.serving.loaded import is_online
 
@@ -267,14 +267,18 @@ class Judge:
     by_build: ByBuild | None = None
     asks: AsksOptions | None = None
     _kept: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
+    _experts: dict[tuple[object, ...], tuple[int | None, tuple[Finding, ...]]] = field(
+        default_factory=dict
+    )
 
     def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
         """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
         ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
-        plan = _plan(self._settled(loader, chosen.format), chosen.format)
+        plan = plan_of(self._settled(loader, chosen.format), chosen.format)
+        plan, weights = self._with_experts(plan, loader, facts)
         findings = [
             *self.unseen, *known.findings, *self._standing(known, loader, plan, found),
-            *not_there(loader, chosen.format),
+            *not_there(loader, chosen.format), *weights,
         ]  # fmt: skip
         if facts is None:
             return Judged(tuple(findings), None, known.why)
@@ -288,6 +292,27 @@ class Judge:
         if known.header is not None and isinstance(plan, LlamaPlan) and not assessment.served_by:
             findings += header_checks.of_mapping(known.header, maps=plan.maps)
         return Judged(tuple(findings), assessment)
+
+    def _with_experts(
+        self, plan: LoaderPlan, loader: Loader, facts: ModelFacts | None
+    ) -> tuple[LoaderPlan, tuple[Finding, ...]]:
+        """The plan with the bytes of the experts that kt-kernel reads, and what is wrong there."""
+        if not isinstance(plan, SglangPlan) or not plan.kt_weights or facts is None:
+            return plan, ()
+        key = plan.kt_weights, plan.kt_method, plan.model, facts
+        if key not in self._experts:
+            size, found = load_format.kt_weights(
+                plan, facts, Path(self.listing.repo), inside=loader.inside,
+                here=self.ask.beside or self._measured_here,
+            )  # fmt: skip
+            self._experts[key] = size, () if loader.served else tuple(found)
+        size, told = self._experts[key]
+        return replace(plan, kt_experts=size), told
+
+    @property
+    def _measured_here(self) -> bool:
+        """Whether cards and memory are this machine's, and not declared by the site."""
+        return DECLARED not in map(self.machine.given.get, ("cards", "ram_total"))
 
     def _settled(self, loader: Loader, format_: Format) -> Loader:
         """The loader with what is known of its build: a baseline that served takes its options."""
@@ -393,13 +418,6 @@ def named(one: WeightSet) -> str:
     return one_line(label if told else f"{label} in {folder}/", 80)
 
 
-def _plan(loader: Loader, format_: Format) -> LoaderPlan:
-    plan = plan_of(loader, format_)
-    if isinstance(plan, SglangPlan) and plan.kt_method == LLAMAFILE and plan.kt_weights:
-        return replace(plan, kt_experts=experts_at(Path(plan.kt_weights)))
-    return plan
-
-
 def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
     """What was measured of the baseline; it `serves` if `model` is one of its files."""
     known = site.baseline.reference
@@ -438,6 +456,7 @@ NEEDED = (
     ", method ",
     ANOTHER,
     load_format.TITLE,
+    load_format.KT_TITLE,
 )
 """Facts that the table must cover: without them nothing is a GO."""
 
@@ -517,7 +536,8 @@ def table(
     question = compatibility.Question(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
         quantization.lower() if gguf else _computes(facts, plan, quantization), method_of(plan),
-        getattr(plan, "split_mode", ""), machine, not _are_ready(plan),
+        getattr(plan, "split_mode", ""), machine,
+        not getattr(plan, "kt_weights", ""),
         getattr(plan, "dtype", "auto"),
     )  # fmt: skip
     found = (*compatibility.check(question), *_types(ask, engine, facts))
@@ -547,11 +567,6 @@ def _computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:
     """What kernels are wanted for: how weights are stored, or what an engine makes of them."""
     asked = str(getattr(plan, "quantization", ""))
     return asked if is_online(facts, asked) else kind(quantization) or facts.stored
-
-
-def _are_ready(plan: LoaderPlan) -> bool:
-    """Whether the weights that kt-kernel reads are there: nothing is to be converted then."""
-    return isinstance(plan, SglangPlan) and bool(plan.kt_weights) and Path(plan.kt_weights).is_dir()
 
 
 def not_known(findings: Iterable[Finding]) -> str:

@@ -1,4 +1,5 @@
-"""Whether what `--load-format` of vLLM or SGLang reads is there, and is what was judged.
+"""Whether what `--load-format` of vLLM or SGLang and `--kt-weight-path` read is there, and is what
+was judged.
 
 Sources: DefaultModelLoader, ShardedStateLoader and GGUFModelLoader of vLLM 0.33
 (model_executor/model_loader) and SGLang 0.5.23 (srt/model_loader/loader.py).
@@ -8,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from console.checks.preflight import Finding, Level
 from console.common.text import one_line
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
-from console.models.sizing.loader_plan import LoaderPlan, SglangPlan, VllmPlan
+from console.models.safetensors import experts
+from console.models.safetensors.experts import CONVERTED, ExpertFiles
+from console.models.sizing.facts_from_gguf import experts_at
+from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan, VllmPlan
+from console.models.sizing.model_facts import Kind, ModelFacts
 
 TITLE = "load format"
+KT_TITLE = "kt-kernel's weights"
 USUAL = ("", "auto", "hf")
 SAFETENSORS = ("*.safetensors",)
 READS: Mapping[str, tuple[str, ...]] = {
@@ -102,3 +109,60 @@ def _matching(pattern: str, chosen: WeightSet, listing: Listing) -> set[str]:
         if parent == folder and fnmatchcase(name, pattern):
             found.add(file.path)
     return found
+
+
+def kt_weights(
+    plan: SglangPlan, facts: ModelFacts, checkpoint: Path, *, here: bool, inside: bool
+) -> tuple[int | None, list[Finding]]:
+    """The bytes of the experts that --kt-weight-path names, if they can be read, and what is to be
+    said of them. `here`: this machine is the one that is asked about. `inside`: the path is a
+    container's."""
+    path, shown = Path(plan.kt_weights), one_line(plan.kt_weights, 120)
+    there = path.is_absolute() and path.exists() and not inside
+    if not there and _is_checkpoint(plan, checkpoint):
+        if plan.kt_method in CONVERTED:
+            return None, [_kt(plan, _PUBLISHED)]
+        words = f"{shown} is not here, and taken to be the checkpoint itself"
+        return None, [Finding(Level.WARN, KT_TITLE, words)]
+    if not there:
+        if here and path.is_absolute() and not inside:
+            return None, [_kt(plan, ExpertFiles(wrong="there is no such directory here"))]
+        words = f"what is in {shown} is not known here"
+        hint = "ask on the machine that has it; its bytes are taken to be what the method makes"
+        return None, [Finding(Level.UNKNOWN, KT_TITLE, words, hint)]
+    if plan.kt_method == LLAMAFILE:
+        found = _of_gguf(path)
+    elif not path.is_dir():
+        found = ExpertFiles(wrong="it is no directory")
+    else:
+        kept = [one for one in facts.weights if one.kind is Kind.EXPERTS]
+        layers = frozenset(one.layer for one in kept if one.layer is not None)
+        found = experts.look(path, plan.kt_method, layers, sum(one.elements for one in kept))
+    return found.bytes, [] if found.bytes is not None else [_kt(plan, found)]
+
+
+_PUBLISHED = ExpertFiles(wrong="it is the checkpoint, not what the converter makes of it")
+
+
+def _is_checkpoint(plan: SglangPlan, checkpoint: Path) -> bool:
+    """Whether the path of the experts is that of the model, which may not be here yet: methods that
+    convert nothing read the model itself."""
+    path = Path(plan.kt_weights)
+    if plan.model:
+        return path == Path(plan.model)
+    return path == checkpoint or (plan.kt_method in experts.NATIVE and not checkpoint.exists())
+
+
+def _of_gguf(path: Path) -> ExpertFiles:
+    size = experts_at(path)
+    if size is None and path.is_dir() and not any(path.rglob("*.gguf")):
+        return ExpertFiles(wrong=f"it holds no GGUF, which {LLAMAFILE} reads")
+    return ExpertFiles(size, unknown="" if size else "it is not one whole set of GGUF files")
+
+
+def _kt(plan: SglangPlan, found: ExpertFiles) -> Finding:
+    level = Level.FAIL if found.wrong else Level.UNKNOWN
+    method = plan.kt_method or "no --kt-method"
+    words = f"{one_line(plan.kt_weights, 120)} for {method}: {found.wrong or found.unknown}"
+    hint = "convert_cpu_weights.py of kt-kernel makes them" if plan.kt_method in CONVERTED else ""
+    return Finding(level, KT_TITLE, one_line(words, 300), hint)

@@ -142,7 +142,7 @@ class SglangPlan:
     backend's own), `attention` its backend. `text_only` and `multimodal`: an encoder for images is
     left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
     nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
-    are; LLAMAFILE reads a GGUF there, whose experts have `kt_experts` bytes (None: not known).
+    are, with experts of `kt_experts` bytes (None: not known).
     `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
     few builds have). `states` of layers without a cache are kept, else so many that they take
     `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in

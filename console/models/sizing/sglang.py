@@ -470,9 +470,12 @@ def _host(
 def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | None, str]:
     """Experts in kt-kernel's own format, on the CPU: all of them, also those that a card has
     (ktransformers#2084; moe_base.hpp of its AMX and AVX2 kernels), unless the build has an option
-    that leaves those out. LLAMAFILE copies its GGUF's, whatever the checkpoint holds."""
+    that leaves those out. What is ready is copied as it lies there, whatever the checkpoint
+    holds."""
     if plan.kt_method == LLAMAFILE:
         return plan.kt_experts, "all experts of the GGUF, as they are stored"
+    if plan.kt_experts is not None and not plan.kt_skips:
+        return plan.kt_experts, "all experts of --kt-weight-path, as they are stored"
     count = facts.experts.count or 1
     on_cards = min(plan.kt_gpu_experts, count) if plan.kt_skips else 0
     left = (count - on_cards) / count
