@@ -103,6 +103,40 @@ def test_without_a_path_of_weights_all_experts_are_on_the_cards(engine: str) -> 
     assert whole.verdict is Verdict.GO
 
 
+THINKING = "--kt-weight-path /w --kt-method RAWINT4 --tp {} --mem-fraction-static 0.94"
+
+
+def test_long_prompts_take_a_whole_layer_of_experts_to_the_cards() -> None:
+    """doc/en/kt-kernel/Kimi-K2-Thinking-Native.md of KTransformers: "requires 9GB+ extra VRAM"
+    above --kt-gpu-prefill-token-threshold, which --max-total-tokens leaves room for; it was not
+    counted, and named as such."""
+
+    def asked(words: str, count: int = 1) -> Assessment:
+        line = f"{THINKING.format(count)} --kt-enable-dynamic-expert-update {words}"
+        return judged("K25", "kt-kernel", line, cards(count, 47.9, (9, 0)), 2048)
+
+    short = "--max-total-tokens 30000 --chunked-prefill-size 8192"
+    assert asked(f"{short} --kt-gpu-prefill-token-threshold 400").verdict is not Verdict.NO_GO
+    tight = asked("--kt-gpu-prefill-token-threshold 400")
+    assert tight.verdict is Verdict.NO_GO
+    assert "a step with the 9.1 GiB" in tight.because
+    assert asked("").verdict is not Verdict.NO_GO
+    assert asked("--kt-gpu-prefill-token-threshold 99999").verdict is not Verdict.NO_GO
+    other = judged(
+        "K25", "kt-kernel", f"{THINKING.format(1)} {short} --kt-gpu-prefill-token-threshold 400"
+        .replace("RAWINT4", "AMXINT4"), cards(1, 47.9, (9, 0)), 2048,
+    )  # fmt: skip
+    assert any("with AMXINT4" in one for one in other.unknown)
+
+
+def test_gemma_4_names_its_experts_of_a_token_in_its_own_way() -> None:
+    """google/gemma-4-26B-A4B-it: `top_k_experts`, and no other key for it."""
+    shape = {"num_experts": 128, "moe_intermediate_size": 704, "top_k_experts": 8}
+    found = from_config({**KNOWN["L31-8B"]["config"], **shape}, 16 * 10**9)
+    assert (found.experts.count, found.experts.used) == (128, 8)
+    assert not any("per_tok" in one for one in found.missing)
+
+
 def test_vllm_needs_room_for_the_models_own_length() -> None:
     found = judged("L31-8B", "vllm", "", cards(1, 24, (8, 9)))
     assert found.verdict is Verdict.NO_GO

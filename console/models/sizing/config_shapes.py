@@ -27,7 +27,13 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
         "num_attention_groups",
     ),
     "num_nextn_predict_layers": ("num_mtp_modules", "mtp_num_hidden_layers"),
-    "num_experts_per_tok": ("num_experts_per_token", "moe_topk", "moe_k", "moe_top_k"),
+    "num_experts_per_tok": (
+        "num_experts_per_token",
+        "moe_topk",
+        "moe_k",
+        "moe_top_k",
+        "top_k_experts",
+    ),
     "n_routed_experts": ("num_experts", "num_local_experts", "moe_num_experts"),
     "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
 }

@@ -143,6 +143,7 @@ class SglangPlan:
     left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
     nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
     are, with experts of `kt_experts` bytes (None: not known).
+    `kt_prefill`: prompts of so many tokens take every layer's experts to the cards, 0: none.
     `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
     few builds have). `states` of layers without a cache are kept, else so many that they take
     `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in
@@ -186,6 +187,7 @@ class SglangPlan:
     kt_idle: bool = False
     kt_method: str = ""
     kt_gpu_experts: int = 0
+    kt_prefill: int = 0
     kt_skips: bool = False
     kt_mmap: bool = False
     kt_weights: str = ""

@@ -5,6 +5,7 @@ Ranks are equal, and everything is resident.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -82,6 +83,8 @@ LOAD_PEAK = 0.10
 """Added to kt-kernel's CPU weights while they are loaded."""
 STAGING = 8 * GIB
 """Host memory through which a rank passes its shards if nothing stays in RAM."""
+PREFILLS = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4")
+"""kt-kernel's methods whose experts go to the cards as they are stored, layer by layer."""
 BYTES_PER_WEIGHT = (
     ("MXFP4", 0.5625), ("MXFP8", 1.03125), ("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0),
     ("BF16", 2.0),
@@ -193,6 +196,10 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
         )
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
+    if plan.kt_prefill and plan.kt_method not in PREFILLS:
+        ledger.unknown.append(
+            f"not counted: what --kt-gpu-prefill-token-threshold takes with {plan.kt_method or '?'}"
+        )
     if plan.kt and facts.source == GGUF:
         ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if GPTQ in plan.kt_method and facts.gptq_besides:
@@ -259,7 +266,7 @@ def _cards(
         fraction = fraction_of(plan, facts, card)
         if plan.mem_fraction is None:
             ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
-        else:
+        if plan.mem_fraction is not None or plan.kt_prefill:
             _rest(facts, plan, card, where, ledger)
         limit = ledger.limit(where, int(have * fraction))
         if not limit.short_by and limit.left < HEADROOM * (card.total or have):
@@ -375,15 +382,20 @@ def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: A
     chunk, _ = _step(plan, card)
     chunk = min(chunk, plan.cache_tokens or chunk)
     parts, graphs = max(1, plan.ranks // plan.expert_ranks), _graphs(plan, facts, card) * MIB
-    usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs)
+    whole = _whole_layer(facts, plan, chunk)
+    usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs) + whole
     usual += step_states(facts, chunk, plan.ranks)
     least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + int(graphs / 4)
-    words = (
-        f"--mem-fraction-static {plan.mem_fraction:g} leaves {format_bytes(rest)} of {where}, and "
-    )
-    if rest < least:
+    fraction = fraction_of(plan, facts, card)
+    words = f"--mem-fraction-static {fraction:g} leaves {format_bytes(rest)} of {where}, and "
+    if rest < least + whole and whole:
+        ledger.stops.append(
+            f"{words}a step with the {format_bytes(whole)} of a whole layer's experts "
+            f"(--kt-gpu-prefill-token-threshold) takes more"
+        )
+    elif rest < least and plan.mem_fraction is not None:
         ledger.stops.append(f"{words}graphs and a short step take more")
-    elif rest < usual:
+    elif rest < usual and (whole or plan.mem_fraction is not None):
         ledger.tight.append(
             f"{words}a step of {chunk:,} tokens with its graphs takes about {format_bytes(usual)}"
         )
@@ -394,6 +406,18 @@ def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: A
             f"{plan.mem_fraction:g} (SGLang itself takes {own:.3g}); --language-model-only does "
             "without"
         )
+
+
+def _whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
+    """A rank's share of one layer's experts, all of which a long prompt takes to the cards beside
+    what lies there (SharedFullContext in kt_ep_wrapper.py of kvcache-ai's sglang)."""
+    if not plan.kt_prefill or chunk < plan.kt_prefill:
+        return 0
+    layers = Counter[int | None]()
+    for weight in facts.weights:
+        if weight.kind is Kind.EXPERTS:
+            layers[weight.layer] += weight.bytes
+    return max(layers.values(), default=0) // plan.ranks
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:

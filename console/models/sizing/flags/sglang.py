@@ -140,6 +140,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--speculative-num-draft-tokens": fixed("", None),
     "--kt-cpuinfer": fixed("kt", True), "--kt-threadpool-count": fixed("kt", True),
     KT_WEIGHTS: _kt_weights, "--kt-method": _kt_method,
+    "--kt-gpu-prefill-token-threshold": number("kt_prefill"),
     "--kt-num-gpu-experts": number("kt_gpu_experts", 0, 1 << 16),
     "--kt-mmap-experts-dir": fixed("kt_mmap", True),
     "--kt-skip-gpu-expert-cpu-copy": fixed("kt_skips", True),
