@@ -74,6 +74,13 @@ def test_whether_a_checkpoint_fits_is_judged_as_the_preflight_does(
     assert [one[1] for one in said("x.sh", f"{line}\n", facts) if one[0] == LARGER] == severities
 
 
+def test_vllm_omni_has_options_of_its_own() -> None:
+    """vllm-project/vllm-omni, its deployment of Qwen3-Omni: `vllm serve --omni`."""
+    text = "vllm serve Qwen/Qwen3-Omni-30B-A3B-Instruct --omni --deploy-config /x/d.yaml\n"
+    assert said("x.sh", text) == []
+    assert said("x.sh", text.replace("--omni ", "")) != []
+
+
 def test_what_an_engine_does_not_take_is_no_option_of_it() -> None:
     text = f"{SGLANG} --model x --tp_size 2\n"  # argparse takes no underscores
     assert [one[:2] for one in said("x.sh", text)] == [("engine-refuses-option", "warning")]

@@ -129,6 +129,45 @@ def test_long_prompts_take_a_whole_layer_of_experts_to_the_cards() -> None:
     assert any("with AMXINT4" in one for one in other.unknown)
 
 
+@pytest.mark.parametrize(
+    ("how", "name", "values"),
+    [
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True,
+          "data_type": "int", "packing_format": "auto_round:auto_gptq"}, "auto-round",
+         ("auto_round", "auto-round", "inc")),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4",
+         ("modelopt", "modelopt_fp4")),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", ("modelopt",)),
+    ],
+)  # fmt: skip
+def test_vllm_takes_the_name_that_it_overrides(
+    how: dict[str, object], name: str, values: tuple[str, ...]
+) -> None:
+    """Intel/Qwen3.6-27B-int4-AutoRound and nvidia/Qwen3-32B-NVFP4: override_quantization_method of
+    vLLM 0.33 names what the checkpoint is, and that has to be what was asked for."""
+    config = {**KNOWN["L31-8B"]["config"], "quantization_config": how}
+    facts = from_config(config, 6 * 10**9)
+    assert facts.stored == name
+    here = Machine(cards(1, 80, (9, 0)), ram_available=64 * GIB)
+    for value in values:
+        loader = Loader("", "vllm", ("--quantization", value, "--max-model-len", "4096"))
+        plan = plan_of(loader, Format.SAFETENSORS)
+        assert assess(facts, plan, here).verdict is Verdict.GO, value
+    asked = Question("vllm", "safetensors", facts.architecture, name, machine=here)
+    assert [one.level for one in check(asked) if "quantization" in one.title] == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"bits": 3}, {"sym": False}, {"data_type": "mx_fp"}, {"packing_format": "auto_round:fp8"}],
+)
+def test_other_formats_of_auto_round_are_not_known(more: dict[str, object]) -> None:
+    how = {"quant_method": "auto-round", "bits": 4, "sym": True, **more}
+    stored = kind(describe({"quantization_config": how}))
+    found = check(Question("vllm", "safetensors", "llama", stored))
+    assert [one.level for one in found if "quantization" in one.title] == [Level.UNKNOWN]
+
+
 def test_gemma_4_names_its_experts_of_a_token_in_its_own_way() -> None:
     """google/gemma-4-26B-A4B-it: `top_k_experts`, and no other key for it."""
     shape = {"num_experts": 128, "moe_intermediate_size": 704, "top_k_experts": 8}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _QUANTIZATION_KINDS = (
     ("block", "block_int8"), ("float-quantized", "fp8"), ("int-quantized", "int8"),
     ("pack-quantized", "w4a16"), ("naive-quantized", "compressed-tensors"),
+    ("auto-round, 4 bits", "auto-round"), ("auto-round, 8 bits", "auto-round"),
     ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
     ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
     ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
@@ -142,7 +143,7 @@ def kind(said: str) -> str:
 
 def _scheme(how: Mapping[str, Any]) -> str:
     words = [_word(how.get("quant_method")) or _word(how.get("quant_algo")) or "quantized"]
-    if kind := _word(how.get("fmt")) or _word(how.get("format")):
+    if kind := _word(how.get("fmt")) or _word(how.get("format")) or _within(words[0], how):
         words[0] += f" ({kind})"
     bits = how.get("bits") or how.get("w_bit")
     if isinstance(bits, int | float) and not isinstance(bits, bool) and 0 < bits <= 32:
@@ -156,6 +157,22 @@ def _scheme(how: Mapping[str, Any]) -> str:
     elif isinstance(group := how.get("group_size"), int) and 0 < group < 1e6:
         words.append(f"groups of {group}")
     return ", ".join(words)
+
+
+def _within(method: str, how: Mapping[str, Any]) -> str:
+    """What a method that has several formats stores; "" where it is its usual one, or the others
+    are not known to have kernels: AutoRound's are integers that are packed as GPTQ packs them."""
+    if method.startswith("modelopt"):
+        algorithm = _word(how.get("quant_algo")).upper()
+        return algorithm if algorithm in ("NVFP4", "FP8") else ""
+    if method != "auto-round":
+        return ""
+    usual = {"data_type": "int", "packing_format": "gptq"}
+    other = [
+        f"another {key}" for key, word in usual.items()
+        if how.get(key) is not None and word not in _word(how[key])
+    ]  # fmt: skip
+    return " ".join(["asymmetric", *other] if how.get("sym") is False else other)
 
 
 def _word(value: object) -> str:

@@ -44,6 +44,11 @@ class Complaint:
     option: Given | None = None
 
 
+OMNI = "--omni"
+"""Hands `vllm serve` over to vllm-omni (entrypoints/cli/main.py there), which has options of its
+own, as --deploy-config."""
+
+
 def tables_of(argv: Sequence[str], image: str = "") -> tuple[str, ...]:
     """The tables of the engine that a command line starts, several where it may be one of several;
     none for what serves no model. Of an image's own program only the official ones are known."""
@@ -53,6 +58,8 @@ def tables_of(argv: Sequence[str], image: str = "") -> tuple[str, ...]:
     program, words = program_of(argv)
     if engine is LLAMA:
         return _of_llama(f"{image} {argv[0]}")
+    if OMNI in words:
+        return ()
     if engine in (VLLM, SGLANG) and (program in _SERVERS or words[:1] == ["serve"]):
         return (engine.options,)
     return ()

@@ -15,6 +15,7 @@ ALIKE = {
     "w4a16": ("compressed-tensors",),
     "nvfp4": ("compressed-tensors", "modelopt", "modelopt_fp4"),
     "mxfp4": ("gpt_oss_mxfp4",),
+    "auto-round": ("auto_round", "inc"),
 }
 """Values of --quantization by which the engines load such a checkpoint as it is stored."""
 
