@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.preflight.architecture import support
+from console.checks.preflight import Level
+from console.checks.preflight.architecture import support, tensor_types, vocabulary
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.of_site import _asking
 from console.cli import main
+from console.models.gguf.header import Header, Tensor
+from console.models.loader.complaints import PRE, TOKENIZER
 from tests.testbed.models import tiny_llama
 
 SITE = """\
@@ -148,6 +151,19 @@ def test_a_program_that_is_on_another_machine_is_not_to_be_had_either(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["verdict"]) == (4, "UNKNOWN")
     assert f"whether this build takes {option}" in told["because"]
+
+
+def test_what_nobody_can_tell_names_the_build_that_it_needs() -> None:
+    """openai/gpt-oss-120b and Qwen3.6 asked of a baseline of another engine: ggml-org/llama.cpp
+    #15091, #12108, #19468."""
+    nobody = HostProgram(["cat"])
+    types = tensor_types.verdict_on([Tensor("blk.0.x", (32,), 39, "MXFP4", 17)], "llama", nobody)
+    assert types.finding().level is Level.UNKNOWN
+    assert "llama.cpp has MXFP4 since #15091 (August 2025)" in types.finding().words
+    for pre, number in (("gpt-4o", "#12108"), ("qwen35", "#19468"), ("deepseek-v3", "#11049")):
+        header = Header(3, "little", 32, 0, {TOKENIZER: "gpt2", PRE: pre}, (), 0)
+        (found,) = vocabulary.findings(nobody, header, sure=False)
+        assert (found.level, number in found.words) == (Level.UNKNOWN, True)
 
 
 def test_a_build_that_cannot_be_read_has_no_name(

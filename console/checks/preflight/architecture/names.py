@@ -353,3 +353,16 @@ def version(lines: Iterable[str]) -> str:
         if found:
             return one_line(f"build {found[1] or found[2]}", 60)
     return ""
+
+
+SINCE = {
+    "MXFP4": "#15091 (August 2025)", "gpt-4o": "#12108 (February 2025)",
+    "deepseek-v3": "#11049 (January 2025)", "qwen35": "#19468 (February 2026)",
+}  # fmt: skip
+"""Types of tensors and pre-tokenizers, and llama.cpp's pull requests that brought them."""
+
+
+def since(names: Iterable[str]) -> str:
+    """Which build of llama.cpp these names need, in words; "" for names that are not listed."""
+    known = [f"{name} since {SINCE[name]}" for name in dict.fromkeys(names) if name in SINCE]
+    return f"; llama.cpp has {', '.join(known)}" if known else ""

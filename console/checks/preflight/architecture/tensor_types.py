@@ -79,7 +79,9 @@ class TypeVerdict:
             words = f"whether {self.build} knows {_listed(self.unknown)} is not known"
             line = self.unknown[0].said.line
             hint = "load any small model with tensors of this type with the build first"
-            return Finding(Level.UNKNOWN, TYPES, f"{words}: {line}" if line else words, hint)
+            words = f"{words}: {line}" if line else words
+            words += names.since(type_name(one.number) for one in self.unknown)
+            return Finding(Level.UNKNOWN, TYPES, words, hint)
         known = ", ".join(type_name(one.number) for one in self.answers)
         return Finding(Level.OK, TYPES, f"{self.build} knows {known}")
 

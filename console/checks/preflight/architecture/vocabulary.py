@@ -71,6 +71,7 @@ class WordsVerdict:
             )
         words = f"whether {self.build} knows {what} is not known"
         words = f"{words}: {self.said.line}" if self.said.line else words
+        words += names.since([self.pre])
         hint = "load any small model with this tokenizer with the build first"
         return Finding(Level.UNKNOWN, TITLE, words, hint)
 
