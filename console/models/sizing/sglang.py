@@ -263,12 +263,8 @@ def _cards(
         if have is None:
             ledger.unknown.append(f"the memory of {where}")
             continue
-        fraction = fraction_of(plan, facts, card)
-        if plan.mem_fraction is None:
-            ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
-        if plan.mem_fraction is not None or plan.kt_prefill:
-            _rest(facts, plan, card, where, ledger)
-        limit = ledger.limit(where, int(have * fraction))
+        _rest(facts, plan, card, where, ledger)
+        limit = ledger.limit(where, int(have * fraction_of(plan, facts, card)))
         if not limit.short_by and limit.left < HEADROOM * (card.total or have):
             ledger.tight.append(
                 f"{where} would have {format_bytes(limit.left)} of its static part left, less "
@@ -373,10 +369,14 @@ def _graphs(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
 
 
 def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: Assessment) -> None:
-    """What a given fraction leaves for a step and its graphs: SGLang takes it as it is. A cache
-    that --max-total-tokens limits leaves more."""
-    have = capacity(card) or 0
-    rest = int(have * (1 - fraction_of(plan, facts, card)))
+    """What a fraction leaves for a step and its graphs: SGLang takes a given one as it is, and its
+    own formula knows nothing of kt-kernel. A cache that --max-total-tokens limits leaves more."""
+    have, fraction = capacity(card) or 0, fraction_of(plan, facts, card)
+    if plan.mem_fraction is None:
+        ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
+        if not plan.kt_prefill:
+            return
+    rest = int(have * (1 - fraction))
     if plan.cache_tokens:
         rest = max(rest, have - ledger.need(where))
     chunk, _ = _step(plan, card)
@@ -386,7 +386,6 @@ def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: A
     usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs) + whole
     usual += step_states(facts, chunk, plan.ranks)
     least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + int(graphs / 4)
-    fraction = fraction_of(plan, facts, card)
     words = f"--mem-fraction-static {fraction:g} leaves {format_bytes(rest)} of {where}, and "
     if rest < least + whole and whole:
         ledger.stops.append(
