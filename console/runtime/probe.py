@@ -27,10 +27,13 @@ from console.common.units import format_duration, number, plural
 from console.host.ports import connected
 
 BODY_LIMIT = 1 << 20
+HEALTH_S = 2.0
+"""Seconds that the health path may take for its whole answer."""
 OVERLOADED = frozenset({502, 503, 504, 529})
 """HTTP statuses of a completion that mean, where the health path is well, that the server is busy,
 or that what is behind it is: its queue is full. It is alive."""
 BUSY = "it is busy or overloaded"
+REFUSES = "it refuses"
 FAILS = "it fails this request"
 """What every other HTTP 5xx of a completion means where the health path is well: it is alive."""
 DEAD = "its engine is dead"
@@ -290,7 +293,7 @@ def at_path(url: str, path: str) -> str:
     return f"{base}/{path.lstrip('/')}"
 
 
-def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Health, str]:
+def health(url: str, path: str = "/health", timeout_s: float = HEALTH_S) -> tuple[Health, str]:
     """State of a server and a clean sentence about it.
 
     200 is serving, 503 is loading (llama-server says `Loading model`), 3xx and 4xx are refusing.

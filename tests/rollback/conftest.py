@@ -310,12 +310,18 @@ def run_script(stage: Stage, path: str = "", **more: Any) -> subprocess.Complete
 def script_proves(stage: Stage, more: str = "") -> tuple[int, str]:
     """What the proof of rollback.sh returns, and says, of the server that the stage has now, with
     `more` set by the shell. Who answers there is not asked: it counts as the baseline."""
-    whole = write.render(stage.plan)
     client = next(name for name in ("curl", "python3") if shutil.which(name))
-    ours = f"CLIENT={client}; LEFT=''; is_ours() {{ :; }}; {more}\nprove; exit $?\n"
+    return in_script(
+        stage, f"CLIENT={client}; LEFT=''; is_ours() {{ :; }}; {more}\nprove; exit $?\n"
+    )  # fmt: skip
+
+
+def in_script(stage: Stage, body: str, shell: str = str(DASH)) -> tuple[int, str]:
+    """What these commands return and print behind the functions of the stage's rollback.sh."""
+    whole = write.render(stage.plan)
     file = stage.root / "proof.sh"
-    file.write_text(whole[: whole.rindex('main "$@"')] + ours)
-    done = subprocess.run([str(DASH), str(file)], capture_output=True, text=True, timeout=120)
+    file.write_text(whole[: whole.rindex('main "$@"')] + body)
+    done = subprocess.run([*shell.split(), str(file)], capture_output=True, text=True, timeout=120)
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout
 

@@ -6,10 +6,10 @@
 With `--loading N` it answers 503 to the first N requests of /health. With `--outlive FILE` it
 completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
-the seconds that its health path is `slow`,
-`error`, its `slots`, the `message`, a line for its `log`, `most` tokens after which it hangs, or
-`spins`; by path how an answer begins that `drips` on byte by byte and never ends. What is
-asked for by GET /stream it sends a word of every 50 ms.
+the seconds that its health path is `slow`, `error`, its `slots`, the `message`, that its tokens
+are `uncounted`, the `raw` reply in its place, a line for its `log`, `most` tokens after which it
+hangs, or `spins`; by path how an answer begins that `drips` on byte by byte and never ends.
+What is asked for by GET /stream it sends a word of every 50 ms.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
@@ -87,6 +87,13 @@ class Handler(BaseHTTPRequestHandler):
         if texts := told.get("messages"):  # one after the other, the last one from then on
             message = {"content": texts[min(Handler.asked, len(texts) - 1)]}
             Handler.asked += 1
+        if "raw" in told:
+            self.answer(200, told["raw"])
+            return
+        counted = {} if "uncounted" in told else {
+            "usage": {"completion_tokens": count},
+            "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / rate},
+        }  # fmt: skip
         self.answer(
             200,
             {
@@ -96,8 +103,7 @@ class Handler(BaseHTTPRequestHandler):
                         "finish_reason": told.get("finish", "length"),
                     }
                 ],
-                "usage": {"completion_tokens": count},
-                "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / rate},
+                **counted,
             },
         )
 

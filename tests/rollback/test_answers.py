@@ -58,9 +58,9 @@ def test_these_answers_are_refusals(stage: Stage, lines: Path) -> None:
 
 @pytest.mark.parametrize(("status", "error"), WHOLE_REFUSALS)
 def test_a_server_that_refuses_a_completion_is_left_alone(
-    stage: Stage, lines: Path, status: int, error: str, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, lines: Path, status: int, error: str
 ) -> None:
-    monkeypatch.setattr(verify.Readiness, "_patience_s", 0.5)
+    stage.base(completion=Proof(timeout_s=1.0))
     before = serving(stage, lines, status=status, error=error)
     result = stage.roll_back()
     assert not result.serving
@@ -95,12 +95,10 @@ def test_these_answers_are_those_of_a_full_queue(stage: Stage, lines: Path) -> N
         assert (result, f"it is busy or overloaded (HTTP {status})" in said) == (1, True), said
 
 
-def test_a_full_queue_ends_nobody(
-    stage: Stage, lines: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_ends_nobody(stage: Stage, lines: Path) -> None:
     """SGLang answers HTTP 503 while its queue is full, and its health path is well."""
     status = 503
-    monkeypatch.setattr(verify.Readiness, "_patience_s", 0.5)
+    stage.base(completion=Proof(timeout_s=1.0))
     before = serving(stage, lines, status=status, error="The request queue is full.")
     result = stage.roll_back()
     assert result.exit_code == 7

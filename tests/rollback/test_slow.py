@@ -154,7 +154,7 @@ def test_a_health_path_of_another_engine_is_named_as_the_reason(
     else:
         done = run_script(stage)
         assert done.returncode == 7
-        assert "it answers all the same: is that its health path?" in done.stdout
+        assert "it answers a completion all the same: is /health its health path?" in done.stdout
     assert stage.baseline_process() == before
     assert evidence.read("ws", stage.plan.baseline.url)[0].word is Word.UNKNOWN
     seen = Watcher(stage.plan, Settings(interval_s=10.0)).look()

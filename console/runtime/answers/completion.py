@@ -21,6 +21,7 @@ from console.runtime.probe import (
     DEAD,
     FAILS,
     OVERLOADED,
+    REFUSES,
     ProbeError,
     Reply,
     amount,
@@ -104,7 +105,7 @@ class Completion:
         if self.dead:
             meaning = f"{DEAD}, “{self.dead}”"
         elif self.refuses:
-            meaning = f"it refuses: {refusal(self.status, self.detail)}"
+            meaning = f"{REFUSES}: {refusal(self.status, self.detail)}"
         elif self.fails:
             meaning = BUSY if self.status in OVERLOADED else FAILS
         else:

@@ -3,95 +3,6 @@
 from __future__ import annotations
 
 PROOF = r"""
-PY='import sys,urllib.request as u,urllib.error as e
-class Stay(u.HTTPRedirectHandler):
-  def redirect_request(*_): pass
-o=u.build_opener(u.ProxyHandler({}),Stay)
-d=sys.argv[3].encode() if len(sys.argv)>3 else None
-try:
-  r=o.open(u.Request(sys.argv[1],d,{"Content-Type":"application/json"}),timeout=float(sys.argv[2]))
-  print(r.read().decode("utf-8","replace")+"\nHTTP %d"%r.status if d else r.status)
-except e.HTTPError as x: print("%s\nHTTP %d"%(x.read(),x.code) if d else x.code)
-except OSError: print("000")'
-
-# A client's own limits may hold for each read only, so `timeout` limits the whole call: a client
-# that it ended (124) was kept by a server that sends byte by byte. The status is 100 then, as it is
-# where curl has bytes and no status. No user's settings may change the proof: wget reads HOME, and
-# accepts only a regular file as WGETRC.
-http_code() {
-  case "$CLIENT" in
-    curl)
-      code=$(timeout 5 curl -q -s -o /dev/null -w '%{http_code} %{time_starttransfer}' \
-        --noproxy '*' -m 3 "$1")
-      case "$code" in '000 0'[.,]000000|'') echo 000 ;; 000*) echo 100 ;; *) echo "${code%% *}" ;;
-      esac ;;
-    python3) timeout 5 python3 -I -c "$PY" "$1" 3 || if [ $? = 124 ]; then echo 100; else echo 000
-      fi ;;
-    wget)
-      HOME=/proc WGETRC='' timeout 5 wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null
-      case $? in 0) echo 200 ;; 4) echo 000 ;; 124) echo 100 ;; *) echo 503 ;; esac ;;
-  esac
-}
-
-# Prints the reply to a question of at most $1 tokens, and a line with its status: 100 for one that
-# is not over in time.
-ask() {
-  body="$BODY_HEAD$$-$(date +%s)$BODY_MIDDLE$1$BODY_TAIL"
-  type='Content-Type: application/json'
-  limit=$((ASK_S + 2))
-  case "$CLIENT" in
-    curl)
-      got=$(timeout "$limit" curl -q -s --noproxy '*' --max-time "$ASK_S" -H "$type" \
-        -w '\nHTTP %{http_code} %{time_starttransfer}' -d "$body" "$ASK")
-      late=$?; printf '%s\n' "${got% *}"
-      case "$late${got##*HTTP }" in 28'000 0'[.,]000000|28[345]*) ;; 28*) echo 'HTTP 100' ;; esac ;;
-    python3) timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
-    wget) HOME=/proc WGETRC='' timeout "$limit" wget -q -S -O - --no-proxy -t 1 -T "$ASK_S" \
-      --header "$type" --post-data "$body" "$ASK" 2>&1 ;;
-  esac || { [ $? != 124 ] || echo 'HTTP 100'; }
-}
-
-# Prints the status of the reply in $flat.
-status_of_reply() {
-  printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\) .*/\1/p'
-}
-
-# Prints a text of the answer by its key, as JSON has it.
-text_of() { printf %s "$flat" | sed -n 's/.*"'"$1"'" *: *"\(\(\\.\|[^"\\]\)*\)".*/\1/p'; }
-
-# What a text is that says one thing again and again. One that ended by itself may do so: it may be
-# a row of digits or symbols, and only the console itself counts them.
-repetition() {
-  case "$flat" in *'"finish_reason":"stop"'*|*'"finish_reason": "stop"'*) return ;; esac
-  if [ -z "$(printf %s "$bare" | sed -e 's/^\([[:punct:]]\)\1\{3,\}$//' \
-    -e 's/^\([[:alnum:]]\)\1\{5,\}$//')" ]; then
-    echo "one character repeated, $short"
-  elif [ -z "$(printf %s "$bare" | sed 's/^[[:punct:]]\{8,\}$//')" ]; then
-    echo "no letters or digits, $short"
-  elif [ -z "$(printf %s "$text" | sed 's/^ *\([^ ]\{1,\}\)\( \{1,\}\1\)\{5,\} *$//')" ]; then
-    echo "one word repeated, $short"
-  fi
-}
-
-# Why the answer in $flat is none: what a broken engine makes of one. Prints nothing if it is one,
-# or if that cannot be told here: the console itself looks closer.
-garbage() {
-  case "$flat" in *'"content"'*) ;; *) return ;; esac
-  case "$flat" in *'"tool_calls"'*'"function"'*|*'"refusal": "'*) return ;; esac
-  text=$(text_of content)
-  if [ -z "$text" ]; then text=$(text_of reasoning_content); fi
-  if [ -z "$text" ]; then text=$(text_of reasoning); fi
-  bare=$(printf %s "$text" | sed -e 's/\\[nrtfb]//g' -e 's/\\u[fF][fF][fF][dD]//g' \
-    -e 's/\\u00[01][0-9a-fA-F]//g' -e "s/$(printf '\357\277\275')//g" | tr -d ' \t')
-  if [ -z "$bare" ]; then echo "nothing but white space or replacement characters"; return; fi
-  short=$(printf %s "$bare" | tr -dc '\40-\176' | cut -c 1-40)
-  again=$(repetition)
-  if [ -n "$again" ]; then echo "$again"; return; fi
-  [ -n "$EXPECT" ] && [ -n "$(text_of content)" ] || return
-  printf %s "$(text_of content)" | timeout 5 grep -E $EXPECT_CASE -q -e "$EXPECT" ||
-    { [ $? != 1 ] || echo "it does not match expect, $short"; }
-}
-
 # Prints column $1 of the sockets that listen on the baseline's port at address $2 (hexadecimal).
 # Column 1 is the user, column 3 the inode.
 sockets() {
@@ -380,8 +291,8 @@ is_ours() {
 
 # Returns 2 if a server from before this rollback accepts connections but never answers.
 wait_ready() {
-  now=$(uptime_s); since=$now; allowed=$now; end=$((now + READY_S))
-  looks=0
+  now=$(uptime_s); since=$now; sent=-1; allowed=$now; end=$((now + READY_S))
+  looks=0; WORD=down; ALIVE=''; spent=''; worked=''
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
@@ -393,14 +304,17 @@ wait_ready() {
     fi
     now=$(uptime_s)
     case "$FRESH$code" in
-      000|100) if [ -z "$(answering 1)" ]; then since=$now; fi ;;
-      *) since=$now ;;
+      yes*|503|200|[34]??) since=$now ;;
+      100) sent=$now ;;
+      000) if [ -z "$(answering 1)" ]; then since=$now; fi ;;
     esac
     if [ $((now - since)) -ge "$HUNG_S" ]; then
-      if [ "$code" = 100 ]; then is_slow ready; return 1; fi
-      say ready "no answer for $HUNG_S s"
-      if answers_all_the_same; then return 1; else return 2; fi
+      say ready "$(what_came) for $HUNG_S s$(path_says)"
+      if answers_all_the_same; then return 1; fi
+      if [ "$sent" -lt "$since" ]; then return 2; fi
+      is_slow ready; return 1
     fi
+    if [ $((looks % 10)) -eq 0 ]; then look_at_work; fi
     looks=$((looks + 1))
     if [ $((looks % 5)) -eq 0 ] && ! is_up; then
       if address_lingers; then end=$(($(uptime_s) + READY_S)); continue; fi
@@ -411,46 +325,112 @@ wait_ready() {
     case "$FRESH$code" in
       yes401|yes403|yes407|yes3??|[34]??) if [ $((now - allowed)) -ge "$REFUSING_S" ]; then
         WORD=refusing; ALIVE=yes
-        say ready "the health path refuses (HTTP $code): it is alive and was left as it is"
+        say ready "the health path refuses (HTTP $code): $IS_LEFT"
         answers_all_the_same
         return 1
       fi ;;
       *) allowed=$now ;;
     esac
     if [ "$now" -ge "$end" ]; then
-      case "$code" in 200) code=", something else answers there$(stranger)" ;; 100)
-        is_slow ready; return 1 ;; *)
-        case "$FRESH$code" in 5??) if answers_all_the_same; then return 1; fi ;; esac
-        code=''
-        if runs; then WORD=loading
-          code=", but it runs, and may still load: it was left as it is"
-        fi ;;
-      esac
-      say ready "not ready after $READY_S s$code"; return 1
+      is_late; return
     fi
     sleep 0.2
   done
 }
 
+# What its health path says, where it says anything.
+path_says() { case "$code" in 000|100) ;; *) echo ": HTTP $code" ;; esac; }
+
+# What it has heard from its health path instead of an answer.
+what_came() {
+  if [ "$sent" -ge "$since" ]; then echo 'no whole answer'; return; fi
+  case "$code" in 000) echo 'no answer' ;; *) echo 'an error' ;; esac
+}
+
 # Says at stage $1 that what sends a part of an answer is alive, whatever it is slow for.
 is_slow() {
   WORD=unknown; ALIVE=yes
-  say "$1" "it sends its answer, and is slow: it is alive and was left as it is"
+  say "$1" "$SENDS: $IS_LEFT"
 }
 
-# Whether it answers a completion although its health path does not: that may be another engine's.
-answers_all_the_same() {
-  is_ours || return 1
-  flat=$(ASK_S=$QUICK_S; ask "$TOKENS" | tr '\n' ' '); status=$(status_of_reply)
-  case "$status" in
-    100) is_slow completion; return ;;
-    [34]??) WORD=refusing; ALIVE=yes
-      say completion "it refuses (HTTP $status): it is alive and was left as it is"; return ;;
+# Says what is known of one that is not ready in time. Returns 2 if nothing is seen of a load.
+is_late() {
+  late="not ready after $READY_S s"; loads=''
+  case "$code" in
+    200) say ready "$late, something else answers there$(stranger)"; return 1 ;;
+    [34]??)
+      WORD=refusing; ALIVE=yes
+      say ready "$late$(path_says), which refuses: $IS_LEFT"
+      answers_all_the_same; return 1 ;;
   esac
-  [ -n "$(printf %s "$flat" | sed -n '/"completion_tokens"[^0-9]*[1-9]/p')" ] || return 1
-  status=200; [ -z "$(garbage)" ] || return 1
-  WORD=unknown; ALIVE=yes
-  say completion "it answers all the same: is that its health path? it was left as it is"
+  say ready "$late$(path_says)"
+  runs || return 1
+  if still_loads; then loads=yes; fi
+  if [ -n "$(answering 1)" ] && answers_all_the_same; then return 1; fi
+  if [ -z "$loads" ]; then
+    [ "$code" = 100 ] || return 2
+    is_slow ready; return 1
+  fi
+  WORD=loading
+  say ready "$LOADS"; return 1
+}
+
+# Whether it answers, or refuses, a completion although its health path is not well: that may be
+# another engine's, or say that a queue is full.
+answers_all_the_same() {
+  seconds=$HUNG_S; dead=''; refuses=''
+  case "${loads-}$code" in yes*|000|100) seconds=$QUICK_S ;; esac
+  if [ "$ASK_S" -lt "$seconds" ]; then seconds=$ASK_S; fi
+  hear "$TOKENS" "$seconds"
+  if is_answer && [ -z "$(garbage)" ]; then
+    is_ours || return 1
+    WORD=unknown; ALIVE=yes
+    say completion "$ALL_THE_SAME $IS_LEFT"
+  elif [ "$status" = 100 ] && is_ours; then is_slow completion
+  elif is_refusal && is_ours; then
+    WORD=refusing; ALIVE=yes
+    say completion "it refuses (HTTP $status)$refuses: $IS_LEFT"
+  else return 1
+  fi
+}
+
+# The pids of the baseline: its own, or those in its container.
+pids_at_work() {
+  if [ "$KIND" = container ]; then
+    pids_inside "$(timeout 15 docker inspect --type container -f '{{.Id}}' "$STARTED" 2>/dev/null)"
+  else own_pids
+  fi | sort -u
+}
+
+# Prints for how many hundredths of a second its processes have computed, and how many KiB they hold
+# and have read and written; nothing where none is seen.
+work_done() {
+  computed=0; moved=0; seen=''
+  for pid in $(pids_at_work); do
+    set -- $(stat_of "$pid"); [ $# -ge 22 ] || continue
+    seen=yes; computed=$((computed + ${12} + ${13})); moved=$((moved + ${22} * 4))
+    for bytes in $(sed -n 's/^\(rchar\|wchar\|read_bytes\): //p' "/proc/$pid/io" 2>/dev/null); do
+      moved=$((moved + bytes / 1024))
+    done
+  done
+  [ -z "$seen" ] || echo "$computed $moved"
+}
+
+# Notes when its processes work: they compute, or hold, read or write more than a moment ago.
+look_at_work() {
+  before=$spent; since_work=${looked-}; spent=$(work_done); looked=$(uptime_s)
+  [ -n "$before" ] && [ -n "$spent" ] && [ "$looked" -gt "$since_work" ] || return 0
+  took=$((looked - since_work))
+  if [ $((${spent% *} - ${before% *})) -ge $((took * 5)) ] ||
+    [ $((${spent#* } - ${before#* })) -ge $((took * 128)) ]; then worked=$looked; fi
+}
+
+# Whether its processes were seen to work lately. Where nobody sees them, what it says counts.
+still_loads() {
+  if [ -z "$spent" ]; then [ "$code" = 503 ]; return; fi
+  within=$HUNG_S
+  if [ $((READY_S / 2)) -lt "$within" ]; then within=$((READY_S / 2)); fi
+  [ -n "$worked" ] && [ $(($(uptime_s) - worked)) -lt "$within" ]
 }
 
 # Prints something if the answer in $flat, or what came to the server's log behind byte $1, says
@@ -467,8 +447,7 @@ ask_in_time() {
   while :; do
     log_at=0
     if [ -f "$LOG" ]; then log_at=$(wc -c <"$LOG"); fi
-    flat=$(ask "$1" | tr '\n' ' ')
-    status=$(status_of_reply)
+    hear "$1" "$ASK_S"
     overloaded=''; dead=''
     case "$status" in 5??) dead=$(engine_dead "$log_at") ;; esac
     case "$dead$status" in 502|503|504|529) ;; *) return ;; esac
@@ -486,23 +465,22 @@ prove() {
   if [ -n "$EXPECT_LEFT_OUT" ]; then say completion "expect is not looked for by this script"; fi
   for tokens_asked in "$TOKENS" "$MORE_TOKENS"; do
     ask_in_time "$tokens_asked"
-    tokens=$(printf %s "$flat" | sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
     if [ -n "$flat" ] && ! is_ours; then
       say completion "something else answers at the baseline's address$(stranger)"
       return 1
     fi
     if [ -n "$overloaded" ]; then
       WORD=refusing; ALIVE=yes
-      say completion "it is busy or overloaded (HTTP $status): it is alive and was left as it is"
+      say completion "it is busy or overloaded (HTTP $status): $IS_LEFT"
       return 1
     fi
     refuses=''; why=''
     if [ "$status" = 100 ]; then is_slow completion; return 1; fi
-    case "$dead$status $flat" in [34]??\ *|501*|500*emplate*|500*inja*) refuses=yes ;; esac
-    case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refuses" ] || break ;; esac
-    case "$status" in 5??) ;; *) why=$(garbage) ;; esac
-    if [ "${tokens:-0}" -gt 0 ] && [ -z "$why" ]; then
-      say completion "$tokens tokens"
+    if is_refusal; then refused=yes; else refused=''; fi
+    case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refused" ] || break ;; esac
+    case "$status" in 000|5??) ;; *) why=$(garbage) ;; esac
+    if is_answer && [ -z "$why" ]; then
+      say completion "${tokens:-an answer, not counted in} tokens"
       after=$(life)
       [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
       say completion "the baseline was restarted during its proof"
@@ -510,21 +488,17 @@ prove() {
     fi
     none='no token in the answer'
     if [ -n "$dead" ]; then none='its engine is dead'; fi
+    case "$status" in 000) none='no answer in time'; status='' ;; esac
     say completion "${why:+garbled: }${why:-$none}${status:+ (HTTP $status)}"
   done
   WORD=down
-  if [ -n "$refuses" ]; then WORD=refusing; ALIVE=yes
-    say completion "it refuses (HTTP $status): it is alive and was left as it is"; return 1
+  if [ -n "$refused" ]; then WORD=refusing; ALIVE=yes
+    say completion "it refuses (HTTP $status)$refuses: $IS_LEFT"; return 1
   fi
   if [ -n "$why" ]; then WORD=garbled; return 3; fi
-  case "$status" in 2??)
+  case "$dead$status" in 5??) case "$(http_code "$HEALTH")" in 100|200|[34]??)
     WORD=refusing; ALIVE=yes
-    say completion "it answers, but with no chat completion: it is alive and was left as it is"
-    return 1 ;;
-  esac
-  case "$dead$status" in 5??) case "$(http_code "$HEALTH")" in 200|[34]??)
-    WORD=refusing; ALIVE=yes
-    say completion "it fails this request (HTTP $status): it is alive and was left as it is"
+    say completion "it fails this request (HTTP $status): $IS_LEFT"
     return 1 ;;
   esac ;; esac
   return 2
@@ -562,16 +536,8 @@ taken() {
 
 # The hundredths of a second for which its processes have computed.
 ticks() {
-  total=0
-  mine=$(own_pids)
-  if [ "$KIND" = container ]; then
-    mine=$(pids_inside "$(timeout 15 docker inspect --type container -f '{{.Id}}' "$STARTED" 2>&1)")
-  fi
-  for pid in $(printf '%s\n' "$mine" | sort -u); do
-    spent=$(stat_of "$pid" 2>/dev/null | cut -d ' ' -f 12,13)
-    case "$spent" in [0-9]*) total=$((total + ${spent% *} + ${spent#* })) ;; esac
-  done
-  echo "$total"
+  total=$(work_done); total=${total% *}
+  echo "${total:-0}"
 }
 
 # Whether the engine was away (it may be restarting) and has come back in time. One that refuses

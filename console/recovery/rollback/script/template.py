@@ -1,19 +1,21 @@
 """The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
 
-It consists of the stops, of the proof with what tells strangers apart, and of what is here: the
-baseline's start, and the order.
+It consists of the stops, of the questions, of the proof with what tells strangers apart, and of
+what is here: the baseline's start, and the order.
 
 All code is in functions, and the last line calls `main`: a truncated file does nothing.
 """
 
 from __future__ import annotations
 
+from console.recovery.rollback.script.asks import ASKS
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
 from console.recovery.rollback.script.strangers import STRANGERS
 
 BODY = (
     STOPS
+    + ASKS
     + PROOF
     + STRANGERS
     + r"""

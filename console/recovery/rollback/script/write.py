@@ -124,12 +124,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "EXPECT_CASE": flags,
         "EXPECT_LEFT_OUT": "yes" if base.completion.expect and not expect else "",
         "READY_S": f"{base.ready_timeout_s:.0f}",
-        "HUNG_S": f"{verify.HUNG_S:.0f}",
-        "QUICK_S": f"{verify.QUICK_S:.0f}",
-        "REFUSING_S": f"{verify.REFUSING_S:.0f}",
-        "ADDRESS_S": f"{start.ADDRESS_S:.0f}",
-        "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",
-        "ENGINE_S": f"{ENGINE_WAIT_S:.0f}",
+        **{name: f"{seconds:.0f}" for name, seconds in _limits().items()},
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
@@ -141,6 +136,9 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "CALL_S": f"{units.CALL_S:.0f}",
         "LOG": str(log_path(plan)) if base.process else "",
         **_by_hand(plan),
+        "ALL_THE_SAME": probe.wrong_path(base.ready_path),
+        **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
+        "IS_LEFT": verify.LEFT,
         **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
@@ -149,6 +147,15 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BOXES": "yes" if stop.has_containers(plan) else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
     }
+
+
+def _limits() -> dict[str, float]:
+    """Seconds that are the same for every baseline, by their names in the script."""
+    return {
+        "HUNG_S": verify.HUNG_S, "HEALTH_S": probe.HEALTH_S, "QUICK_S": verify.QUICK_S,
+        "REFUSING_S": verify.REFUSING_S, "ADDRESS_S": start.ADDRESS_S,
+        "AGAIN_S": start.RESTART_GRACE_S, "ENGINE_S": ENGINE_WAIT_S,
+    }  # fmt: skip
 
 
 def _unit(base: Baseline) -> dict[str, str]:

@@ -47,6 +47,7 @@ FAILED_S = 10.0
 COMPLETION_TRIES = 2
 ALIVE = (Health.SERVING, Health.REFUSING, Health.SLOW)
 LEFT = "it is alive and was left as it is"
+LOADS = "it still loads and was left as it is"
 AT_WORK = "clients are connected, and it computes"
 STREAMS = "clients are connected, and it sends them answers"
 SENDS = "it sends its answer, and is slow"
@@ -116,14 +117,11 @@ class Readiness(Whose):
 
     def restart(self, stage: StageName, detail: str) -> bool:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
-        trouble as a failure and return False. What is well but refuses, or is elsewhere, or still
-        loads, is left alone."""
+        trouble as a failure and return False. What is alive or still loads is left alone."""
+        if stage == "ready" and not self.misplaced and self.at_work in ("", SENDS):
+            detail = self._asked_all_the_same(detail)
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
-        may_answer = not well or self.at_work == SENDS or self.refuses
-        if stage == "ready" and may_answer and (answer := answered_all_the_same(self.baseline)):
-            detail = f"{detail.removesuffix(f'; {LEFT}')}; {self._says(answer)}; {LEFT}"
-            well = True
-        if self.restarted or well:
+        if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
             return False
         if self.plan.kind != "container" and (words := held(self.baseline)):
@@ -138,14 +136,16 @@ class Readiness(Whose):
             return False
         return True
 
-    def _says(self, answer: Completion) -> str:
-        """What a completion shows of one whose health path is not well: that it lives."""
-        self.answers, self.refuses = answer.ok, answer.refuses
-        if answer.ok:
-            return wrong_path(self.plan.ready_path)
-        if answer.sends:
-            self.at_work = SENDS
-        return f"asked for a completion: {answer.why}"
+    def _asked_all_the_same(self, detail: str) -> str:
+        """The trouble with its health path, and what it answers to a completion all the same."""
+        answer = answer_all_the_same(self.baseline, quick=self.loads)
+        if answer is None:
+            return f"{detail}; {LOADS}" if self.loads else detail
+        self.answers, self.refuses, self.loads = answer.ok, answer.refuses, False
+        self.at_work = SENDS if answer.sends else ""
+        path = self.plan.ready_path
+        words = wrong_path(path) if answer.ok else f"asked for a completion: {answer.why}"
+        return f"{detail.removesuffix(f'; {LEFT}')}; {words}; {LEFT}"
 
     def _ready(self) -> tuple[StageName, str] | None:
         """Poll the health path. Return None when the baseline serves, else stage and reason."""
@@ -208,9 +208,7 @@ class Readiness(Whose):
         words = f"not ready after {format_duration(limit_s)}: {state}, {detail}"
         self.refuses = state is Health.REFUSING
         self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))
-        if self.loads:
-            return f"{words}; it still loads and was left as it is"
-        if state is Health.SLOW:
+        if state is Health.SLOW and not self.loads:
             self.at_work = SENDS
             return f"{words}; {SENDS}; {LEFT}"
         return f"{words}; {LEFT}" if self.refuses else words
@@ -291,7 +289,7 @@ class Readiness(Whose):
             if (answer.status or answer.sends) and (words := self.stranger()):
                 return "completion", words
             waits = answer.status in PASSING and not answer.dead
-            passes = waits and clock.monotonic() - begun < self._patience_s
+            passes = waits and clock.monotonic() - begun < self.plan.completion.timeout_s
             self.refuses = answer.refuses and not passes
             if self.refuses:
                 return "completion", f"{answer.why}; {LEFT}"
@@ -328,25 +326,22 @@ class Readiness(Whose):
         self.refuses = True
         return f"{answer.why}; {LEFT}"
 
-    @property
-    def _patience_s(self) -> float:
-        return self.plan.completion.timeout_s
 
-
-def answered_all_the_same(baseline: Baseline) -> Completion | None:
-    """What it answers to a completion though its health path answers with an error or not at all;
-    None where that shows no life. That path may be another engine's, or say that a queue is full. A
-    server that hangs as a whole gets no long time for it."""
+def answer_all_the_same(baseline: Baseline, *, quick: bool) -> Completion | None:
+    """What one answers, refuses or begins to send, whose health path answers with an error or not
+    at all: it is alive, for that path may be another engine's, or say that a queue is full. None if
+    it does none of these. A server that hangs as a whole, or still loads (`quick`), gets no long
+    time for it."""
     plan = baseline.plan
     state, detail = health(plan.url, plan.ready_path)
     if state in (Health.SERVING, Health.REFUSED):
         return None
-    limit_s = HUNG_S if detail.startswith("HTTP") or state is Health.LOADING else QUICK_S
+    slow = not quick and (detail.startswith("HTTP") or state is Health.LOADING)
+    limit_s = HUNG_S if slow else QUICK_S
     proof = replace(plan.completion, timeout_s=min(limit_s, plan.completion.timeout_s))
-    if not baseline.is_ours(OWNER_S):
-        return None
-    answer = _asked(proof, plan.url, 0)
-    return answer if answer.ok or answer.refuses or answer.sends else None
+    answer = _asked(proof, plan.url, 0) if baseline.is_ours(OWNER_S) else None
+    lives = answer is not None and (answer.ok or answer.refuses or answer.sends)
+    return answer if lives else None
 
 
 def _limit_s(baseline: Baseline) -> float:
