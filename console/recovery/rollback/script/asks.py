@@ -15,18 +15,42 @@ try:
   print(r.getcode(),flush=True); t=r.read(); d and sys.stdout.buffer.write(t)
 except Exception as x: sys.exit(124 if r and isinstance(x,TimeoutError) else 9)'
 
+# Which client there is that works. Nothing is ended for the silence that a broken one hears.
+find_client() {
+  for CLIENT in curl python3 wget; do
+    command -v "$CLIENT" >/dev/null 2>&1 || continue
+    if [ "$CLIENT" = wget ]; then case "$(wget --help 2>&1)" in
+      *--no-proxy*) ;;
+      *'-T SEC'*) WGET='-Y off -T' ;;
+      *) WGET='-Y off' ;;  # `timeout` has a deadline
+    esac; fi
+    if [ -n "$(http_code http://127.0.0.1:1/)" ]; then return; fi
+  done
+  CLIENT=''
+}
+
+# GNU's; find_client knows those of busybox.
+WGET='--no-proxy -t 1 -T'
+
+# Runs wget with the seconds $1 for each read.
+wget_for() {
+  flags=$WGET
+  case "$flags" in *-T) flags="$flags $1" ;; esac
+  shift
+  HOME=/proc WGETRC='' timeout "$limit" wget -q -S $flags "$@" 2>&1
+}
+
 # A client's own limits may hold for each read only, so `timeout` limits the whole call. No user's
 # settings may change the proof: wget reads HOME, and accepts only a regular file as WGETRC. Prints
 # the status of the health path, of which the head is enough: 100 where only a part of that came in
-# time, and 000 for nothing.
+# time, and 000 for nothing. Prints nothing where the client itself fails.
 http_code() {
   limit=$((HEALTH_S + 1))
   case "$CLIENT" in
     curl) reply=$(timeout "$limit" curl -q -s -D - -o /dev/null --noproxy '*' \
       -m "$HEALTH_S" -w "$CURL_SAYS" "$1") ;;
-    python3) reply=$(timeout "$limit" python3 -I -c "$PY" "$1" "$HEALTH_S") ;;
-    wget) reply=$(HOME=/proc WGETRC='' timeout "$limit" wget -q -S -O /dev/null --no-proxy -t 1 \
-      -T "$HEALTH_S" "$1" 2>&1) ;;
+    python3) reply=$(timeout "$limit" python3 -I -c "$PY" "$1" "$HEALTH_S" 2>/dev/null) ;;
+    wget) reply=$(wget_for "$HEALTH_S" -O /dev/null "$1") ;;
   esac
   status_at_end $?
 }
@@ -44,22 +68,35 @@ first_status() {
   esac
 }
 
-# The same if the client has ended with $1. Those that `timeout` ends were kept by a server that
-# sends byte by byte. busybox ends alike for a status and for what breaks off, so that one of 2xx
-# counts only where it ended well.
+# The same if the client has ended with $1. One with a deadline for each read that `timeout` ends
+# was kept by a server that sends byte by byte. busybox ends alike for a status and for what breaks
+# off, so that one of 2xx counts only where it ended well.
 status_at_end() {
   code=$(first_status)
   case "$CLIENT$1" in
-    python3124|wget124) code=${code:-100} ;;
+    curl0|python30|wget0) ;;
     curl28) case "$reply" in *"$(printf '\r\n\r')"*) ;; *) code=${code:+100} ;; esac ;;
-    *0) ;;
+    python3124|python3137|python3143|wget124|wget137|wget143)
+      case "$CLIENT$WGET" in python3*|*-T) code=${code:-100} ;; esac ;;
     *) case "$code" in 2??|100) code='' ;; esac ;;
   esac
-  echo "${code:-000}"
+  printf '%s\n' "${code:-$(silence "$1")}"
+}
+
+# What it means that a client has ended with $1, and has met no status: nothing came of the server,
+# or the client is broken.
+silence() {
+  case "$CLIENT$1" in
+    *124|*137|*143|curl7|curl18|curl28|curl52|curl55|curl56|python39|wget4) echo 000 ;;
+    wget1) case "$reply" in
+      *"can't connect"*|*" timed out"*|*"error getting"*|*"closed prematurely"*|*"read error"*)
+        echo 000 ;;
+    esac ;;
+  esac
 }
 
 # Prints the reply to a question of at most $1 tokens, and a line with its status: 100 for one of
-# which only a part came in time.
+# which only a part came in time, and none where the client itself fails.
 ask() {
   body="$BODY_HEAD$$-$(date +%s)$BODY_MIDDLE$1$BODY_TAIL"
   type='Content-Type: application/json'
@@ -67,20 +104,19 @@ ask() {
   case "$CLIENT" in
     curl) reply=$(timeout "$limit" curl -q -s -D - --noproxy '*' --max-time "$ASK_S" \
       -H "$type" -w "$CURL_SAYS" -d "$body" "$ASK") ;;
-    python3) reply=$(timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body") ;;
-    wget) reply=$(HOME=/proc WGETRC='' timeout "$limit" wget -q -S -O - --no-proxy -t 1 \
-      -T "$ASK_S" --header "$type" --post-data "$body" "$ASK" 2>&1) ;;
+    python3) reply=$(timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" 2>/dev/null) ;;
+    wget) reply=$(wget_for "$ASK_S" -O - --header "$type" --post-data "$body" "$ASK") ;;
   esac
   ended=$?; code=$(status_at_end "$ended")
   case "$ended $code" in 0\ *) ;; *" 2"??) code=100 ;; esac
-  printf '%s\nHTTP %s\n' "$reply" "$code"
+  printf '%s\nHTTP %s\n' "$reply" "${code:-none}"
 }
 
 # What a question of at most $1 tokens, with $2 seconds for it, has come to: the reply in one line,
 # its status, and how many tokens it counts.
 hear() {
   flat=$(ASK_S=$2; ask "$1" | tr '\n' ' ')
-  status=$(printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\) .*/\1/p')
+  status=$(printf %s "$flat" | sed -n 's/.*HTTP[^ "]* \([0-9]\{3\}\|none\) .*/\1/p')
   tokens=$(printf %s "$flat" | sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
 }
 

@@ -304,7 +304,7 @@ wait_ready() {
     fi
     now=$(uptime_s)
     case "$FRESH$code" in
-      yes*|503|200|[34]??) since=$now ;;
+      yes*|''|503|200|[34]??) since=$now ;;
       100) sent=$now ;;
       000) if [ -z "$(answering 1)" ]; then since=$now; fi ;;
     esac
@@ -339,7 +339,7 @@ wait_ready() {
 }
 
 # What its health path says, where it says anything.
-path_says() { case "$code" in 000|100) ;; *) echo ": HTTP $code" ;; esac; }
+path_says() { case "$code" in ''|000|100) ;; *) echo ": HTTP $code" ;; esac; }
 
 # What it has heard from its health path instead of an answer.
 what_came() {
@@ -364,6 +364,7 @@ is_late() {
       answers_all_the_same; return 1 ;;
   esac
   say ready "$late$(path_says)"
+  if [ -z "$code" ]; then cannot_ask; return 1; fi
   runs || return 1
   if still_loads; then loads=yes; fi
   if [ -n "$(answering 1)" ] && answers_all_the_same; then return 1; fi
@@ -382,7 +383,8 @@ answers_all_the_same() {
   case "${loads-}$code" in yes*|000|100) seconds=$QUICK_S ;; esac
   if [ "$ASK_S" -lt "$seconds" ]; then seconds=$ASK_S; fi
   hear "$TOKENS" "$seconds"
-  if is_answer && [ -z "$(garbage)" ]; then
+  if [ "$status" = none ]; then cannot_ask
+  elif is_answer && [ -z "$(garbage)" ]; then
     is_ours || return 1
     WORD=unknown; ALIVE=yes
     say completion "$ALL_THE_SAME $IS_LEFT"
@@ -392,6 +394,12 @@ answers_all_the_same() {
     say completion "it refuses (HTTP $status)$refuses: $IS_LEFT"
   else return 1
   fi
+}
+
+# Nothing is known of a server that the client cannot ask.
+cannot_ask() {
+  WORD=unknown; ALIVE=yes
+  say completion "$CLIENT fails, and cannot ask it: nothing is known of it"
 }
 
 # The pids of the baseline: its own, or those in its container.
@@ -469,6 +477,7 @@ prove() {
       say completion "something else answers at the baseline's address$(stranger)"
       return 1
     fi
+    if [ "$status" = none ]; then cannot_ask; return 1; fi
     if [ -n "$overloaded" ]; then
       WORD=refusing; ALIVE=yes
       say completion "it is busy or overloaded (HTTP $status): $IS_LEFT"

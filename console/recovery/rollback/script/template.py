@@ -349,9 +349,7 @@ restore() {
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''; ALIVE=''
   LINGERS=''; FREE=''; LOG_AT=1; OLDER=''; BEGUN=''; NOTED=''
-  for one in curl python3 wget; do
-    if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
-  done
+  find_client
   # One rollback at a time, if flock exists; a stuck one delays this one by 5 seconds only.
   if command -v flock >/dev/null 2>&1 && { command exec 9<>"$LOCK"; } 2>/dev/null; then
     flock -w 5 9 || say fence "another rollback is running; going on without waiting for it"
@@ -368,12 +366,15 @@ restore() {
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     OTHER=$(another_process); say start "${OTHER:-already serving}"
-  elif held; then give_up
+  elif held; then [ -n "$CLIENT" ] || WORD=unknown; give_up
   elif [ "$KIND" = process ]; then start_process
   elif [ "$KIND" = unit ]; then start_unit || give_up
   else start_container || give_up
   fi
-  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; give_up; fi
+  if [ -z "$CLIENT" ]; then
+    WORD=unknown
+    say ready "no curl, python3 or wget that works: cannot check it"; give_up
+  fi
   prove_baseline; result=$?
   # What is garbled may be so since its start; what hangs has just been started in vain.
   if [ "$result" = 2 ] && [ -z "$FRESH" ] && works_for_others; then result=1; fi

@@ -291,9 +291,9 @@ def _spawn(plan: SealedPlan) -> list[str]:
         f"program={shlex.quote(base.program)}",
         f'if ! [ -x "$program" ]; then program={written}; fi',
         "if command -v setsid >/dev/null 2>&1; then",
-        f'  exec {words} "$(command -v setsid)" "$(command -v nohup)" {argv}',
+        f'  exec {words} "$(command -v setsid)" $(command -v nohup) {argv}',
         "fi",
-        f'exec {words} "$(command -v nohup)" {argv}',
+        f"exec {words} $(command -v nohup) {argv}",
     ]
 
 
