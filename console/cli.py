@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     _harden_output()
     try:
         _take_interrupts()
-        return _run(sys.argv[1:] if argv is None else argv)
+        return _run(sys.argv[1:] if argv is None else argv, own=argv is None)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
 
@@ -55,11 +55,12 @@ def _take_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str], *, own: bool) -> int:
     bare = BARE.get(tuple(given))
     args = _without_table(bare, given) if bare else _parsed(given)
     if getattr(args, "site", None) is None:
         args.site = args.console_site
+    args.own_process = own  # it began when the command was given
     module, function = args.handler.split(":")
     try:
         _refuse_readonly(args)

@@ -386,6 +386,12 @@ def record_path(records_dir: Path, name: str) -> Path:
     return records_dir / f"{name}.json"
 
 
+def wall_time(start: int) -> float:
+    """When a process with this start time began, in Unix seconds."""
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return booted + start / os.sysconf("SC_CLK_TCK")
+
+
 def cpu_s(pids: Iterable[int]) -> float:
     """Seconds of CPU time that these processes have taken."""
     ticks = 0

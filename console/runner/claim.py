@@ -20,7 +20,7 @@ from console.host import process
 from console.journal.lock import HostChanging, HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import left_down, read_view
-from console.recovery.rollback import live, records, standby
+from console.recovery.rollback import evidence, live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.observe import is_running
 from console.recovery.rollback.trigger import is_held
@@ -76,6 +76,18 @@ def _refuse_beside_rollback(places: list[Path]) -> None:
             "a rollback brings the baseline back", str(directory),
             "omni-console rollback follows it to its end",
         )  # fmt: skip
+
+
+def refuse_after_rollback(run: RunDir, site: str, url: str) -> None:
+    """Raise HostBusy if a rollback of this baseline has ended since the run was asked for: whoever
+    wanted the baseline back does not expect that it goes down right after. Called after `announce`:
+    a rollback that begins later sees the run."""
+    asked_at = run.meta().created
+    if asked_at and evidence.rolled_back_since(site, url, asked_at):
+        raise HostBusy(
+            "a rollback has ended since this run was asked for",
+            hint="start it again if it is meant",
+        )
 
 
 def _refuse_beside_leftovers(run: RunDir) -> None:

@@ -248,6 +248,7 @@ def begin(
     rehearsal: str = "",
     request: str = "",
     allocation: str = "",
+    asked_at: float | None = None,
 ) -> RunDir:
     """Start a new run and return it once its runner has begun; `say` gets clean progress sentences.
 
@@ -255,16 +256,18 @@ def begin(
     `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
     reason. `rehearsal`: a rehearsal's mapping, as JSON. `request`: who far away asked for it; a run
     that exists has it in its directory. `allocation`: of Slurm's, as `console.runner.slurm.ticket`
-    writes it. Blocks until the baseline has answered one
+    writes it. `asked_at`: when it was asked for, in Unix seconds, if not now: a rollback that has
+    ended since keeps it from beginning. Blocks until the baseline has answered one
     completion. Raises NotStarted (the runner refused), LintRefused, InvalidFile (a service could
     not start) or another ConsoleError; no trace is left.
     """
+    created_at = time.time() if asked_at is None else asked_at
     _same(playbook, site, expect)
     found = admit(playbook, site, overrides or {}, say, lease_s, rehearsal=bool(rehearsal))
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
-        inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=time.time(),
+        inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=created_at,
         lease_s=lease_s, lint=found,
     )  # fmt: skip
     more = {MAPPING: rehearsal, REQUEST: request, ALLOCATION: allocation}

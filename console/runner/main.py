@@ -37,7 +37,14 @@ from console.recovery.rollback.procedure import Procedure
 from console.rehearsal.rewrite import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
-from console.runner.claim import announce, host_lock, leave, this_process, withdraw
+from console.runner.claim import (
+    announce,
+    host_lock,
+    leave,
+    refuse_after_rollback,
+    this_process,
+    withdraw,
+)
 from console.runner.context import Context
 from console.runner.control import Control, Server, Verb
 from console.runner.fault import point
@@ -84,6 +91,9 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
             announced, replaced = True, pointer.read(os.getuid())
             announce(run)
         context = _context(run, closing=close)
+        if not (resume or close):
+            model = context.plan.site.model
+            refuse_after_rollback(run, model.name, model.baseline.url)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
     except Exception as error:  # whatever it was: what is up is not left without a guard
         if not resume and not close:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -430,8 +429,7 @@ def _began(handle: Handle) -> float | None:
     """When the oldest process of a service was started, in Unix seconds; None if unknown."""
     pids = [handle.pid] if handle.pid else pids_of_container(handle.container)
     starts = [start for pid in pids if (start := process.start_time(pid)) is not None]
-    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return booted + min(starts) / os.sysconf("SC_CLK_TCK") if starts else None
+    return process.wall_time(min(starts)) if starts else None
 
 
 def _died(state: Status) -> Cause:

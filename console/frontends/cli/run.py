@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -19,6 +20,7 @@ from console.config.locate import inputs_of, playbook_of, playbook_places
 from console.config.locate import site as site_of
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
+from console.host import process
 from console.host.privileges import operator
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
@@ -46,11 +48,17 @@ def run(args: Namespace) -> int:
         return follow(waited, args) if waited is not None else int(Exit.OK)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
-    made = start(site, playbook, inputs_of(args.input), args)
+    made = start(site, playbook, inputs_of(args.input), args, asked_at=_given_at(args))
     if args.detach:
         told(args, made)
         return int(Exit.OK)
     return follow(made, args)
+
+
+def _given_at(args: Namespace) -> float | None:
+    """When this very command was given, in Unix seconds; None if that is not known."""
+    began = process.start_time(os.getpid()) if getattr(args, "own_process", False) else None
+    return process.wall_time(began) if began is not None else None
 
 
 def tune(args: Namespace) -> int:
@@ -80,9 +88,11 @@ def told(args: Namespace, made: RunDir) -> None:
 
 
 def start(
-    site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace, rehearsal: str = ""
-) -> RunDir:
-    """Start a new run; return once its runner has begun. Raises NotStarted, leaving no trace."""
+    site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace, rehearsal: str = "",
+    asked_at: float | None = None,
+) -> RunDir:  # fmt: skip
+    """Start a new run, asked for at this time or now; return once its runner has begun. Raises
+    NotStarted, leaving no trace."""
     from console.runner.launch import begin
     from console.runner.prepare.admission import overrides_of
 
@@ -91,7 +101,7 @@ def start(
             site, playbook, inputs, step=args.step, say=lambda text: _say(args, text), yes=args.yes,
             headless=not args.detach and not args.step and not at_terminal(),
             lease_s=lease_of(args), overrides=overrides_of(getattr(args, "override", [])),
-            rehearsal=rehearsal,
+            rehearsal=rehearsal, asked_at=asked_at,
         )  # fmt: skip
     except KeyboardInterrupt:
         _say(args, "\nnot started")

@@ -155,6 +155,16 @@ def after_failed_rollback(site: str, url: str) -> str:
     return f"the last rollback failed ({failed}): mend that, then omni-console rollback"
 
 
+def rolled_back_since(site: str, url: str, at: float) -> bool:
+    """Whether a rollback of the baseline has ended since `at`, in Unix seconds: by when its
+    evidence was written, since rollback.sh knows the time to a second only. Never raises."""
+    ends = (Witness.ROLLBACK, Witness.SCRIPT)
+    files = [file for file, one in _files(site, url) if one.witness in ends]
+    with contextlib.suppress(OSError):
+        return any(at < file.stat().st_mtime <= time.time() for file in files)
+    return False
+
+
 def proofs(site: str, url: str) -> list[tuple[str, ...]]:
     """For each answered completion of the baseline that is kept what tells which command line it
     was: its process's digest, its start, its container's id; none where that is not known."""

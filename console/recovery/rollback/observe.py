@@ -422,8 +422,7 @@ def another_process(plan: SealedPlan) -> str:
         if start is None or not has_other_flags(spec.argv, process.argv(holder.pid)):
             continue
         if not any(tuple(line) == spec.argv for line in lines):
-            boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-            since = time_words(boot + start / os.sysconf("SC_CLK_TCK"), time.time())
+            since = time_words(process.wall_time(start), time.time())
             return f"{OTHER} {holder.pid}, since {since}) with other flags answers"
     return ""
 

@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +19,9 @@ from console.host import process
 from console.journal.lock import HostLock
 from console.journal.state import RunState
 from console.recovery.guard import config as guard_config
-from console.recovery.rollback import live, trigger
+from console.recovery.rollback import evidence, live, records, trigger
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.progress import Result, quiet_limit
 from console.recovery.rollback.trigger import Lock
 from console.runner import finish
@@ -125,6 +128,28 @@ def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: list
     assert run(bench, resume=True)[0] == Exit.BUSY
     assert climb == []
     held.release()
+
+
+@pytest.mark.parametrize("witness", [Witness.ROLLBACK, Witness.SCRIPT, Witness.WATCH])
+@pytest.mark.parametrize("when", ["before", "since", "since, by a clock ahead"])
+def test_a_run_does_not_begin_after_a_rollback_that_ended_since_it_was_asked_for(
+    bench: Bench, climb: list[bool], monkeypatch: pytest.MonkeyPatch, witness: Witness, when: str
+) -> None:
+    """Its command was under way, and its runner had not named itself, so nothing could end it."""
+    run_dir, site = bench.context.run, bench.context.plan.site.model
+    asked_at = time.time() - 60
+    run_dir.write_meta(replace(run_dir.meta(), created=asked_at))
+    proof = Evidence(Kind.PROOF, Word.SERVING, asked_at, witness)
+    evidence.keep(site.name, site.baseline.url, proof)
+    offset = {"before": -1, "since": 1}.get(when, 7200)
+    for file in evidence.directory(site.name, site.baseline.url).iterdir():
+        os.utime(file, (asked_at + offset, asked_at + offset))
+    monkeypatch.setattr(runners, "_begin", broken)
+    code, word = run(bench, resume=False)
+    refused = when == "since" and witness is not Witness.WATCH
+    assert (code == Exit.BUSY) is refused
+    assert ("a rollback has ended since" in word["title"]) is refused
+    assert records.read(os.getuid()) is None
 
 
 def test_who_reads_a_state_in_the_journal_may_answer_it_at_once(
