@@ -15,7 +15,7 @@ from console.host import process
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.script import write
-from tests.rollback.conftest import DASH, Stage, run_script, serving
+from tests.rollback.conftest import DASH, Stage, in_script, run_script, serving
 
 pytestmark = pytest.mark.skipif(DASH is None, reason="needs dash")
 
@@ -41,6 +41,14 @@ def test_another_client_takes_the_place_of_a_broken_one(stage: Stage, lines: Pat
     done = run_script(stage, stage.tool("curl", "exit 127"))
     assert done.returncode == 0, done.stdout
     assert process.alive(*before)
+
+
+def test_a_client_that_hangs_is_ended_as_busybox_ends_it(stage: Stage) -> None:
+    """By a SIGTERM, which the script itself ignores, and so would the client."""
+    slow = stage.tool("timeout", 'exec 2>/dev/null; shift; "$@" & sleep 1; kill $!; wait $!')
+    stage.tool("curl", "exec sleep 600")
+    body = f"PATH={slow}; trap '' TERM; CLIENT=curl; http_code \"$HEALTH\"\n"
+    assert in_script(stage, body) == (0, "000\n")
 
 
 @pytest.mark.skipif(shutil.which("busybox") is None, reason="needs busybox")

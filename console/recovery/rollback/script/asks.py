@@ -45,7 +45,7 @@ wget_for() {
 # the status of the health path, of which the head is enough: 100 where only a part of that came in
 # time, and 000 for nothing. Prints nothing where the client itself fails.
 http_code() {
-  limit=$((HEALTH_S + 1))
+  limit=$((HEALTH_S + 1)); trap - TERM  # with it busybox's `timeout` ends a client
   case "$CLIENT" in
     curl) reply=$(timeout "$limit" curl -q -s -D - -o /dev/null --noproxy '*' \
       -m "$HEALTH_S" -w "$CURL_SAYS" "$1") ;;
@@ -100,7 +100,7 @@ silence() {
 ask() {
   body="$BODY_HEAD$$-$(date +%s)$BODY_MIDDLE$1$BODY_TAIL"
   type='Content-Type: application/json'
-  limit=$((ASK_S + 2))
+  limit=$((ASK_S + 2)); trap - TERM
   case "$CLIENT" in
     curl) reply=$(timeout "$limit" curl -q -s -D - --noproxy '*' --max-time "$ASK_S" \
       -H "$type" -w "$CURL_SAYS" -d "$body" "$ASK") ;;
