@@ -337,12 +337,12 @@ def refusal(status: int, detail: str = "") -> str:
     return "it answers, but with no chat completion" if 200 <= status < 300 else ""
 
 
-WRONG_PATH = "its health path?"
+ALL_THE_SAME, WRONG_PATH = "it answers a completion all the same", "its health path?"
 
 
 def wrong_path(path: str) -> str:
     """That a server answers a completion whose health path is not well: it may be another's."""
-    return f"it answers a completion all the same: is {one_line(path, 100)} {WRONG_PATH}"
+    return f"{ALL_THE_SAME}: is {one_line(path, 100)} {WRONG_PATH}"
 
 
 def remedy(why: str) -> str:

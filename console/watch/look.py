@@ -36,14 +36,12 @@ from console.runtime import proxy
 from console.runtime.answers.completion import Completion, complete, longer, prove
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
-from console.runtime.probe import Health, busy, health
+from console.runtime.probe import ALL_THE_SAME, Health, busy, health
 from console.watch.plan import Settings
 
 HEALTH_S, HEALTH_PART = 5.0, 0.25
 """How long the health path may take, in seconds and as a part of the interval, whichever is less;
 one that takes longer is silent."""
-ALL_THE_SAME = "it answers all the same"
-"""Of one whose health path is not well, and that has answered a completion."""
 SHARED = f"{observe.ELSE}, too"
 PART = 0.5
 """Of the interval: how long a completion may take at most."""

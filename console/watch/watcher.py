@@ -36,7 +36,7 @@ from console.recovery.rollback.observe import ELSE
 from console.runtime import probe
 from console.watch import fingerprint as prints
 from console.watch.fingerprint import Print
-from console.watch.look import ALL_THE_SAME, Holder, Look
+from console.watch.look import Holder, Look
 from console.watch.plan import WatchPlan
 from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
 
@@ -402,7 +402,7 @@ def _of_another(seen: Look, at: float) -> Evidence | None:
 
 def _answers(detail: str) -> bool:
     """Whether the words about an unjudged server say that an answer, or a part of one, has come."""
-    return detail.startswith((*REFUSES, probe.SLOW)) or ALL_THE_SAME in detail
+    return detail.startswith((*REFUSES, probe.SLOW)) or probe.ALL_THE_SAME in detail
 
 
 def told(event: Event) -> None:

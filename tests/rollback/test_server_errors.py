@@ -221,7 +221,7 @@ def test_the_watch_asks_a_server_whose_health_path_fails(stage: Stage, lines: Pa
     looker = watch.Looker(stage.plan, Settings(interval_s=60.0))
     found = looker.look()
     assert (found.word, found.asked) == (UNJUDGED, True)
-    assert "answers all the same" in found.detail
+    assert "answers a completion all the same" in found.detail
     lines.write_text(json.dumps({"health": 500, "status": 500, "error": "EngineDeadError"}))
     found = looker.look()
     assert found.word == SUSPECT

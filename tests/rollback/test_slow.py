@@ -21,8 +21,7 @@ from console.recovery.rollback.observe import Observed
 from console.recovery.rollback.stages import measure, verify
 from console.runner.prepare import baseline
 from console.runtime.answers.completion import prove
-from console.runtime.probe import Health, health, remedy
-from console.watch.look import ALL_THE_SAME
+from console.runtime.probe import ALL_THE_SAME, Health, health, remedy
 from console.watch.look import Looker as Watcher
 from console.watch.plan import Settings
 from tests.rollback.conftest import Stage, run_script, script_proves, serving

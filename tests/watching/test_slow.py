@@ -10,6 +10,7 @@ import pytest
 
 from console.journal.watch_record import CUT_OVER, LOADING, SUSPECT, UNJUDGED
 from console.recovery.rollback.baseline_state import Word
+from console.runtime.probe import ALL_THE_SAME
 from console.runtime.proxy import Relay
 from console.watch import look as looking
 from console.watch.watcher import evidence_of
@@ -112,4 +113,4 @@ def test_one_that_says_for_long_that_it_loads_is_asked_a_completion(llama: Llama
     assert len(llama.asked) == 2, "at the first look it may have just begun"
     llama.completion = 200
     seen = one.look()
-    assert (seen.word, "it answers all the same" in seen.detail) == (UNJUDGED, True)
+    assert (seen.word, ALL_THE_SAME in seen.detail) == (UNJUDGED, True)

@@ -17,8 +17,8 @@ from console.journal.watch_record import (
     UNJUDGED,
 )
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
-from console.runtime.probe import SLOW
-from console.watch.look import ALL_THE_SAME, Holder, Look
+from console.runtime.probe import ALL_THE_SAME, SLOW
+from console.watch.look import Holder, Look
 from console.watch.watcher import Restored, evidence_of
 from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
 
