@@ -19,7 +19,7 @@ except Exception as x: sys.exit(124 if r and isinstance(x,TimeoutError) else 9)'
 find_client() {
   for CLIENT in curl python3 wget; do
     command -v "$CLIENT" >/dev/null 2>&1 || continue
-    if [ "$CLIENT" = wget ]; then case "$(wget --help 2>&1)" in
+    if [ "$CLIENT" = wget ]; then case "$(trap - TERM; timeout 2 wget --help 2>&1)" in
       *--no-proxy*) ;;
       *'-T SEC'*) WGET='-Y off -T' ;;
       *) WGET='-Y off' ;;  # `timeout` has a deadline
