@@ -30,6 +30,7 @@ from console.journal.watch_record import (
     UNJUDGED,
 )
 from console.recovery.rollback import observe, records
+from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
 from console.runtime import proxy
@@ -81,10 +82,14 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who has the baseline in their hands, in words. `stopped`: the baseline may be down because of
-    it; False only where the run's sentinel says that the run has not stopped it."""
+    it; False where the run's sentinel says that the run has not stopped it, and for `other`: a run
+    or rollback of another baseline."""
 
     words: str
     stopped: bool = True
+    other: bool = False
+    alone: bool = True
+    """It may be in its outage, or may need the memory alone: nothing is restored beside it."""
 
 
 class Looker:
@@ -127,7 +132,7 @@ class Looker:
             return self._candidate(one_line(switched.service, 60), state, words)
         if state is not Health.SERVING:
             doubted = loads if self._loading else state is not Health.REFUSED
-            if doubted and held is None:
+            if doubted and (held is None or held.other):  # which may be restored beside it
                 seen = self._all_the_same(pid, words)
                 if seen is not None:
                     return seen
@@ -300,13 +305,23 @@ def held_by(plan: SealedPlan) -> Holder | None:
     """
     if is_held(plan.rollback_dir):
         return Holder("a rollback is on")
-    for pointer in records.find_all():
-        run = Path(pointer.run_dir)
-        if is_held(run / ROLLBACK):
-            return Holder(f"a rollback of run {one_line(pointer.run_id, 80)} is on")
-        if process.alive(pointer.pid, pointer.start):
-            return Holder(f"run {one_line(pointer.run_id, 80)} is on", not _leaves_it(run))
-    return None
+    holders = [held for pointer in records.find_all() if (held := _holder(pointer, plan))]
+    return min(holders, key=lambda held: (held.other, not held.alone), default=None)
+
+
+def _holder(pointer: Pointer, plan: SealedPlan) -> Holder | None:
+    """What a run's pointer says; None where neither the run nor a rollback of it is on."""
+    run, words = Path(pointer.run_dir), f"run {one_line(pointer.run_id, 80)}"
+    rolls = is_held(run / ROLLBACK)
+    if not rolls and not process.alive(pointer.pid, pointer.start):
+        return None
+    theirs = records.other_plan(pointer, plan)
+    words += f" of site {one_line(theirs.site_name, 60)}" if theirs is not None else ""
+    words = f"a rollback of {words} is on" if rolls else f"{words} is on"
+    stopped = rolls or not _leaves_it(run)
+    if theirs is None:
+        return Holder(words, stopped)
+    return Holder(words, False, other=True, alone=stopped or theirs.exclusive)
 
 
 def _leaves_it(run: Path) -> bool:

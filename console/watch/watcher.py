@@ -50,6 +50,11 @@ STALE = 3.0
 REFUSES = ("HTTP 3", "HTTP 4", probe.REFUSES, probe.BUSY, probe.FAILS)
 """How an answer begins that refuses or fails a request: the server is there."""
 DEAD = "dead engine"
+BESIDE = "the baseline is not restored beside a run of another site"
+REFUSED = (
+    ", and may be in its outage or need the memory alone: nobody asked for its end; the watch "
+    "restores the baseline when that is over, and omni-console rollback --site FILE does so now"
+)
 _TITLES = {DOWN: "does not answer", GARBLED: "answers garbage"}
 
 
@@ -241,12 +246,16 @@ class Watcher:
             f"since {when}: {self.state.detail}", at,
         )  # fmt: skip
         allowed, today = self.state.at_most, self.state.restores_today(at)
-        if not allowed or held is not None:  # a restore would roll that run back
-            return
+        if not allowed or (held is not None and not held.other):
+            return  # a restore would roll that run back
         if seen.stranger:
             return  # it would find its port taken
         if answers and self.restored_for == answers:
             return  # it was restored once for this, and a restart has not mended it
+        if held is not None and held.alone:
+            text = f"{held.words}{REFUSED}"
+            self._tell(DOWN_KIND, f"{since:.0f}/beside", BESIDE, text, at)
+            return
         if today >= allowed:
             self._tell(
                 DOWN_KIND, f"{since:.0f}/left", "the baseline stays down",
@@ -254,7 +263,10 @@ class Watcher:
                 "allows: omni-console rollback brings it back", at,
             )  # fmt: skip
             return
-        # First written down, then done: a watch that is killed meanwhile has used this one up.
+        self._restore(answers, since, at)
+
+    def _restore(self, answers: str, since: float, at: float) -> None:
+        """First written down, then done: a watch that is killed meanwhile has used this one up."""
         self.state.restores = [*self.state.restores, at][-50:]
         self.state.restored += 1
         self._remember(at, "restore", detail="begun")

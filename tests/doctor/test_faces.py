@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from console.checks.doctor.facts import Level
 from console.cli import main
 from console.common import paths
 from console.frontends.cli import console as plain
@@ -18,10 +19,11 @@ from console.frontends.web import facts as web
 from console.host import process
 from console.host.ports import owners
 from console.host.process import ProcessSpec
-from console.recovery.rollback import evidence
+from console.recovery.rollback import evidence, sealed_plan
 from console.recovery.rollback.baseline_state import UP, Evidence, Kind, Witness, Word
+from console.recovery.rollback.sealed_plan import Baseline
 from console.runtime import proxy as relay
-from tests.doctor.conftest import HEAD, Look
+from tests.doctor.conftest import HEAD, Look, on_now
 from tests.ports import free_port
 from tests.runtime.serving import serving
 from tests.waiting import some, until
@@ -140,6 +142,29 @@ def test_a_dead_engine_and_a_stopped_server_have_one_word_on_every_face(
     faces = [found.detail, web._baseline(view, now)["words"], plain._baseline(view)]
     assert [why in face for face in faces] == [True] * len(faces), faces
     assert f"{url} is down: " in found.detail
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_crash_beside_the_outage_of_another_site_is_a_failure(
+    other: bool, tmp_path: Path, look: Look
+) -> None:
+    ports = [free_port(), free_port()]
+    url, theirs = (f"http://127.0.0.1:{ports[at]}" for at in (0, int(other)))
+    run = tmp_path / "run"
+    base = Baseline("baseline", "process", theirs, process=ProcessSpec(("x",)))
+    sealed_plan.write(
+        sealed_plan.SealedPlan("r1", str(run), base, "dock"),
+        run / sealed_plan.ROLLBACK / sealed_plan.PLAN,
+    )
+    on_now("r1", directory=str(run))
+    text = f"{HEAD}baseline: {{process: {{argv: [sh, -c, x]}}, url: '{url}'}}\n"
+    [health] = look("baseline.health", text)
+    assert (health.level is Level.FAILED) is other
+    if other:
+        assert "run r1, which is on, is of another site" in health.detail
+        assert f"omni-console rollback --site {tmp_path / 'site.yaml'} brings" in health.hint
+    else:
+        assert "attach" in health.hint
 
 
 def test_a_cutover_whose_candidate_is_dead_has_one_word_in_every_line(

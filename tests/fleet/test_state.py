@@ -13,7 +13,10 @@ import pytest
 from console.common.clock import SystemClock
 from console.frontends.cli.fleet.state import HostState
 from console.host.gpu.inventory import Asked
+from console.host.process import ProcessSpec
 from console.journal.store import Journal
+from console.recovery.rollback import sealed_plan
+from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from tests.fleet.far import SITE, Far, documented, new_run
 from tests.ports import free_port
 
@@ -50,6 +53,28 @@ def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
     assert second["baseline"]["word"] == "serving"
     assert second["run"]["id"] == run.id
     assert state.look()["baseline"]["word"] == "down"
+
+
+def test_a_crash_beside_the_outage_of_another_site_is_not_for_this_run(
+    host: Far, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, site = free_port(), tmp_path / "site.yaml"
+    site.write_text(
+        SITE.replace("[cat]", "[./serve.sh]").replace("127.0.0.1:1", f"127.0.0.1:{port}")
+    )
+    monkeypatch.setattr("console.frontends.cli.fleet.state.runner_alive", lambda run: True)
+    run = new_run()
+    journal = Journal(run.journal)
+    journal.append(3.0, "outage", "", 0, {"down": True, "proof": 0.0, "url": ""})
+    journal.close()
+    for at, for_this_run in ((port, True), (free_port(), False)):
+        url = f"http://127.0.0.1:{at}"
+        base = Baseline("baseline", "process", url, process=ProcessSpec(("x",)))
+        plan = SealedPlan(run.id, str(run.path), base, "dock")
+        sealed_plan.write(plan, run.path / sealed_plan.ROLLBACK / sealed_plan.PLAN)
+        state = HostState(str(site), asked)
+        told = state.look()["baseline"]
+        assert (told["word"], told["detail"] == "for this run") == ("down", for_this_run)
 
 
 def test_a_guard_is_told_of_while_a_run_goes_on_or_where_it_has_acted(

@@ -90,6 +90,13 @@ def test_what_this_run_has_stopped_is_down_and_nothing_else_is(stage: Stage, wat
     looking.follow(stage.plan, planned=True)
     until(lambda: looking.latest and looking.latest.planned, "it is down for the run")
     assert detail(looking) == "for this run"
+    elsewhere = replace(stage.plan.baseline, url=f"http://127.0.0.1:{free_port()}")
+    looking.follow(stage.plan, planned=True, stopped=replace(stage.plan, baseline=elsewhere))
+    looking.look()
+    until(lambda: looking.latest and not looking.latest.planned, "it is another one's outage")
+    looking.follow(stage.plan, planned=True, stopped=stage.plan)
+    looking.look()
+    until(lambda: looking.latest and looking.latest.planned, "it is that run's")
     looking.follow(stage.plan, planned=False)
     until(lambda: looking.latest and not looking.latest.planned, "it is down for no run")
     assert detail(looking) == "connection refused"

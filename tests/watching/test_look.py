@@ -32,6 +32,8 @@ from console.recovery.guard.record.recorder import LIVE, Recorder
 from console.recovery.rollback import records
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
 from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
+from console.recovery.rollback.sealed_plan import write as write_plan
 from console.recovery.rollback.trigger import Lock
 from console.runtime.answers.completion import LONGER, Completion
 from console.runtime.occupancy import Occupancy
@@ -321,6 +323,58 @@ def test_a_run_that_leaves_the_baseline_serving_hides_no_outage(llama: Llama, ho
     page.status({"outage": True})
     assert looker(llama).look().word == PLANNED
     page.close()
+
+
+def sealed(run: Path, url: str, **more: Any) -> None:
+    """What that run has sealed: a baseline at this address."""
+    plan = replace(plan_of(url).sealed, run_id=run.name, run_dir=str(run), site_name="dock", **more)
+    write_plan(plan, run / ROLLBACK / PLAN)
+
+
+def test_what_dies_beside_the_outage_of_another_site_is_not_planned(home: Path) -> None:
+    """The run's sentinel says that it is in its outage, and that is of another address."""
+    port, run = free_port(), home / "run"
+    one = Looker(plan_of(f"http://127.0.0.1:{port}").sealed, Settings())
+    began(run)
+    assert one.look().word == PLANNED, "nothing says which baseline it stops"
+    sealed(run, f"http://localhost:{port}")
+    assert one.look().word == PLANNED, "it is the same server under another site's name"
+    sealed(run, f"http://127.0.0.1:{free_port()}")
+    seen = one.look()
+    assert seen.word == SUSPECT
+    assert "run 20260101-x of site dock is on, which has not stopped it" in seen.detail
+    lock = Lock(run / ROLLBACK)
+    assert lock.taken()
+    assert "a rollback of run 20260101-x of site dock is on" in one.look().detail
+    lock.release()
+
+
+def test_beside_a_run_of_another_site_only_a_doubted_one_is_asked(llama: Llama, home: Path) -> None:
+    """A restore is possible then, and a health path that fails may be that of another engine."""
+    began(home / "run")
+    sealed(home / "run", f"http://127.0.0.1:{free_port()}")
+    assert (looker(llama).look().word, llama.asked) == (BUSY, [])
+    llama.health = 500
+    seen = looker(llama).look()
+    assert (seen.word, "it answers all the same" in seen.detail) == (UNJUDGED, True)
+
+
+@pytest.mark.parametrize(("outage", "exclusive", "alone"), [
+    (False, False, False), (True, False, True), (False, True, True),
+])  # fmt: skip
+def test_beside_which_run_of_another_site_a_baseline_is_restored(
+    home: Path, outage: bool, exclusive: bool, alone: bool
+) -> None:
+    run, plan = home / "run", plan_of(f"http://127.0.0.1:{free_port()}").sealed
+    began(run)
+    sealed(run, f"http://127.0.0.1:{free_port()}", exclusive=exclusive)
+    (run / "guard").mkdir(parents=True)
+    page = Recorder(run / "guard" / LIVE, "20260101-x", SystemClock())
+    page.status({"outage": outage})
+    held = looking.held_by(plan)
+    page.close()
+    assert held is not None
+    assert (held.stopped, held.other, held.alone) == (False, True, alone)
 
 
 def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:

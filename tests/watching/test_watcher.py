@@ -163,6 +163,22 @@ def test_what_died_beside_a_run_is_told_and_not_restored(world: World) -> None:
     assert (world.kinds, len(world.restored)) == (["baseline-down", "baseline-back"], 1)
 
 
+def test_beside_the_outage_of_another_site_it_is_told_and_no_restore_is_used_up(
+    world: World,
+) -> None:
+    world.tick(3)
+    world.held = Holder("run X of site dock is on", stopped=False, other=True)
+    world.look, died = lambda at: SILENT, world.clock.now()
+    world.tick(9)
+    assert (world.kinds, world.restored) == (["baseline-down", "baseline-down"], [])
+    assert world.events[0]["key"] == f"baseline-down@ws@{died:.0f}"
+    assert "not restored beside a run of another site" in world.events[1]["title"]
+    assert "run X of site dock is on, and may be in its outage" in world.events[1]["text"]
+    world.held = Holder("run X of site dock is on", stopped=False, other=True, alone=False)
+    world.tick()
+    assert len(world.restored) == 1, "that run leaves its own baseline serving"
+
+
 def test_an_old_doubt_says_nothing_after_a_reboot(world: World) -> None:
     world.tick(3)
     world.look = lambda at: SILENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 PROBLEMS = 20
 RESTORE = "omni-console rollback brings the baseline back and proves it"
 NOT_OURS = "ps -o pid,user,lstart,args -p PID shows whose it is; one of the two needs another port"
+ENDS_FIRST = "; a run of another site that is in its outage is rolled back first"
 INIT = "omni-console init finds what serves on this machine and writes the file for it"
 _SERVICE = "com.docker.compose.service"
 _PROJECT = "com.docker.compose.project"
@@ -125,7 +127,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
     """How the baseline is now, in the words that every face has for it; an active run may have
     taken it down on purpose."""
-    from console.recovery.rollback import evidence
+    from console.recovery.rollback import evidence, records
     from console.recovery.rollback.baseline_state import Word
     from console.recovery.rollback.look import Looker
     from console.runtime import proxy
@@ -138,7 +140,9 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     if switched is not None:
         yield _cut_over(check, switched, site)
         return
-    looker, plan, live = Looker(), _plan(site), facts.live()
+    looker, plan, live, beside = Looker(), _plan(site), facts.live(), ""
+    if live is not None and records.other_plan(live, plan) is not None:
+        beside, live = live.run_id, None  # it has not taken this one down
     known = evidence.state(plan, looker.look(plan))
     why = "; ".join(known.reasons)
     said = f"{spec.url} is {known.word}: {why}"
@@ -154,6 +158,12 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.warning(said, "wait, then run omni-console doctor again")
     elif _is_demo(facts):
         yield check.note(f"{said}; `omni-console demo` starts it")
+    elif beside:
+        hint = _remedy(why, site)
+        if hint == RESTORE:
+            named = f"rollback --site {shlex.quote(str(facts.site_file().path))}"
+            hint = RESTORE.replace("rollback", named, 1) + ENDS_FIRST
+        yield check.failed(f"{said}; run {beside}, which is on, is of another site", hint)
     else:
         yield check.failed(said, _remedy(why, site))
 

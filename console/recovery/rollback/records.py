@@ -216,6 +216,15 @@ def find_all() -> list[Pointer]:
     return sorted(found, key=lambda p: p.started_at, reverse=True)
 
 
+def other_plan(pointer: Pointer, plan: SealedPlan) -> SealedPlan | None:
+    """The sealed plan of a run that has another baseline than this plan's; None for a run of the
+    same one, and where nothing says which one it has."""
+    with contextlib.suppress(ConsoleError, OSError):
+        theirs = sealed.of_run(Path(pointer.run_dir))
+        return None if theirs.has_baseline_of(plan) else theirs
+    return None
+
+
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < MAX_NUMBER:
         raise ValueError("a number")

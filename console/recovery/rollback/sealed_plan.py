@@ -184,6 +184,17 @@ class SealedPlan:
         except OSError:
             return False
 
+    def has_baseline_of(self, other: SealedPlan) -> bool:
+        """Whether both plans restore the same server, whatever their sites are called: it has the
+        same address, or is the same container or unit."""
+        mine, theirs = self.baseline, other.baseline
+        one = {mine.container_id, mine.container_name} & {
+            theirs.container_id,
+            theirs.container_name,
+        }
+        same_unit = mine.unit is not None and mine.unit == theirs.unit
+        return bool(one - {""}) or same_unit or _same_address(mine.url, theirs.url)
+
     def with_baseline_of(self, site: SealedPlan) -> SealedPlan:
         """This run's plan with the baseline of `site`, the plan of its changed site file. What the
         run may have left behind is still looked for."""
@@ -231,6 +242,15 @@ def of_run(run_dir: Path) -> SealedPlan:
                 if plan.run_dir == str(run_dir):
                     return plan
         raise
+
+
+def _same_address(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same port of the same machine."""
+    from console.host.ports import is_local, port_of  # whoever only reads a plan needs none of it
+
+    if is_local(one) and is_local(other):
+        return port_of(one) == port_of(other)
+    return one.rstrip("/") == other.rstrip("/")
 
 
 def site_script(site: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import view_of
 from console.journal.run_view import RunView
 from console.journal.state import possible_verbs, stands
+from console.recovery.rollback import sealed_plan
 from console.render.progress import said_words
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class HostState:
         self._cards.begin()  # first: it takes longest
         run, view, word = _run()
         alive = run is not None and runner_alive(run)
-        baseline = self._baseline.look(planned=alive and view is not None and view.outage)
+        baseline = self._baseline.look(run if alive and view is not None and view.outage else None)
         guard = self._guard(run, alive, over=view is None or view.over)
         found = self._cards.answer(CARDS_S)
         told: dict[str, Any] = cleaned({
@@ -124,9 +126,14 @@ class _Baseline:
         self._watch = BaselineWatch(lambda view: self._seen.set(), FOREVER_S, site=site)
         self._begun = False
 
-    def look(self, *, planned: bool) -> dict[str, Any]:
+    def look(self, stopper: RunDir | None) -> dict[str, Any]:
+        """`stopper`: a live run that has taken its baseline down, which may be another one."""
         self._seen.clear()
-        self._watch.follow(None, planned=planned)
+        stopped = None
+        if stopper is not None:
+            with contextlib.suppress(ConsoleError, OSError):
+                stopped = sealed_plan.of_run(stopper.path)
+        self._watch.follow(None, stopper is not None, stopped=stopped)
         if self._begun:
             self._watch.look()
         else:

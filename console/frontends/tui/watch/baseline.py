@@ -86,15 +86,20 @@ class BaselineWatch(Watch[BaselineView]):
         super().__init__("baseline-watch", deliver, poll_s)
         self._target = _Target(site)
         self._planned = False
+        self._stopped: SealedPlan | None = None
         self._looker = Looker()
         self._kept = ""
         """The word of the look that was kept last."""
         self.log: LogFile | None = None
         """Where a baseline that is a host process writes to, as of the last look."""
 
-    def follow(self, plan: SealedPlan | None, planned: bool = False) -> None:
+    def follow(
+        self, plan: SealedPlan | None, planned: bool = False, *, stopped: SealedPlan | None = None
+    ) -> None:
         """Look at this plan's baseline; None: at the configured one. `planned`: a run that lives
-        has stopped it and will bring it back."""
+        has stopped it and will bring it back; `stopped`: that run's plan, which may be of another
+        baseline than the configured one."""
+        self._stopped = stopped
         if plan != self._target.aimed or planned != self._planned:
             self._target.aimed, self._planned = plan, planned
             self._wake.set()
@@ -144,7 +149,8 @@ class BaselineWatch(Watch[BaselineView]):
             return BaselineView()
         seen = self._looker.look(plan)
         other = bool(self._looker.stranger) or self._looker.cut_over
-        planned = self._planned and seen.word is Word.DOWN and not other
+        mine = self._stopped is None or self._stopped.has_baseline_of(plan)
+        planned = self._planned and mine and seen.word is Word.DOWN and not other
         if planned:
             seen = replace(seen, detail="for this run")
         self._keep(plan, seen, planned)
