@@ -14,7 +14,7 @@ from console.common.errors import BaselineNotReady
 from console.config.site.site import load_site
 from console.host import process
 from console.journal.watch_record import UNJUDGED
-from console.recovery.rollback import evidence, look
+from console.recovery.rollback import evidence, look, observe
 from console.recovery.rollback.baseline_state import Witness, Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.observe import Observed
@@ -189,6 +189,32 @@ def test_the_first_proof_of_a_run_says_what_is_wrong(
         baseline.prove(site, Witness.RUN_START)
     assert hint in caught.value.hint
     assert "nothing within" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "told", [{"status": 401}, {"status": 404}, {"answer": "!!!!!"}, {"health": 401}, {}],
+)  # fmt: skip
+@pytest.mark.parametrize("shares", [False, True])
+def test_what_a_stranger_answers_is_no_word_of_the_baseline(
+    stage: Stage, impatient: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any],
+    shares: bool,
+) -> None:  # fmt: skip
+    """It was said that the baseline wants a key, or answers garbage, and that a rollback helps."""
+    file = stage.root / "site.yaml"
+    file.write_text(
+        "schema: omni.site/v1\nname: ws\nbaseline:\n  process: {argv: [llama-server, -m, a.gguf]}\n"
+        f"  url: {stage.plan.baseline.url}\n  completion: {{timeout: 1s}}\n"
+    )
+    site = load_site(file)
+    pid, _ = serving(stage, impatient, **told)
+    if shares:
+        words = f"{observe.ELSE}, too: pid {pid}, x"
+        monkeypatch.setattr(observe, "somebody_else", lambda plan: words)
+    with pytest.raises(BaselineNotReady, match="something else answers at") as caught:
+        baseline.prove(site, Witness.RUN_START)
+    assert f"pid {pid}" in caught.value.detail
+    assert caught.value.hint.endswith("one of the two needs another port")
+    assert not evidence.read("ws", stage.plan.baseline.url)
 
 
 @pytest.mark.parametrize("when", ["completion", "measure"])

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 PROBLEMS = 20
 RESTORE = "omni-console rollback brings the baseline back and proves it"
-NOT_OURS = "ps -o pid,user,lstart,args -p PID shows whose it is; one of the two needs another port"
 ENDS_FIRST = "; a run of another site that is in its outage is rolled back first"
 INIT = "omni-console init finds what serves on this machine and writes the file for it"
 _SERVICE = "com.docker.compose.service"
@@ -129,7 +128,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     taken it down on purpose."""
     from console.recovery.rollback import evidence, records
     from console.recovery.rollback.baseline_state import Word
-    from console.recovery.rollback.look import Looker
+    from console.recovery.rollback.look import NOT_OURS, Looker
     from console.runtime import proxy
 
     site = facts.site()
@@ -272,6 +271,7 @@ def _remedy(why: str, site: Site) -> str:
     """What helps a baseline that is not well for this reason: no rollback where it would end the
     same way again."""
     from console.recovery.rollback import evidence
+    from console.recovery.rollback.look import NOT_OURS
     from console.recovery.rollback.observe import ELSE, OTHER
     from console.runtime.probe import remedy
 

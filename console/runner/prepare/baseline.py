@@ -19,7 +19,8 @@ from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import evidence, observe, restores, sealed_plan
 from console.recovery.rollback.baseline_state import Witness
-from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.recovery.rollback.look import NOT_OURS
+from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, Proof, SealedPlan
 from console.recovery.rollback.stages.verify import QUICK_S
 from console.runner.prepare import mounts
 from console.runtime import proxy
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
     Client = Callable[[], DockerClient]
+
+ANSWERS = (Health.SERVING, Health.LOADING, Health.REFUSING, Health.SLOW)
+"""Where somebody has answered at the address."""
 
 
 def restore_time(site: str) -> float | None:
@@ -243,9 +247,10 @@ def prove(site: Site, witness: Witness) -> Completion:
             f"{other.service} answers at {spec.url}, by the cutover of {run}",
         )
     state, detail = health(spec.url, spec.ready.path)
+    plan = _plan(site)
+    if state in ANSWERS or detail.startswith("HTTP"):
+        _is_ours(plan)
     if state is not Health.SERVING:
-        # another server in its place, which no rollback ends
-        plan = SealedPlan("", "", written(site), site.name)
         held = observe.held_beside(plan) if detail.startswith("HTTP") else ""
         why, what = f"{spec.url}: {state}, {detail}".rstrip(", "), "does not serve"
         if state is not Health.REFUSED and not held and _answers(site):
@@ -260,11 +265,26 @@ def prove(site: Site, witness: Witness) -> Completion:
     except ConsoleError as error:
         raise _silent(site, "did not answer", str(error)) from error
     if not done.ok:
-        remember(SealedPlan("", "", written(site), site.name), done, witness)
+        _is_ours(plan)  # another server may have taken its place meanwhile
+        remember(plan, done, witness)
         what = "answers garbage" if done.garbled is not None else "did not answer"
         what = "refuses" if done.refuses else "answers too slowly" if done.sends else what
         raise _silent(site, what, done.why)
     return done
+
+
+def _plan(site: Site) -> SealedPlan:
+    engine = EngineAddress(docker_host=site.model.engine.host or "")
+    return SealedPlan("", "", written(site), site.name, engine=engine)
+
+
+def _is_ours(plan: SealedPlan) -> None:
+    """Raise BaselineNotReady where somebody else answers in the baseline's place, or beside it:
+    what comes from there is then no word of the baseline, and no rollback ends a stranger."""
+    stranger = observe.somebody_else(plan)
+    if stranger:
+        where = f"no run starts: {observe.ELSE.removesuffix(' there')} at {plan.baseline.url}"
+        raise BaselineNotReady(where, stranger, NOT_OURS)
 
 
 def _answers(site: Site) -> bool:

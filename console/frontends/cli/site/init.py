@@ -467,8 +467,12 @@ def _prove(site: Site, garbage: str, say: _Voice) -> dict[str, Any]:
 
 
 def _remedy(detail: str) -> str:
+    from console.recovery.rollback.look import NOT_OURS
+    from console.recovery.rollback.observe import ELSE
     from console.runtime.probe import remedy
 
+    if detail.startswith(ELSE):
+        return NOT_OURS
     if "garbled" in detail:
         return GARBLED
     if known := remedy(detail):
