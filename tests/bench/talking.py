@@ -41,6 +41,8 @@ class Talk:
     """Every so many-th answer to a prompt has other words."""
     silent: bool = False
     """Takes requests and answers none."""
+    closed: tuple[int, str] | None = None
+    """Status and body of every answer, whatever is asked."""
     seen: list[Tree] = field(default_factory=list)
 
     @property
@@ -147,12 +149,16 @@ class _Handler(Quiet):
 
     def do_GET(self) -> None:
         self._wait()
+        if self._closed():
+            return
         found = self.server.talk.pages().get(self.path)
         self.whole(200 if found else 404, json.dumps(found or {"error": {"type": "no"}}).encode())
 
     def do_POST(self) -> None:
         raw, talk = self.rfile.read(int(self.headers["Content-Length"])), self.server.talk
         self._wait()
+        if self._closed():
+            return
         if self.path not in ("/v1/chat/completions", "/v1/completions"):
             self.whole(404, json.dumps(talk.error(404, "no such path", "not_found_error")).encode())
             return
@@ -172,6 +178,11 @@ class _Handler(Quiet):
         told = {"usage": talk.counted(body)} if talk.usage else {}
         with suppress(ConnectionError):  # the client did not wait for it
             self.whole(200, json.dumps({"choices": [choice], **told}).encode())
+
+    def _closed(self) -> bool:
+        if (closed := self.server.talk.closed) is not None:
+            self.whole(closed[0], closed[1].encode())
+        return closed is not None
 
     def _wait(self) -> None:
         if self.server.talk.silent:

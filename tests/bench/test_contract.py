@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.bench.contract.answer import OFFERED, REFUSED, SILENT, Answer, unfit
+from console.bench.contract.answer import OFFERED, REFUSED, SILENT, UNKNOWN, Answer, unfit
 from console.bench.contract.ask import Case, ask, look
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import (
@@ -285,3 +285,94 @@ def test_the_worst_leads_and_white_space_is_written_out(words: str, told: str, s
     texts = [one.after for one in found.changes if one.fact == "text"]
     assert any(shown in text for text in texts)
     assert not any("\ufffd" in text for text in texts)
+
+
+KEYED = [
+    # llama-server --api-key, vLLM and SGLang with a key, LiteLLM, nginx, and others in trouble
+    (401, '{"error":{"code":401,"message":"Invalid API Key","type":"authentication_error"}}',
+     "it wants a key: HTTP 401 Invalid API Key"),
+    (401, '{"error":"Unauthorized"}', "Unauthorized"),
+    (401, '{"error":{"message":"Authentication Error, No api key passed in.","type":"auth_error",'
+     '"param":"None","code":"401"}}', "No api key passed in"),
+    (401, "<html><head><title>401 Authorization Required</title></head></html>", "it wants a key"),
+    (403, '{"detail":"Forbidden"}', "HTTP 403"), (407, "", "a proxy in front wants a key"),
+    (429, '{"error":{"message":"Rate limit exceeded"}}', "Rate limit exceeded"),
+    (302, "", "elsewhere"),
+    (503, '{"error":{"message":"Loading model","code":503}}', "Loading model"),
+    (500, '{"object":"error","message":"Internal server error"}', "HTTP 500"),
+    (502, "<html><h1>502 Bad Gateway</h1></html>", "HTTP 502"),
+    (400, '{"error":{"message":"API key not valid. Please pass a valid API key.","code":400}}',
+     "HTTP 400 API key not valid"),
+    (200, "<html><form>Please log in</form></html>", "it answers something else"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body", "words"), KEYED)
+def test_a_server_that_refuses_for_another_reason_is_not_known(
+    status: int, body: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = str(tmp_path / "kept.json")
+    with talking(Talk(closed=(status, body))) as url, talking(Talk()) as open_url:
+        assert main(["check", "contract", url, "--save", kept, "--repeat", "1"]) == 4
+        out = capsys.readouterr().out
+        assert (words in out, "not known" in out) == (True, True)
+        assert "not offered" not in out
+        for pair in ([url, "--against", kept], [open_url, "--against", kept],
+                     [url, "--against", open_url]):  # fmt: skip
+            assert main(["check", "contract", *pair, "--repeat", "1"]) in (3, 4)
+            out = capsys.readouterr().out
+            assert (words in out, "same" in out) == (True, False), out
+    found = compared(Talk(closed=(status, body)), Talk(closed=(status, body)))
+    assert not found.same
+    if status not in (200, 400, 500):
+        assert {value for value, _ in found.metrics().values()} == {None}
+
+
+def test_one_case_that_is_not_known_leaves_its_figures_open() -> None:
+    first, again = taken(Talk()), taken(Talk())
+    name = next(case.id for case in SHIPPED if case.kind == "tools")
+    busy = Asked("tools", first.cases[name].digest, (Answer(UNKNOWN, "HTTP 429 busy"),) * 2)
+    for before, after in (
+        (first, replace(again, cases={**again.cases, name: busy})),
+        (replace(first, cases={**first.cases, name: busy}), again),
+    ):
+        found = compare(before, fingerprint_of(json.loads(json.dumps(after.to_json()))))
+        figures = {key: value for key, (value, _) in found.metrics().items()}
+        assert figures == {
+            "changed": None, "answers_differ": None, "tools_changed": None, "schema_changed": 0,
+            "protocol_changed": 0,
+        }  # fmt: skip
+        assert found.words().startswith("1 case not known (HTTP 429 busy); tools not known; same s")
+        assert found.apart == ()
+
+
+LACKING = [
+    # vLLM, llama.cpp, SGLang, Ollama
+    (400, '\\"auto\\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be'
+     " set"),
+    (500, "tools param requires --jinja flag"), (501, "This server does not support tools."),
+    (405, "Method Not Allowed"), (404, "Not Found"),
+    (400, "registry.ollama.ai/library/gemma3:1b does not support tools"),
+    (400, "Unrecognized request argument supplied: tools"), (422, "tool_choice: Extra inputs"),
+]  # fmt: skip
+OPEN = [
+    (404, "The model `default` does not exist."), (404, "model 'm' not found"),
+    (400, "This model's maximum context length is 64 tokens."), (400, "Bad Request"),
+    (400, "Invalid model name passed in model=m"), (500, "CUDA error: an illegal memory access"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "state"),
+    [*((*row, REFUSED) for row in LACKING), *((*row, UNKNOWN) for row in OPEN)],
+)
+def test_what_is_not_offered_is_what_a_server_says_it_lacks(
+    status: int, words: str, state: str
+) -> None:
+    case = next(case for case in SHIPPED if case.kind == "tools")
+    body = f'{{"error": {{"message": "{words}"}}}}'
+    with talking(Talk()) as url:
+        server = look(url)
+    with talking(Talk(closed=(status, body))) as url:
+        found = ask(replace(server, url=url), case)
+    assert (found.state, words.replace("\\", "") in found.why) == (state, True)

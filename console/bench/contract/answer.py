@@ -23,6 +23,9 @@ Token = tuple[str, float]
 """The text of a token, and its probability."""
 
 OFFERED, REFUSED, SILENT = "offered", "not offered", "no answer"
+UNKNOWN = "not known"
+"""It refuses for a reason that says nothing of what it offers: it wants a key, or has no room."""
+UNTOLD = frozenset({SILENT, UNKNOWN})
 MOST_TEXT = 64
 """Characters of a value that is kept as it is; a longer one, like a template, is kept as a hash."""
 MOST_TOKENS = 4096
@@ -34,8 +37,8 @@ FITS = "fits"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply. `state`: offered, not offered or no answer; `why` not, in words that are not
-    compared; `tokens`: of the answer, where the server gives their probabilities."""
+    """One reply. `state`: offered, not offered, not known or no answer; `why` not, in words that
+    are not compared; `tokens`: of the answer, where the server gives their probabilities."""
 
     state: str = OFFERED
     why: str = ""
@@ -49,7 +52,7 @@ class Answer:
 
 def answer_of(data: Any) -> Answer:
     """An answer from its JSON. Raises ValueError."""
-    if not isinstance(data, dict) or data.get("state") not in (OFFERED, REFUSED, SILENT):
+    if not isinstance(data, dict) or data.get("state") not in (OFFERED, REFUSED, *UNTOLD):
         raise ValueError("an answer has a state")
     form, content = data.get("form", {}), data.get("content", {})
     tokens = data.get("tokens", [])

@@ -1,13 +1,15 @@
 """Asks a server one case of a contract, and gives its answer as facts.
 
 Every request has a deadline over the whole exchange. A server that refuses what a case asks for
-does not offer it, which is a fact to compare like any other.
+does not offer it, which is a fact to compare like any other. One that refuses for another reason,
+like a missing key, leaves it unknown.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +17,11 @@ from typing import Any
 from console.bench.benchmark import fetch_json, model_of
 from console.bench.client import PATHS, endpoint
 from console.bench.contract import answer as read
-from console.bench.contract.answer import FITS, REFUSED, SILENT, Answer, Message, Tree
+from console.bench.contract.answer import FITS, REFUSED, SILENT, UNKNOWN, Answer, Message, Tree
 from console.bench.sse import json_object
 from console.common.text import one_line
 from console.host import matching
-from console.runtime.probe import ProbeError, Reply, error_words, fetch
+from console.runtime.probe import ProbeError, Reply, error_words, fetch, refusal
 
 GROUPS = {
     "tools": "tools", "object": "schema", "grammar": "schema", "answer": "answers",
@@ -81,8 +83,27 @@ def look(url: str, model: str = "") -> Server:
     return Server(url, name, owner, one_line(str(props.get("build_info") or ""), 80), context)
 
 
-PASSING = (429, 502, 503, 504)
-"""What a server or a proxy says of a moment, and not of what it offers."""
+GATEWAY_TIMEOUT = 504
+"""The server behind a proxy gave no answer."""
+OF_NO_CASE = frozenset({401, 402, 403, 407, 408, 425, 429, 502, 503})
+"""What a server or a proxy says of the client or of a moment, and not of what it offers."""
+LACKS = frozenset({405, 501})
+_NO_MODEL = re.compile(r"\bmodel\b.{0,200}(?:not|n't)\b|(?:no such|unknown) model\b", re.IGNORECASE)
+"""In the words of a 404: the path is there, and the model is not."""
+_NO_KEY = re.compile(r"api[-_ ]?key|authenti|authoriz|credential|log ?in\b", re.IGNORECASE)
+_LACKS = re.compile(
+    r"not (?:yet )?(?:support|implement|enabl|allow|permit|available)"
+    r"|(?:does|do)(?: not|n't) (?:support|accept|allow)|unsupported|unrecogni[sz]ed"
+    r"|unknown (?:field|param|arg|name)|unexpected keyword"
+    r"|extra (?:inputs|fields)|requires? |must be set|start it with|disabled|chat template",
+    re.IGNORECASE,
+)
+"""What refusals say of something that a server does not take, or only with another option."""
+_NAMED_BY = {
+    "tools": r"tool", "object": r"response_format|schema|grammar|guided|structured",
+    "grammar": r"grammar", "stop": r"stop", "usage": r"stream_options|usage",
+}  # fmt: skip
+"""By what a refusal names the parameter that a case of each kind is about."""
 
 
 def ask(server: Server, case: Case) -> Answer:
@@ -102,9 +123,36 @@ def _send(server: Server, case: Case, path: str, body: bytes | None) -> Reply | 
         )  # fmt: skip
     except ProbeError as error:
         return Answer(SILENT, one_line(str(error), 200))
-    if reply.status in PASSING:
-        return Answer(SILENT, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+    if reply.status == GATEWAY_TIMEOUT:
+        return Answer(SILENT, _words(reply))
+    if 300 <= reply.status < 400 or reply.status in OF_NO_CASE:
+        return _unknown(reply)
     return reply
+
+
+def _words(reply: Reply) -> str:
+    return f"HTTP {reply.status} {error_words(reply.body)}".strip()
+
+
+def _unknown(reply: Reply) -> Answer:
+    """An answer that leaves open what the server offers, and what it means."""
+    meaning = refusal(reply.status, error_words(reply.body))
+    if reply.status == 200:
+        meaning = "it answers something else"
+    return Answer(UNKNOWN, f"{meaning}: {_words(reply)}" if meaning else _words(reply))
+
+
+def _refused(reply: Reply, case: Case) -> Answer:
+    """What a refusal tells: that the server lacks what the case asks for, where it says so."""
+    words, status = error_words(reply.body), reply.status
+    if status == 404:
+        lacks = case.kind == "page" or not _NO_MODEL.search(words)
+    elif _NO_KEY.search(words):
+        lacks = False
+    else:
+        named = case.kind in _NAMED_BY and re.search(_NAMED_BY[case.kind], words, re.IGNORECASE)
+        lacks = status in LACKS or bool(named or _LACKS.search(words))
+    return Answer(REFUSED, _words(reply)) if lacks else _unknown(reply)
 
 
 def _body(server: Server, case: Case, more: Mapping[str, Any]) -> Tree:
@@ -139,16 +187,16 @@ def _talk(server: Server, case: Case, more: Mapping[str, Any]) -> Message | Answ
     if isinstance(reply, Answer):
         return reply
     if reply.status != 200:
-        return Answer(REFUSED, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+        return _refused(reply, case)
     found = (read.streamed if body["stream"] else read.whole)(reply.body)
-    return found or Answer(REFUSED, f"no completion: {error_words(reply.body)}")
+    return found or _refused(reply, case)
 
 
 def _answer(server: Server, case: Case) -> Answer:
     """Greedy, and with the probabilities of its tokens where the server gives them."""
     plain = case.ask.get("endpoint") == "completions"
     found = _talk(server, case, {} if plain else {"logprobs": True, "top_logprobs": 1})
-    if isinstance(found, Answer) and found.state == REFUSED and not plain:
+    if isinstance(found, Answer) and found.state != SILENT and not plain:
         found = _talk(server, case, {})
     if isinstance(found, Answer):
         return found
@@ -219,7 +267,7 @@ def _page(server: Server, case: Case) -> Answer:
         return reply
     data = json_object(reply.body) if reply.status == 200 else None
     if data is None:
-        return Answer(REFUSED, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+        return _refused(reply, case)
     fields: Mapping[str, str] = case.ask["fields"]
     return Answer(form={name: read.found_at(data, path) for name, path in fields.items()})
 
@@ -228,6 +276,11 @@ def _request(server: Server, case: Case) -> Answer:
     """A request that is not as it should be, and the status and kind of error that it gets."""
     if case.ask.get("too_long"):
         if server.context is None:
+            page = _send(server, case, "/props", None)  # which may want a key
+            if isinstance(page, Reply) and (page.status != 200 or not json_object(page.body)):
+                page = _refused(page, case)
+            if isinstance(page, Answer) and page.state != REFUSED:
+                return page
             return Answer(REFUSED, "the server does not say how long its context is")
         body = json.dumps(_body(server, case, {
             "messages": [{"role": "user", "content": " a" * (server.context + 64)}],
@@ -239,6 +292,9 @@ def _request(server: Server, case: Case) -> Answer:
     reply = _send(server, case, case.ask.get("path", PATHS["chat"]), body.encode())
     if isinstance(reply, Answer):
         return reply
+    is_page = reply.status == 200 and reply.body.lstrip()[:1] == b"<"
+    if is_page or (reply.status >= 400 and _NO_KEY.search(error_words(reply.body))):
+        return _unknown(reply)
     kind = "none" if reply.status == 200 else read.error_kind(reply.body)
     return Answer(form={"status": reply.status, "error": kind})
 

@@ -7,8 +7,9 @@ What the first server itself gave once so and once so is noise, and is counted a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from console.bench.contract.answer import OFFERED, Answer, Token
@@ -62,10 +63,13 @@ class Comparison:
     """Cases to which only the second server answers with white space or nothing."""
     garbled: tuple[str, ...] = ()
     """Cases to which only the second server answers with other garbage."""
+    untold: Mapping[str, str] = field(default_factory=dict)
+    """Cases of which it is not known what one of them answers, and why: no same, no change."""
+    untold_groups: frozenset[str] = frozenset()
 
     @property
     def same(self) -> bool:
-        return not self.changes
+        return not self.changes and not self.untold
 
     @property
     def compared(self) -> int:
@@ -91,25 +95,30 @@ class Comparison:
         return self.cases(part=CONTENT)
 
     def metrics(self) -> dict[str, tuple[float | None, int]]:
-        """Each figure that a gate can ask for, and how many cases it is of."""
-        share = len(self.differing) / self.worded if self.worded else None
+        """Each figure that a gate can ask for, and how many cases it is of; None where a case of it
+        is not known."""
+        whole = not self.untold
+        share = len(self.differing) / self.worded if self.worded and whole else None
         return {
-            "changed": (len(self.cases()) if self.compared else None, self.compared),
+            "changed": (len(self.cases()) if self.compared and whole else None, self.compared),
             "answers_differ": (share, self.worded),
             **{
                 f"{group}_changed": (
-                    len(self.formed(group)) if self.asked.get(group) else None,
+                    len(self.formed(group)) if self._known(group) else None,
                     self.asked.get(group, 0),
                 )
                 for group in ("tools", "schema", "protocol")
             },
         }
 
+    def _known(self, group: str) -> bool:
+        return bool(self.asked.get(group)) and group not in self.untold_groups
+
     def words(self) -> str:
         """`same tools; schema case enum changed; 2 of 40 answers differ`"""
-        if not self.compared:
+        if not (self.compared or self.untold):
             return "nothing to compare: no case was asked of both"
-        told = [*self._spoilt(), *self._told()]
+        told = [*self._spoilt(), *untold_words(self.untold), *self._told()]
         if self.apart:
             told.append(f"{plural(len(self.apart), 'case')} asked of one only")
         return "; ".join(told)
@@ -133,7 +142,7 @@ class Comparison:
             yield f"{count} of {plural(self.worded, 'answer')} {verb}{own}"
         elif silent := self.formed("answers"):
             yield f"{plural(len(silent), 'answer')} missing{own}"
-        elif self.worded:
+        elif self.worded and "answers" not in self.untold_groups:
             yield f"same answers{own}"
         if self.own_noise:
             yield f"differs from itself in {plural(len(self.own_noise), 'case')}"
@@ -141,6 +150,8 @@ class Comparison:
     def _group(self, group: str) -> str:
         several, one = NOUNS[group]
         changed = self.formed(group)
+        if not changed and group in self.untold_groups:
+            return f"{several} not known"
         if not changed:
             unseen = group == "tools" and not self.called
             return f"same {several}" + (", of which none was called" if unseen else "")
@@ -167,17 +178,29 @@ class Comparison:
             "same": self.same, "words": self.words(), "compared": self.compared,
             "changes": [asdict(one) for one in self.changes],
             "noisy": list(self.noisy), "own_noise": list(self.own_noise),
-            "apart": list(self.apart),
+            "apart": list(self.apart), "untold": dict(self.untold),
             "metrics": {name: value for name, (value, _) in self.metrics().items()},
         }  # fmt: skip
 
 
+def untold_words(untold: Mapping[str, str]) -> Iterator[str]:
+    """`47 cases not known (it wants a key: HTTP 401 Invalid API Key)`, for each reason."""
+    for why, count in Counter(untold.values()).items():
+        yield f"{plural(count, 'case')} not known ({clean(why, 160)})"
+
+
 def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     """What is different in `after`; cases that do not ask the same are not compared."""
-    both = [
+    shared = [
         name for name, one in after.cases.items()
         if name in before.cases and before.cases[name].digest == one.digest
     ]  # fmt: skip
+    untold = {
+        name: why
+        for name in shared
+        if (why := after.cases[name].untold or before.cases[name].untold)
+    }
+    both = [name for name in shared if name not in untold]
     changes: list[Change] = []
     noisy, own, asked, worded = [], [], dict[str, int](), 0
     blank, garbled = list[str](), list[str]()
@@ -192,7 +215,7 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
             noisy.append(name)
         elif name in after.unsteady:
             own.append(name)
-    apart = [name for name in {**before.cases, **after.cases} if name not in both]
+    apart = [name for name in {**before.cases, **after.cases} if name not in shared]
     pairs = [(before.cases[name], after.cases[name]) for name in both]
     dropped = {
         group for group in asked
@@ -202,7 +225,8 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     called = any(_called(one) for pair in pairs for one in pair)
     return Comparison(
         tuple(changes), asked, worded, tuple(noisy), tuple(own), tuple(apart), frozenset(dropped),
-        called, tuple(blank), tuple(garbled),
+        called, tuple(blank), tuple(garbled), untold,
+        frozenset(after.cases[name].group for name in untold),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.contract.answer import SILENT, Answer, answer_of
+from console.bench.contract.answer import SILENT, UNTOLD, Answer, answer_of
 from console.bench.contract.ask import GROUPS, Case, Server, ask, look
 from console.bench.sse import json_object
 from console.common.errors import ServiceError, UsageError
@@ -44,6 +44,11 @@ class Asked:
     def states(self) -> list[str]:
         return [one.state for one in self.answers]
 
+    @property
+    def untold(self) -> str:
+        """Why it is not known what the server answers: in words; "" where it is."""
+        return next((one.why or one.state for one in self.answers if one.state in UNTOLD), "")
+
     def values(self, part: str, name: str) -> list[Any]:
         """What a fact of `form` or `content` was each time; None where it is missing."""
         return [getattr(one, part).get(name) for one in self.answers]
@@ -70,6 +75,11 @@ class Fingerprint:
     @property
     def offered(self) -> int:
         return sum("offered" in one.states for one in self.cases.values())
+
+    @property
+    def untold(self) -> dict[str, str]:
+        """The cases of which nothing is known, and why."""
+        return {name: one.untold for name, one in self.cases.items() if one.untold}
 
     @property
     def unsteady(self) -> list[str]:

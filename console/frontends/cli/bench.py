@@ -14,7 +14,7 @@ from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_wo
 from console.bench.beside.who import server_at
 from console.bench.client import Waiting
 from console.bench.concurrency import Level
-from console.bench.contract.compare import Change, Comparison, compare
+from console.bench.contract.compare import Change, Comparison, compare, untold_words
 from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
 from console.bench.interference import Surroundings
 from console.bench.metrics import Sample
@@ -163,7 +163,8 @@ def _level(level: Level) -> str:
 
 def contract(args: Namespace) -> int:
     """What a server answers to the cases of a contract, compared with another one or with what one
-    answered before. Exit 0 if it is the same, 3 if not, 4 if there was nothing to compare."""
+    answered before. Exit 0 if it is the same, 3 if not, 4 if there was nothing to compare or a case
+    is not known."""
     from console.config.contract import contract_cases
 
     _check_url(args.url)
@@ -190,9 +191,10 @@ def contract(args: Namespace) -> int:
         print(redact.dumped({"fingerprint": after.to_json(), "comparison": told}))
     else:
         print("\n".join(_contract_lines(after, found)))
-    if found is None or (found.same and found.compared):
-        return int(Exit.OK)
-    return int(Exit.NO_GO if found.compared else Exit.HOLD)
+    if found is not None and found.changes:
+        return int(Exit.NO_GO)
+    known = not after.untold if found is None else bool(found.compared and not found.untold)
+    return int(Exit.OK if known else Exit.HOLD)
 
 
 def _check_url(url: str) -> None:
@@ -213,8 +215,10 @@ def _contract_lines(after: Fingerprint, found: Comparison | None) -> Iterator[st
     steady = f", differs from itself in {len(own)} ({', '.join(own[:3])})" if own else ""
     yield f"{plural(len(after.cases), 'case')}, {after.offered} offered{steady}"
     if found is None:
-        missing = [name for name, one in after.cases.items() if "offered" not in one.states]
-        yield from (f"  not offered: {name}" for name in missing)
+        yield from (f"  {words}" for words in untold_words(after.untold))
+        for name, asked in after.cases.items():
+            if "offered" not in asked.states and not asked.untold:
+                yield clean(f"  not offered: {name} ({asked.answers[0].why})", 300)
         return
     yield found.words()
     width = max((len(one.case) for one in found.changes), default=0)

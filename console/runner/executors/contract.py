@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.contract.answer import SILENT
 from console.bench.contract.ask import Case
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import Asked, Fingerprint, read_fingerprint, take
@@ -74,7 +73,7 @@ def _answered_now(
     """What the baseline answers now to cases that it had left without an answer when it was sealed:
     it may have been ill at that moment. One that it never answers is no failure; it is compared as
     such."""
-    silent = [case for case in cases if case.id in known.cases and _silent(known.cases[case.id])]
+    silent = [case for case in cases if case.id in known.cases and known.cases[case.id].untold]
     if not silent:
         return {}
     try:
@@ -82,11 +81,7 @@ def _answered_now(
     except StepFailed:
         return {}
     refuse_stranger(context, "baseline")
-    return {name: one for name, one in found.cases.items() if not _silent(one)}
-
-
-def _silent(asked: Asked) -> bool:
-    return SILENT in asked.states
+    return {name: one for name, one in found.cases.items() if not one.untold}
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -113,7 +108,7 @@ def _compared(context: Context, asked: ContractStep, attempt: Attempt) -> Done:
         refuse_stranger(context, asked.service)
     found = compare(before.of(cases), after)
     _record(context, asked, after, found, attempt)
-    if not found.compared:
+    if not (found.compared or found.untold):
         raise StepFailed(Cause.OUTPUT_INVALID, found.words())
     return Done(found.words(), warned=not found.same)
 

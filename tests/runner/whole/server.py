@@ -37,12 +37,18 @@ class Handler(Quiet):
 
     def do_POST(self) -> None:
         self.server.stopped.wait()
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            asked = json.loads(raw)
+        except ValueError:
+            self._json(400, {"error": {"message": "not JSON"}})
+            return
         count = int(asked.get("max_tokens", 8))
         self.server.answers -= 1
         self.server.asked += 1
         if self.server.answers < 0:
-            self._json(500, {"error": {"message": "EngineDeadError: out of memory"}})
+            status, words = self.server.refusal
+            self._json(status, {"error": {"message": words}})
             return
         with contextlib.suppress(OSError):  # whoever asked has gone, or this engine has
             if asked.get("stream"):
@@ -91,9 +97,10 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 64
+    refusal = (500, "EngineDeadError: out of memory")
 
     def __init__(self, port: int, answers: int, garbage: Garbage) -> None:
-        """`answers`: so many completions, then HTTP 500 to each."""
+        """`answers`: so many completions, then `refusal` to each."""
         super().__init__(("127.0.0.1", port), Handler)
         self.answers, self.asked, self.garbage = answers, 0, garbage
         self.stopped = threading.Event()

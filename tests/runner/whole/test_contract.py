@@ -6,9 +6,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from console.bench.contract.answer import SILENT
 from console.host import process
 from tests.runner.e2e.sites import UP, book
+from tests.runner.whole.server import ScriptedServer
 from tests.runner.whole.world import ScriptedWorld as World
 
 GATE = (
@@ -161,12 +164,25 @@ def test_a_suite_is_told_the_address_and_its_exit_code_decides(world: World) -> 
     assert (world.at("like").cause, detail(world, "like")) == ("exit_code", "ended by exit code 4")
 
 
-def test_an_engine_that_refuses_everything_lacks_all_of_it(world: World) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [((501, "This server does not support completions."), ("schemas dropped", "answers missing")),
+     ((401, "Invalid API Key"), ("it wants a key", "HTTP 401 Invalid API Key")),
+     ((429, "Too many requests"), ("HTTP 429 Too many requests",)),
+     ((500, "EngineDeadError: out of memory"), ("HTTP 500 EngineDeadError",))],
+)  # fmt: skip
+def test_an_engine_that_refuses_everything_lacks_all_of_it_only_where_it_says_so(
+    world: World, refusal: tuple[int, str], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ScriptedServer, "refusal", refusal)
     world.machine.answers[world.cand_port] = 0
     done = world.go(world.write("b.yaml", book(UP, like(), GATE)))
-    assert (done.code, done.json["decision"]) == (3, "no_go"), done
-    assert "schemas dropped" in detail(world, "like")
-    assert "answers missing" in detail(world, "like")
+    lacks = refusal[0] == 501
+    assert (done.code, done.json["decision"]) == ((3, "no_go") if lacks else (4, "hold")), done
+    for one in words:
+        assert one in detail(world, "like")
+    assert "same answers" not in detail(world, "like")
+    assert lacks or words[0] in world.run.report.read_text()
 
 
 def test_an_abort_does_not_wait_for_an_answer(world: World) -> None:
