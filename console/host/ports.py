@@ -83,8 +83,17 @@ class Door:
     def url(self) -> str:
         """How this machine reaches it; one at every address is reached by loopback."""
         everywhere = not self.address.strip("0.:")
-        host = "127.0.0.1" if everywhere else self.address.removeprefix("::ffff:")
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"http://{_at('127.0.0.1' if everywhere else self.address, self.port)}"
+
+    @property
+    def words(self) -> str:
+        """Its address and port, as a server's `--host` names it."""
+        return _at(self.address, self.port)
+
+
+def _at(address: str, port: int) -> str:
+    host = address.removeprefix("::ffff:")
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def doors(proc: Path = Path("/proc")) -> list[Door]:
@@ -143,10 +152,15 @@ def held_words(url: str, own: Collection[int] = ()) -> str:
     return f"{names} {'holds' if len(others) == 1 else 'hold'} port {port}{see}"
 
 
+def doors_of(pids: Iterable[int]) -> list[Door]:
+    """The sockets on which these processes listen, as far as this user may look."""
+    held = {inode for pid in pids for inode in sockets_of(pid)}
+    return [door for door in doors() if door.inode in held] if held else []
+
+
 def ports_of(pids: Iterable[int]) -> list[int]:
     """The ports on which these processes listen, as far as this user may look."""
-    held = {inode for pid in pids for inode in sockets_of(pid)}
-    return sorted({door.port for door in doors() if door.inode in held})
+    return sorted({door.port for door in doors_of(pids)})
 
 
 def shares_ports(pid: int) -> bool:
@@ -313,13 +327,23 @@ def engine_proxies(port: int) -> list[int]:
     return found
 
 
+def _localhost() -> tuple[str, ...]:
+    """The addresses that this machine's own table has for `localhost`; both if it has none. A
+    client that is given only the one of IPv4 never comes to a server that listens at the other."""
+    try:
+        rows = socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)
+    except OSError:
+        rows = []
+    return tuple(dict.fromkeys(str(row[4][0]) for row in rows)) or ("127.0.0.1", "::1")
+
+
 def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:
     """The addresses whose sockets a connection to a URL may reach, in the kernel tables'
     hexadecimal form. In each row the first with a socket counts: the exact address, then every
     address, IPv4 before IPv6. No row for a name that is `here`: it is not looked up."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
-        addresses: tuple[str, ...] = ("127.0.0.1", "::1")
+        addresses = _localhost()
     else:
         addresses = ("127.0.0.1" if host == "0.0.0.0" else host,)
     if here and not all(map(_hexadecimal, addresses)):

@@ -8,6 +8,7 @@ deadline whatever the other side does: a drip-fed reply cannot outlast it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import io
 import json
@@ -29,6 +30,8 @@ from console.host.ports import connected
 BODY_LIMIT = 1 << 20
 HEALTH_S = 2.0
 """Seconds that the health path may take for its whole answer."""
+TLS_HEAD = 6
+"""Bytes that tell a record of TLS: its kind, its version, its length, and what it is in it."""
 OVERLOADED = frozenset({502, 503, 504, 529})
 """HTTP statuses of a completion that mean, where the health path is well, that the server is busy,
 or that what is behind it is: its queue is full. It is alive."""
@@ -70,25 +73,34 @@ _REFUSALS = {
 
 
 class ProbeError(ConsoleError):
-    """No usable HTTP reply; `kind` is `refused`, `timeout`, `slow`, `reset` or `garbage`."""
+    """No usable HTTP reply; `kind` is `refused`, `timeout`, `slow`, `reset`, `tls` or `garbage`."""
 
     exit_code = Exit.FAILED
 
-    def __init__(self, kind: str, detail: str, status: int = 0) -> None:
-        """`status`: that of the answer whose body is not over; 0 where not even its head was."""
+    def __init__(self, kind: str, detail: str, status: int = 0, *, received: int = 0) -> None:
+        """`status`: that of the answer whose body is not over; 0 where not even its head was.
+        `received`: how many bytes have come."""
         super().__init__(_TITLES[kind], one_line(detail))
         self.kind = kind
         self.status = status
+        self.lives = kind == "tls" or (kind == "garbage" and received > 0)
+        """Something answers, and not by HTTP: no restart makes another protocol of that."""
 
 
 TIMEOUT, SLOW = "no answer in time", "only a part of the answer in time"
 """How the words about a server begin that did not answer in time, or not to the end."""
+TLS = "it speaks TLS (https), and the console asks by http only"
+"""How the words about a server begin that answers a TLS hello and no plain request."""
+NO_HTTP = "not a usable HTTP reply"
+HELLO_S = 2.0
+"""How long a TLS hello may take at most."""
 _TITLES = {
     "refused": "connection refused",
     "timeout": TIMEOUT,
     "slow": SLOW,
     "reset": "connection dropped",
-    "garbage": "not a usable HTTP reply",
+    "tls": TLS,
+    "garbage": NO_HTTP,
 }
 
 
@@ -111,7 +123,7 @@ class Health(StrEnum):
     """Nothing listens: the connection is refused."""
     REFUSING = "refusing"
     """It is alive and answers with a refusal, HTTP 3xx or 4xx: it may want a key, or another path.
-    """
+    So is what answers by TLS, or by anything else that is no HTTP."""
     SLOW = "slow"
     """It is alive: it sends an answer, which is not over in time."""
     UNHEALTHY = "unhealthy"
@@ -240,17 +252,66 @@ def fetch(
             raise ProbeError("slow", words, link.status) from None
         raise ProbeError("timeout", f"{url}: nothing within {within}") from None
     except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
-        raise ProbeError("reset", f"{url}: {error or 'reset'}") from None
+        raise _no_http(url, link, "reset", str(error) or "reset", timeout_s) from None
     except http.client.IncompleteRead:
         raise ProbeError("reset", f"{url}: the reply broke off") from None
     except OSError as error:
         raise ProbeError("refused", f"{url}: {error.strerror or error}") from None
     except (http.client.BadStatusLine, http.client.UnknownProtocol):
         # Its text is the reply of whatever answers there, which may hold anything.
-        raise ProbeError("garbage", f"{url}: the reply is not HTTP") from None
+        raise _no_http(url, link, "garbage", "the reply is not HTTP", timeout_s) from None
     except (http.client.HTTPException, ValueError) as error:
         what = one_line(str(error), 80) or type(error).__name__
-        raise ProbeError("garbage", f"{url}: {what}") from None
+        received = link.received if link is not None else 0
+        raise ProbeError("garbage", f"{url}: {what}", received=received) from None
+
+
+def _no_http(url: str, link: Link | None, kind: str, words: str, timeout_s: float) -> ProbeError:
+    """Why a plain request got no HTTP reply: it may have been for one who speaks TLS."""
+    received = link.received if link is not None and not link.status else 0
+    if not (link is not None and link.status) and speaks_tls(url, min(HELLO_S, timeout_s)):
+        return ProbeError("tls", f"{url}: it answers a TLS hello", received=received)
+    if kind == "reset" and received:
+        kind, words = "garbage", f"{plural(received, 'byte')} that are no HTTP, and {words}"
+    return ProbeError(kind, f"{url}: {words}", received=received)
+
+
+def speaks_tls(url: str, timeout_s: float = HELLO_S) -> bool:
+    """Whether what listens at an http:// URL answers a TLS hello, with its own or with an alert: it
+    may want a certificate of its client. Nothing is verified, and no connection is kept."""
+    import ssl  # only where it is wanted: it costs start-up time
+
+    deadline, data = time.monotonic() + timeout_s, b""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            return False
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        hello = context.wrap_bio(came, goes, server_hostname=parts.hostname)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            hello.do_handshake()
+        with connected(parts.hostname, parts.port or 80, timeout_s) as sock:
+            sock.settimeout(_left(deadline))
+            sock.sendall(goes.read())
+            while len(data) < TLS_HEAD:
+                sock.settimeout(_left(deadline))
+                more = sock.recv(TLS_HEAD)
+                if not more:
+                    break
+                data += more
+    except (OSError, ValueError):
+        pass
+    return _is_tls(data)
+
+
+def _is_tls(data: bytes) -> bool:
+    """Whether bytes begin as a server's hello or an alert of TLS do, and not as an echo of a
+    client's hello does."""
+    if data[1:2] != b"\x03":
+        return False
+    return data[:1] == b"\x15" or (data[:1] == b"\x16" and data[5:6] == b"\x02")
 
 
 def _authorization(url: str) -> dict[str, str]:
@@ -296,19 +357,25 @@ def at_path(url: str, path: str) -> str:
 def health(url: str, path: str = "/health", timeout_s: float = HEALTH_S) -> tuple[Health, str]:
     """State of a server and a clean sentence about it.
 
-    200 is serving, 503 is loading (llama-server says `Loading model`), 3xx and 4xx are refusing.
+    200 is serving, 503 is loading (llama-server says `Loading model`), 3xx and 4xx are refusing,
+    and so is what answers by anything else than HTTP. A proxy that speaks TLS may answer a plain
+    request with a 400.
     """
     try:
         reply, note = fetch_again(at_path(url, path), timeout_s=timeout_s)
     except ProbeError as error:
         if error.status:  # its head says all that is asked
             return _of_status(error.status), f"HTTP {error.status}, {error}"
+        if error.lives:
+            return Health.REFUSING, str(error)
         states = {"refused": Health.REFUSED, "slow": Health.SLOW}
         return states.get(error.kind, Health.UNHEALTHY), str(error)
     if reply.status == 200:
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
         return Health.LOADING, (error_words(reply.body) or "HTTP 503") + note
+    if reply.status == 400 and speaks_tls(url, min(HELLO_S, timeout_s)):
+        return Health.REFUSING, f"{TLS}: HTTP 400 {error_words(reply.body)}".rstrip()
     empty = reply.status == 400 and not reply.body
     state = Health.UNHEALTHY if empty else _of_status(reply.status)
     return state, f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
@@ -338,6 +405,7 @@ def refusal(status: int, detail: str = "") -> str:
 
 
 ALL_THE_SAME, WRONG_PATH = "it answers a completion all the same", "its health path?"
+TLS_REMEDY = "start it on loopback without its certificate, and have a proxy speak TLS to others"
 
 
 def wrong_path(path: str) -> str:
@@ -348,6 +416,10 @@ def wrong_path(path: str) -> str:
 def remedy(why: str) -> str:
     """What the operator does about a server that lives and answers no completion for this reason,
     which no restart mends; "" where the words name none."""
+    if TLS in why:
+        return TLS_REMEDY
+    if NO_HTTP in why:
+        return "what listens there speaks no HTTP: correct `url` in the file, or its port"
     if "HTTP 401" in why or "HTTP 403" in why:
         return "it wants a key, and the console sends none: serve it on loopback without one"
     if WRONG_PATH in why:

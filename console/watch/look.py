@@ -139,6 +139,8 @@ class Looker:
             if state is Health.LOADING:
                 return Look(LOADING, words)
             words = _why(words, pid)
+            if state is Health.REFUSED and (other := observe.elsewhere(self.plan)):
+                words = f"{words}; {other}"
             if cut := records.cut_over(self.plan):
                 words = f"{words}; its clients were cut over to {cut.service}, whose relay is gone"
             if held is not None:

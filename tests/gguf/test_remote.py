@@ -1,8 +1,6 @@
 """Reading by ranges from servers that behave: how many bytes and exchanges, to whom; and by TLS."""
 
-import shutil
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -18,6 +16,7 @@ from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import STEP
 from tests.gguf.raw import LLAMA, array, header, string, tensor, text, u64
 from tests.gguf.server import Exchange, Server, hub, serving
+from tests.tls import made_certificate
 
 TOKENS = array(b"tokenizer.ggml.tokens", T.STRING, 200_000, string(b"0123456789abc") * 200_000)
 SCORES = array(b"tokenizer.ggml.scores", T.FLOAT32, 200_000, bytes(800_000))
@@ -132,19 +131,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and its own certificate for 127.0.0.1, in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
-    place = tmp_path_factory.mktemp("tls")
-    key, cert, both = place / "key.pem", place / "cert.pem", place / "both.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
-         "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
-    both.write_text(key.read_text() + cert.read_text())
-    return both
+    return made_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

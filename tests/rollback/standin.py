@@ -1,7 +1,7 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
     python standin.py PORT [--loading N] [--ignore-term] [--outlive FILE] [--once FILE]
-        [--host ADDRESS] [--lines FILE] [--shared]
+        [--host ADDRESS] [--lines FILE] [--shared] [--tls FILE]
 
 With `--loading N` it answers 503 to the first N requests of /health. With `--outlive FILE` it
 completes nothing before the process whose pid is in that file has ended. With `--lines FILE` the
@@ -10,6 +10,7 @@ the seconds that its health path is `slow`, `error`, its `slots`, the `message`,
 are `uncounted`, the `raw` reply in its place, a line for its `log`, `most` tokens after which it
 hangs, or `spins`; by path how an answer begins that `drips` on byte by byte and never ends.
 What is asked for by GET /stream it sends a word of every 50 ms.
+`--tls FILE` speaks TLS with the key and certificate in it.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
 creates the file and ends after its first completion, unless the file exists.
 """
@@ -20,6 +21,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +35,7 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that hung up: its traceback would stand in the log pane."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 
@@ -171,6 +173,13 @@ def main(arguments: list[str]) -> None:
     if ":" in host:
         Server.address_family = socket.AF_INET6
     server = Server((host, int(arguments[0])), Handler)
+    if "--tls" in arguments:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(after("--tls"))
+        # each connection's own thread shakes hands: a plain request keeps nobody waiting
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     print("stand-in listens", flush=True)
     server.serve_forever()
 

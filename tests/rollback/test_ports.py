@@ -52,7 +52,7 @@ def test_a_baseline_that_answers_at_another_port_than_the_url_is_left_alone(
     stage.base(url=f"http://127.0.0.1:{free_port()}", ready_timeout_s=60.0)
     result = stage.roll_back()
     assert not result.serving
-    assert f"answers at port {right.baseline.url.rpartition(':')[2]}" in result.detail
+    assert f"it answers at port {right.baseline.url.rpartition(':')[2]}" in result.detail
     assert result.manual == (), "what starts it by hand would end it first"
     assert process.alive(*before)
     stage.plan = right

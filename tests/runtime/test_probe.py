@@ -36,7 +36,10 @@ def raw_server(talk: Talk, heard: list[bytes] | None = None) -> Iterator[str]:
     def one(peer: socket.socket) -> None:
         nth, data = next(count), b""
         while not _whole(data):
-            data += peer.recv(65536)
+            more = peer.recv(65536)
+            if not more:
+                return
+            data += more
         if heard is not None:
             heard.append(data)
         talk(peer, nth)

@@ -272,11 +272,13 @@ def _remedy(why: str, site: Site) -> str:
     same way again."""
     from console.recovery.rollback import evidence
     from console.recovery.rollback.look import NOT_OURS
-    from console.recovery.rollback.observe import ELSE, OTHER
+    from console.recovery.rollback.observe import CORRECT, ELSE, ELSEWHERE, OTHER
     from console.runtime.probe import remedy
 
     if ELSE.removesuffix(" there") in why:
         return NOT_OURS
+    if ELSEWHERE in why:
+        return CORRECT
     if OTHER in why:
         from console.runtime.discovery.adoption import advice
 

@@ -278,6 +278,10 @@ def _refused(plan: SealedPlan, detail: str) -> tuple[Word, str]:
         return Word.UNKNOWN, detail
     word, more = _owner(plan)
     if word is Word.LOADING:
+        from console.recovery.rollback.observe import elsewhere
+
+        if other := elsewhere(plan):
+            return Word.DOWN, f"{more}, but {other}"
         return Word.LOADING, f"{more}, nothing listens yet"
     if word is Word.DOWN:
         return Word.DOWN, more

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.common.argv import has_other_flags, may_have_started
 from console.common.clock import SystemClock
@@ -20,6 +21,7 @@ from console.host.ports import (
     MAX_NAMED,
     Answering,
     answering,
+    doors_of,
     engine_proxies,
     foreign,
     have_engine_client,
@@ -27,7 +29,6 @@ from console.host.ports import (
     held_words,
     listeners,
     port_of,
-    ports_of,
     strangers,
 )
 from console.host.process import BASELINE_COOKIE
@@ -39,10 +40,16 @@ from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine, is_one_off, published_elsewhere
-from console.runtime.probe import Health, health
+from console.runtime.probe import TLS, Health, health
 
 ELSE = "something else answers there"
 OTHER = "another process (pid"
+ELSEWHERE = "and the url says"
+"""Of a baseline that listens, but not at its URL."""
+CORRECT = "correct `url` in the site file, or what starts it: no restart changes that"
+ITS_REFUSALS = ("HTTP 401", "HTTP 403", TLS)
+"""How a health path refuses that is the baseline's own; any other server may know no such path."""
+LOOPBACK = "http://127.0.0.1:"
 RENAMED = "its container is named"
 SLOW_S = 5.0
 """Seconds that a health path gets before what is behind it counts as not serving."""
@@ -224,18 +231,27 @@ class Observed:
         named = " and ".join(f"pid {other.pid}, {other.words}" for other in others)
         return f"{ELSE}{too}{named and ': '}{named}"
 
-    def other_port(self) -> int | None:
-        """Where a process baseline answers its health path instead of at its URL; None if it does
-        not. An engine may listen at several ports: only one that answers counts."""
-        if self.plan.kind != "process" or self.process is None:
-            return None
-        for port in ports_of(self.pids()):
-            at = f"http://127.0.0.1:{port}"
-            if port != port_of(self.plan.url) and (
-                health(at, self.plan.ready_path, 1.0)[0] is Health.SERVING
-            ):
-                return port
-        return None
+    def elsewhere(self) -> str:
+        """Where a baseline, at whose URL nothing listens, listens instead, in clean words; "" for
+        nowhere. A socket at the URL's own port says so by itself. An engine may have sockets at
+        other ports: one of these counts only if the baseline's health path is well there, or says
+        that it loads, wants a key or speaks TLS."""
+        url = self.plan.url
+        found = doors_of(self.pids())
+        at = urlsplit(url).netloc.rpartition("@")[2]
+        for door in found:
+            if door.port == port_of(url):
+                return (
+                    f"it listens at {door.words}, {ELSEWHERE} {one_line(at, 100)}: `url` and "
+                    "`--host` differ"
+                )
+        for door in found:
+            state, detail = health(door.url, self.plan.ready_path, 1.0)
+            known = state is Health.REFUSING and detail.startswith(ITS_REFUSALS)
+            if known or state in (Health.SERVING, Health.LOADING):
+                where = f"port {door.port}" if door.url.startswith(LOOPBACK) else door.words
+                return f"it answers at {where}, {ELSEWHERE} {one_line(at, 100)}"
+        return ""
 
     def may_be_published(self) -> bool:
         """Whether the engine's proxy at the port may belong to a process baseline although no
@@ -435,6 +451,20 @@ def held_beside(plan: SealedPlan) -> str:
         seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
         seen.can_answer(OWNER_S)
         return held_words(plan.baseline.url, seen.pids())
+    except OSError:
+        return ""
+    finally:
+        report.close()
+
+
+def elsewhere(plan: SealedPlan) -> str:
+    """Where a baseline that runs, and at whose URL nothing listens, listens instead, in clean
+    words; "" for nowhere, as far as known. The engine gets OWNER_S at most to answer."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    try:
+        seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
+        return seen.elsewhere() if seen.can_answer(OWNER_S) else ""
     except OSError:
         return ""
     finally:

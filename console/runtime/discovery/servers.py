@@ -23,7 +23,7 @@ from console.runtime.discovery.containers import Box, boxes
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.supervisors import parent_of
 from console.runtime.engine_api import RawEngine
-from console.runtime.probe import Health, ProbeError, fetch, health
+from console.runtime.probe import TLS, TLS_REMEDY, Health, ProbeError, fetch, health
 
 PROBE_S = 2.0
 MODELS = "/v1/models"
@@ -144,9 +144,12 @@ def look(server: Server) -> Server:
     if engine is OTHER and state in (Health.REFUSING, Health.SLOW, Health.UNHEALTHY) and model:
         ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
     wants_key = state in (Health.SERVING, Health.REFUSING) and _wants_key(server.url)
+    unfit, hint = server.unfit, server.hint
+    if not unfit and said.startswith(TLS):  # a run could not ask it, nor a rollback prove it
+        unfit, hint = TLS, TLS_REMEDY
     return replace(
         server, engine=engine, model=model, ready=ready, state=state, said=said,
-        wants_key=wants_key,
+        wants_key=wants_key, unfit=unfit, hint=hint,
     )  # fmt: skip
 
 

@@ -308,6 +308,7 @@ wait_ready() {
       100) sent=$now ;;
       000) if [ -z "$(answering 1)" ]; then since=$now; fi ;;
     esac
+    if says_tls; then return 1; fi
     if [ $((now - since)) -ge "$HUNG_S" ]; then
       say ready "$(what_came) for $HUNG_S s$(path_says)"
       if answers_all_the_same; then return 1; fi

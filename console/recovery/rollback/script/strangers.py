@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 STRANGERS = r"""
+PY_TLS='import sys,ssl,socket,urllib.parse as p
+u=p.urlsplit(sys.argv[1])
+c=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); c.check_hostname=False; c.verify_mode=ssl.CERT_NONE
+c.wrap_socket(socket.create_connection((u.hostname,u.port),3),server_hostname=u.hostname)'
+
 # Whether a process that no record knows may be the baseline, started by hand: it, or what has
 # started it, has a name of the baseline's program, module or script.
 resembles() {
@@ -45,6 +50,32 @@ stranger() {
     done
   done
 }
+
+# Whether what gives a plain request no HTTP answers by TLS; asked now and then, and before the wait
+# ends.
+says_tls() {
+  case "$code" in 000|100|'') ;; *) return 1 ;; esac
+  [ $((looks % 50)) -eq 20 ] || [ $((now - since)) -ge "$HUNG_S" ] || [ "$now" -ge "$end" ] ||
+    return 1
+  speaks_tls "https://${HEALTH#http://}" || return 1
+  WORD=refusing; ALIVE=yes
+  say ready "$TLS: it is alive and was left as it is"
+}
+
+# Whether what listens at a URL shakes hands by TLS, whatever its certificate says.
+speaks_tls() (
+  limit=5; trap - TERM  # with it busybox's `timeout` ends a client
+  case "$CLIENT" in
+    curl)
+      shaken=$(timeout "$limit" curl -q -k -s -o /dev/null -w '%{time_appconnect}' --noproxy '*' \
+        -m 3 "$1")
+      case "$shaken" in ''|0|0[.,]000000) return 1 ;; esac ;;
+    python3) timeout "$limit" python3 -I -c "$PY_TLS" "$1" 2>/dev/null ;;
+    wget)
+      wget_for 3 -O /dev/null --no-check-certificate "$1" >/dev/null
+      case $? in 0|8) ;; *) return 1 ;; esac ;;
+  esac
+)
 
 # Which process of the baseline's program answers at its address, with other flags than the site
 # file's and without a record, in words: nothing that it says proves the baseline.

@@ -139,7 +139,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "ALL_THE_SAME": probe.wrong_path(base.ready_path),
         **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
         "IS_LEFT": verify.LEFT,
-        **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES")},
+        **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),

@@ -24,6 +24,7 @@ from console.runtime.loading import Work
 from console.runtime.probe import (
     DEAD,
     OVERLOADED,
+    TLS,
     Health,
     busy,
     engine_dead,
@@ -58,7 +59,7 @@ REFUSING_S = 30.0
 """Seconds for which the health path may refuse (HTTP 3xx or 4xx) before waiting for it is in vain.
 A router answers 404 until what is behind it has loaded, so one that was just started gets the time
 of its load."""
-FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407")
+FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407", TLS)
 """Refusals that no load changes."""
 READ_BACK, LAST_LINES = 200, 5
 """Lines of the baseline's log in which its end is explained, and that are shown besides."""
@@ -206,6 +207,8 @@ class Readiness(Whose):
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
         """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
         words = f"not ready after {format_duration(limit_s)}: {state}, {detail}"
+        if state is Health.REFUSED and (elsewhere := self.where_it_answers(self.begun, late=True)):
+            return f"{words}; {elsewhere}"
         self.refuses = state is Health.REFUSING
         self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))
         if state is Health.SLOW and not self.loads:

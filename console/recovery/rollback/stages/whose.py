@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.host.ports import held_words
 from console.recovery.rollback.context import RollbackContext
-from console.recovery.rollback.observe import OWNER_S, another_process
+from console.recovery.rollback.observe import CORRECT, OWNER_S, another_process
 from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.stages.start import Baseline
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
@@ -68,21 +68,18 @@ class Whose:
         hint = elsewhere_hint(port)
         return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
 
-    def where_it_answers(self, now: float) -> str:
-        """Say at which port the process answers instead of at its URL, once that has lasted; "" if
-        it does not. Nothing is wrong with the process then, and no restart would help."""
-        port = self.baseline.other_port()
-        if port is None:
+    def where_it_answers(self, now: float, *, late: bool = False) -> str:
+        """Say where the baseline listens instead of at its URL, once that has lasted or it is
+        `late`; "" if it does not. Nothing is wrong with it then, and no restart would help."""
+        elsewhere = self.baseline.elsewhere()
+        if not elsewhere:
             self.elsewhere_since = None
             return ""
         self.elsewhere_since = self.elsewhere_since or now
-        if now - self.elsewhere_since < ELSEWHERE_S:
+        if now - self.elsewhere_since < ELSEWHERE_S and not late:
             return ""
         self.misplaced = True
-        return (
-            f"the baseline runs and answers at port {port}, and the site file's url is "
-            f"{self.plan.url}: correct `url`; it was left as it is"
-        )
+        return f"the baseline runs, but {elsewhere}: {CORRECT}; it was left as it is"
 
     def explain_stranger(self) -> str:
         # A container that its engine is just restarting is not misplaced.
