@@ -85,6 +85,16 @@ def test_what_refuses_is_offered_no_command_that_ends_or_starts_it(
         assert not re.search(r"kill|setsid|restart|nohup", text)
 
 
+def test_what_has_answered_garbage_is_not_said_to_load(stage: Stage, lines: Path) -> None:
+    stage.base(ready_timeout_s=5.0)
+    serving(stage, lines, message={"content": "GGGGGGGG"})
+    result = stage.roll_back()
+    assert "garbled" in result.detail
+    by_hand = "\n".join(result.manual)
+    assert "may still load" not in by_hand
+    assert "answers garbage" in by_hand
+
+
 def test_these_answers_are_those_of_a_full_queue(stage: Stage, lines: Path) -> None:
     serving(stage, lines)
     for status in (502, 503, 504, 529):

@@ -14,7 +14,9 @@ import pytest
 from console.checks.doctor import baseline as doctor
 from console.cli import main
 from console.config.site.site import load_site
+from console.host import licence
 from console.host.ports import listener
+from console.host.process import ProcessSpec
 from console.recovery.rollback.observe import OTHER
 from console.runtime.discovery import adoption
 from console.runtime.discovery.processes import Running
@@ -77,6 +79,39 @@ def test_no_adopt_is_advised_that_would_refuse(
     assert why in told
     pick = f"omni-console init --pick {pid} --force"
     assert (SUPERVISED in none) if why == SUPERVISED else (pick in none)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_of_two_that_share_a_port_none_is_offered_and_of_a_stranger_none_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: bool
+) -> None:
+    port = free_port()
+    argv, url = [sys.executable, "-S", str(STANDIN), str(port)], f"http://127.0.0.1:{port}"
+    mine = argv if alike else ["/opt/llama-server", "-m", "a.gguf", "--api-key", "k" * 20]
+    spec = ProcessSpec(tuple(mine), cwd=os.getcwd())
+    with started(f"exec {shlex.join(argv)}", url) as pid:
+        told = adoption.advice(spec, url)
+        assert ("another port" in told) is not alike
+        assert (str(pid) in told) is not alike
+        assert "site file" not in told
+        monkeypatch.setattr(adoption, "first_at", lambda url: [pid, os.getpid()])
+        of_two = adoption.advice(spec, url)
+        if alike:
+            assert of_two == f"omni-console adopt PID names one of {pid}"
+        else:
+            assert of_two == adoption.shared([pid, os.getpid()])
+            assert "adopt" not in of_two
+
+
+def test_the_children_of_a_router_are_not_to_be_started_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with running(["sleep", "600"]) as child:
+        monkeypatch.setattr(licence, "other_servers", lambda pid, start: [(child.pid, 8081)])
+        why, hint = adoption.with_others(os.getpid(), 1)
+        assert why.endswith("which it has started")
+        assert "setsid" not in hint
+        assert "setsid" in adoption.with_others(child.pid + 1, 1)[1]
 
 
 def test_of_what_nobody_sees_nothing_is_advised_but_to_look() -> None:

@@ -177,6 +177,23 @@ def test_a_follower_says_down_only_while_it_is(
     assert json.loads(told.out)["state"] == "interrupted"
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_no_runner_has_died_of_a_run_that_is_over(hand: Make, capsys: Capture, over: bool) -> None:
+    """A rollback hours after a cutover brought the baseline back."""
+    made = hand()
+    made.state("running")
+    made.add("outage", down=True, proof=0.0, url=URL)
+    if over:
+        made.state("succeeded")
+        made.add("run.finished")
+    at = time.time() + 1
+    evidence.keep("", URL, Evidence(Kind.PROOF, Word.SERVING, at, Witness.ROLLBACK, "", 5.0))
+    cli.main(["show", made.run.id])
+    told = capsys.readouterr().out
+    assert ("was down when the run ended, and served again at" in told) is over
+    assert ("when the runner died" in told) is not over
+
+
 @pytest.mark.parametrize(
     ("word", "words"),
     [

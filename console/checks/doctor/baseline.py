@@ -128,8 +128,9 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     taken it down on purpose."""
     from console.recovery.rollback import evidence, records
     from console.recovery.rollback.baseline_state import Word
-    from console.recovery.rollback.look import NOT_OURS, Looker
+    from console.recovery.rollback.look import Looker
     from console.runtime import proxy
+    from console.runtime.discovery.adoption import NOT_OURS
 
     site = facts.site()
     if site is None:
@@ -271,8 +272,8 @@ def _remedy(why: str, site: Site) -> str:
     """What helps a baseline that is not well for this reason: no rollback where it would end the
     same way again."""
     from console.recovery.rollback import evidence
-    from console.recovery.rollback.look import NOT_OURS
     from console.recovery.rollback.observe import CORRECT, ELSE, ELSEWHERE, OTHER
+    from console.runtime.discovery.adoption import NOT_OURS
     from console.runtime.probe import remedy
 
     if ELSE.removesuffix(" there") in why:

@@ -192,7 +192,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
         out += _outage(run, view, gone=gone)
     elif view.back_at:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))
-        out.append(f"the baseline was down when the runner died, and served again at {at}")
+        when = "the run ended" if view.over else "the runner died"
+        out.append(f"the baseline was down when {when}, and served again at {at}")
     verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
     if verbs:
         out.append(f"to go on, type: omni-console tell {short} {' | '.join(verbs)}")

@@ -51,8 +51,6 @@ OWNER_S = 10.0
 """Seconds between checks that it is the baseline that answers at its address."""
 NEVER = "0001-"
 PAUSED = "container paused"
-NOT_OURS = "ps -o pid,user,lstart,args -p PID shows whose it is; one of the two needs another port"
-"""What to do about a stranger at the baseline's address: nothing of the console's ends it."""
 
 
 class Looker:

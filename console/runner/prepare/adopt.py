@@ -137,9 +137,8 @@ def at_its_address(site: Site) -> Running:
     first = adoption.first_at(url)
     if len(first) > 1:
         which = ", ".join(map(str, first))
-        raise CannotAdopt(
-            f"several processes answer at {url}: {which}", "omni-console adopt PID names one"
-        )
+        hint = adoption.advice(site.baseline_spec().runs, url)
+        raise CannotAdopt(f"several processes answer at {url}: {which}", hint)
     found = processes.read(first[0]) if first else None
     if found is None:
         raise CannotAdopt(

@@ -19,7 +19,6 @@ from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import evidence, observe, restores, sealed_plan
 from console.recovery.rollback.baseline_state import Witness
-from console.recovery.rollback.look import NOT_OURS
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, Proof, SealedPlan
 from console.recovery.rollback.stages.verify import QUICK_S
 from console.runner.prepare import mounts
@@ -284,7 +283,7 @@ def _is_ours(plan: SealedPlan) -> None:
     stranger = observe.somebody_else(plan)
     if stranger:
         where = f"no run starts: {observe.ELSE.removesuffix(' there')} at {plan.baseline.url}"
-        raise BaselineNotReady(where, stranger, NOT_OURS)
+        raise BaselineNotReady(where, stranger, adoption.NOT_OURS)
 
 
 def _answers(site: Site) -> bool:

@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Sequence
 
 from console.common import redact
-from console.common.argv import option_of, started
+from console.common.argv import may_have_started, option_of, started
 from console.common.options.engines import engine_of
 from console.common.text import one_line
 from console.host import licence, process
-from console.host.ports import answering, held_by_others, listeners
+from console.host.ports import MAX_NAMED, answering, held_by_others, listeners
 from console.host.process import ProcessSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
@@ -21,7 +21,13 @@ from console.runtime.discovery.servers import unfit_process
 CORRECT = "correct the site file"
 AGAIN = f"{CORRECT}, or let `omni-console init --force` write it from what runs"
 DIFFERS = "it is not what the site file starts: "
+STARTED = (
+    "make it a service of its own, a systemd unit or a container, that is stopped and started with "
+    "all of its own, and let omni-console init --force write that into the site file"
+)
 ADOPT = "omni-console adopt takes it over, if it is meant as the baseline"
+NOT_OURS = "ps -o pid,user,lstart,args -p PID shows whose it is; one of the two needs another port"
+"""What to do about a stranger at the baseline's address: nothing of the console's ends it."""
 LIST = "omni-console init --list shows what serves here"
 
 
@@ -62,11 +68,14 @@ def advice(runs: object, url: str, pid: int = 0) -> str:
 
 def _advice(runs: object, url: str, pid: int) -> str:
     pids = [pid] if pid else first_at(url)
-    running = processes.read(pids[0]) if len(pids) == 1 else None
-    if running is None:
-        which = f"omni-console adopt PID names one of {', '.join(map(str, pids))}"
-        return which if len(pids) > 1 else LIST
     spec = runs if isinstance(runs, ProcessSpec) else None
+    if len(pids) > 1:
+        return _of_several(pids, spec, url)
+    running = processes.read(pids[0]) if pids else None
+    if running is None:
+        return LIST
+    if spec is not None and is_stranger(spec, running.pid):
+        return NOT_OURS.replace("PID", str(running.pid))
     why, hint = refusal(spec, running, url) if spec is not None else unfit_process(running)
     if why:
         return f"omni-console adopt would refuse it, as {why}" + (f": {hint}" if hint else "")
@@ -76,6 +85,32 @@ def _advice(runs: object, url: str, pid: int) -> str:
             "writes a site file for it"
         )
     return ADOPT
+
+
+def is_stranger(spec: ProcessSpec, pid: int) -> bool:
+    """Whether a process can be no server that was started by hand as the site file's: it is of
+    another program."""
+    lines = process.command_lines(pid)
+    return bool(lines) and not any(may_have_started(spec.argv, line) for line in lines)
+
+
+def able(pids: Sequence[int], spec: ProcessSpec, url: str) -> list[int]:
+    """Which of the processes at an address `adopt` would take over."""
+    read = [found for pid in pids if (found := processes.read(pid)) is not None]
+    return [found.pid for found in read if not refusal(spec, found, url)[0]]
+
+
+def shared(pids: Sequence[int]) -> str:
+    """That processes share one address, of which none can be the baseline, and what to do."""
+    named = ", ".join(map(str, pids[:MAX_NAMED])) + (" …" if len(pids) > MAX_NAMED else "")
+    return f"pids {named} share its address, and clients get either: give each a port of its own"
+
+
+def _of_several(pids: Sequence[int], spec: ProcessSpec | None, url: str) -> str:
+    fit = able(pids, spec, url) if spec is not None else []
+    if fit:
+        return f"omni-console adopt PID names one of {', '.join(map(str, fit))}"
+    return shared(pids)
 
 
 def program_of(spec: ProcessSpec) -> str:
@@ -136,10 +171,13 @@ def _of_a_unit(running: Running) -> tuple[str, str]:
 def with_others(pid: int, start: int) -> tuple[str, str]:
     """Which other servers are in the process group of one, in words, and a hint; two empty texts
     if there are none. Signals go to the group, and nothing would start the others again."""
-    others = [f"pid {other} at port {port}" for other, port in licence.other_servers(pid, start)]
-    if not others:
+    found = licence.other_servers(pid, start)
+    if not found:
         return "", ""
+    others = [f"pid {other} at port {port}" for other, port in found]
     why = f"another server is in its process group: {' and '.join(others)}"
+    if all(pid in process.ancestry(other) for other, _ in found):
+        return f"{why}, which it has started", STARTED
     return why, "start each in a session of its own (setsid), or as a service of its own"
 
 

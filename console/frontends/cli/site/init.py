@@ -77,6 +77,8 @@ def init(args: Namespace) -> int:
         say.line("note", words)
         notes = [words, *notes]
     proof = _prove(site, rate.garbage, say)
+    if not adopted and proof["ok"]:  # no run starts before it is taken over
+        proof["hint"] = "mend why it was not taken over, then omni-console adopt"
     say.next(args, path, proof)
     say.end({
         "servers": [_as_json(one) for one in found.servers], "written": str(path),
@@ -124,7 +126,7 @@ class _Voice:
     def next(self, args: Namespace, path: Path, proof: dict[str, Any]) -> None:
         named = path != paths.default_site() and str(path) != os.environ.get("OMNI_SITE")
         site = f" --site {path}" if named else ""
-        if proof["ok"]:
+        if proof["ok"] and not proof["hint"]:
             self.line("next", f"omni-console{site} run baseline-verify measures and judges it in "
                       f"about three minutes; omni-console{site} opens the console; "
                       f"omni-console doctor{site} says what the machine lacks")  # fmt: skip
@@ -467,8 +469,8 @@ def _prove(site: Site, garbage: str, say: _Voice) -> dict[str, Any]:
 
 
 def _remedy(detail: str) -> str:
-    from console.recovery.rollback.look import NOT_OURS
     from console.recovery.rollback.observe import ELSE
+    from console.runtime.discovery.adoption import NOT_OURS
     from console.runtime.probe import remedy
 
     if detail.startswith(ELSE):
