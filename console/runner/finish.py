@@ -80,11 +80,14 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
         result = Procedure(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.services.handles):
         context.services.gone(name)
-    record_result(context, result, step, attempt)
+    record_result(context, result, step, attempt, by=BY[Witness.RESTORE])
     return result
 
 
-def record_result(context: Context, result: Result, step: str = "", attempt: int = 0) -> None:
+def record_result(
+    context: Context, result: Result, step: str = "", attempt: int = 0, *,
+    by: str = BY[Witness.ROLLBACK],
+) -> None:  # fmt: skip
     """Record in the journal how things stand after a rollback, whoever did it."""
     for name in list(context.view.services):
         context.record("service", step, attempt, service=name, alive=False)
@@ -95,7 +98,7 @@ def record_result(context: Context, result: Result, step: str = "", attempt: int
         context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
         context.record(
             "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
-            reference=result.reference, by=BY[Witness.ROLLBACK], notes=result.notes,
+            reference=result.reference, by=by, notes=result.notes,
             **({"left": result.left} if result.left else {}),
         )  # fmt: skip
     elif not context.view.outage:

@@ -95,6 +95,21 @@ def test_what_has_answered_garbage_is_not_said_to_load(stage: Stage, lines: Path
     assert "answers garbage" in by_hand
 
 
+@pytest.mark.parametrize(("emergency", "by"), [(True, "a rollback"), (False, "a run's restore")])
+@pytest.mark.parametrize("content", ["I am ready.", "GGGGGGGG"])
+def test_a_planned_restore_is_no_rollback_in_the_evidence(
+    stage: Stage, lines: Path, emergency: bool, by: str, content: str
+) -> None:
+    stage.base(ready_timeout_s=5.0)
+    stage.seal(site_name="ws")
+    serving(stage, lines, message={"content": content})
+    stage.roll_back(emergency)
+    [seen] = evidence.read("ws", stage.plan.baseline.url)
+    assert seen.by == by
+    failed = evidence.after_failed_rollback("ws", stage.plan.baseline.url)
+    assert bool(failed) is (content == "GGGGGGGG")
+
+
 def test_these_answers_are_those_of_a_full_queue(stage: Stage, lines: Path) -> None:
     serving(stage, lines)
     for status in (502, 503, 504, 529):

@@ -46,6 +46,9 @@ class Witness(StrEnum):
 
     RUN_START = "run-start"
     ROLLBACK = "rollback"
+    RESTORE = "restore"
+    """A rollback that the runner itself asked for: the planned restore of its baseline, as a rule.
+    """
     SCRIPT = "script"
     VERIFY = "verify"
     ADOPT = "adopt"
@@ -58,6 +61,7 @@ class Witness(StrEnum):
 
 BY = {
     Witness.RUN_START: "a run's start", Witness.ROLLBACK: "a rollback",
+    Witness.RESTORE: "a run's restore",
     Witness.SCRIPT: "rollback.sh", Witness.VERIFY: "v", Witness.ADOPT: "adopt",
     Witness.WATCH: "the watch", Witness.BENCHMARK: "a benchmark", Witness.HEALTH: "its health path",
     Witness.EARLIER: "a proof",

@@ -147,7 +147,8 @@ def last_proof(site: str, url: str) -> Evidence | None:
 def after_failed_rollback(site: str, url: str) -> str:
     """What is to be done after the newest rollback of a baseline if that has failed: why it has
     comes first; "" if it did not fail, or if there was none."""
-    ends = [e for e in read(site, url) if e.witness in (Witness.ROLLBACK, Witness.SCRIPT)]
+    ways = (Witness.ROLLBACK, Witness.RESTORE, Witness.SCRIPT)
+    ends = [e for e in read(site, url) if e.witness in ways]
     last = max(ends, key=lambda e: e.at, default=None)
     if last is None or last.kind is not Kind.FAILED:
         return ""

@@ -230,6 +230,7 @@ class Procedure:
     ) -> Evidence:
         """What this rollback has learnt of the baseline, well or not."""
         at, answer = self.clock.now(), context.answer
+        by = Witness.ROLLBACK if self.trigger.emergency else Witness.RESTORE
         if not result.serving:
             word = Word.REFUSING if readiness.refuses else Word.DOWN
             word = Word.LOADING if readiness.loads else word
@@ -240,17 +241,17 @@ class Procedure:
             judged = judged or (answer is not None and answer.fails)
             dead = False
             if answer is not None and not answer.ok and asked and not judged:
-                found = evidence.of_completion(answer, Witness.ROLLBACK, at)
+                found = evidence.of_completion(answer, by, at)
                 word, dead = found.word, found.dead
             why = result.detail.removeprefix(f"{FAILED['completion']}: ")
             life = readiness.baseline.life()
-            return Evidence(Kind.FAILED, word, at, Witness.ROLLBACK, why, life=life, dead=dead)
+            return Evidence(Kind.FAILED, word, at, by, why, life=life, dead=dead)
         if readiness.busy:
             words, life = "requests of others are under way", readiness.baseline.life()
-            return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.ROLLBACK, words, life=life)
+            return Evidence(Kind.ANSWERS, Word.SERVING, at, by, words, life=life)
         kind = Kind.PROOF if result.tok_s is None and not result.degraded else Kind.MEASURED
         return Evidence(
-            kind, Word.SERVING, at, Witness.ROLLBACK, result.detail, result.tok_s, result.degraded,
+            kind, Word.SERVING, at, by, result.detail, result.tok_s, result.degraded,
             life=readiness.baseline.life(), beside=result.beside, remark=result.remark,
             container=readiness.baseline.container_words(),
         )  # fmt: skip

@@ -74,7 +74,7 @@ def _advice(runs: object, url: str, pid: int) -> str:
     running = processes.read(pids[0]) if pids else None
     if running is None:
         return LIST
-    if spec is not None and is_stranger(spec, running.pid):
+    if spec is not None and is_stranger(spec, running.pid) and not unfit_process(running)[0]:
         return NOT_OURS.replace("PID", str(running.pid))
     why, hint = refusal(spec, running, url) if spec is not None else unfit_process(running)
     if why:
