@@ -15,7 +15,7 @@ from typing import Any
 
 from console.common import passwords
 from console.common.patterns import lazy
-from console.common.secrets import fields, forms, lines, logins, sentences
+from console.common.secrets import fields, forms, given, lines, logins, sentences
 from console.common.secrets.names import (
     BY_VALUE,
     BY_VALUES,
@@ -262,6 +262,7 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
         sentences.of_text(line, lower, told),
         fields.of_text(line, lower, labelled=told.labelled),
         logins.of_text(line, lower, told),
+        given.of_text(line, lower, told),
     ):
         groups = field.groupdict()
         value = groups["value"]
