@@ -38,6 +38,7 @@ from console.bench.statistics import (
 )
 from console.common.text import clean
 
+NO_ANSWER = "nothing was answered"
 RECENT = 200
 NOTICED = 3.0
 """A silence is shown from this multiple of the normal one, long before it counts as a hang."""
@@ -197,7 +198,12 @@ class Tally:
     def garbage(self) -> Garbage | None:
         """None where no answer was garbled; failures that are no answers count nowhere."""
         count = self.errors.get(GARBLED, 0)
-        return Garbage(count, self.good + count, self.last_garbled) if count else None
+        return Garbage(count, self.answered, self.last_garbled) if count else None
+
+    @property
+    def answered(self) -> int:
+        """Requests that brought a text; a refusal is none."""
+        return self.good + self.errors.get(GARBLED, 0)
 
     @property
     def observed(self) -> float:
@@ -316,7 +322,8 @@ class Tally:
             "errors": _metric("errors", bad if asked else None, asked, why=none),
             "error_rate": _metric("error_rate", bad / asked if asked else None, asked, why=none),
             "garbled": _metric(
-                "garbled", self.errors.get(GARBLED, 0) if asked else None, asked, why=none
+                "garbled", self.errors.get(GARBLED, 0) if self.answered else None, self.answered,
+                why=f"{NO_ANSWER}: {self.last_error}" if asked else none,
             ),
             "stability": _metric("stability", served, asked, why=none),
             "tok_s": self._described("tok_s"),
@@ -340,21 +347,20 @@ class Tally:
 
     def _context(self) -> dict[str, Any]:
         found = [one.context for one in self.requests if one.context is not None]
-        why = (
-            "the server does not count the tokens of a prompt"
-            if self.good
-            else "nothing was answered"
-        )
+        why = "the server does not count the tokens of a prompt" if self.good else NO_ANSWER
         return _metric("context_peak", max(found, default=None), len(found), why=why)
 
     def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
         unsure = self.seen[name].unsure(self.observed) if seen else unseen[name]
         most = None if unsure else max(size for _, size in seen)
-        grown = None if unsure or self.restarted else growth(seen, self.observed)
+        idle = bool(self.requests) and not self.answered
+        grown = None if unsure or self.restarted or idle else growth(seen, self.observed)
         few = unsure or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
         if self.restarted and seen:
             few = "the server was restarted in between"
+        elif seen and idle:
+            few = f"{NO_ANSWER}, so it had nothing to do: {self.last_error}"
         return {
             f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
             f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=unsure),

@@ -104,6 +104,22 @@ def test_errors_by_class() -> None:
     assert (tally.figures()["tok_s"]["n"], tally.figures()["tok_s"]["void"]) == (596, 4)
 
 
+@pytest.mark.parametrize("words", ["HTTP 401 Invalid API Key", "HTTP 429 Too many requests"])
+def test_a_server_that_refuses_every_request_gives_no_figure_of_answers(words: str) -> None:
+    server = Server(
+        lambda number, t: Turn(error="refused", words=words),
+        look=lambda t: Look(3 * GIB, GIB, 20 * GIB, {"process": "1 1"}, log=True),
+    )
+    tally, end = server.soak(HOUR)
+    figures = tally.figures()
+    assert end is End.DONE
+    assert figures["error_rate"]["value"] == 1
+    for name in ("garbled", "rss_growth", "vram_growth", "tok_s", "context_peak"):
+        assert (figures[name]["value"], figures[name]["n"] * (name == "garbled")) == (None, 0), name
+    for name in ("garbled", "rss_growth"):
+        assert words in figures[name]["why"]
+
+
 def test_garbled_answers_are_errors_with_a_figure_of_their_own() -> None:
     server = Server(
         lambda number, t: Turn(error=GARBLED if number in (2, 7) else "", words="no letters: !!!!")
