@@ -47,7 +47,9 @@ UNWRITTEN = "what the watch knows cannot be written down"
 DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
 STALE = 3.0
 """Intervals after which what an earlier watch doubted says nothing any more."""
-REFUSES = ("HTTP 3", "HTTP 4", probe.REFUSES, probe.BUSY, probe.FAILS)
+REFUSES = (
+    "HTTP 3", "HTTP 4", probe.REFUSES, probe.BUSY, probe.FAILS, probe.TLS, probe.NO_HTTP
+)  # fmt: skip
 """How an answer begins that refuses or fails a request: the server is there."""
 DEAD = "dead engine"
 BESIDE = "the baseline is not restored beside a run of another site"

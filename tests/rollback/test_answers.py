@@ -521,7 +521,10 @@ def test_a_server_that_shares_the_address_makes_the_state_unknown(stage: Stage) 
 
 
 @pytest.mark.parametrize("way", ["ladder", "script"])
-def test_a_name_of_two_addresses_has_to_be_the_baselines_at_both(stage: Stage, way: str) -> None:
+def test_a_name_of_two_addresses_has_to_be_the_baselines_at_both(
+    stage: Stage, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.host.ports._localhost", lambda: ("127.0.0.1", "::1"))
     stage.base(url=f"http://localhost:{stage.port}", ready_timeout_s=3.0)
     stage.start_baseline()
     stage.until_it_is()

@@ -2,6 +2,7 @@
 listens at another address than its url says. It is named, and nothing ends it."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from console.recovery.rollback.stages import verify, whose
 from console.runtime.probe import TLS, TLS_REMEDY, Health, health, remedy
 from console.watch.look import Looker as Watch
 from console.watch.plan import Settings
+from console.watch.watcher import evidence_of
 from tests.rollback.conftest import Stage, run_script, standin
 from tests.tls import made_certificate
-from tests.waiting import until
+from tests.waiting import some, until
 
 BANNER = """
 import socket, sys
@@ -54,7 +56,9 @@ def test_a_server_that_speaks_tls_is_alive_and_never_restarted(
     assert (state, words.startswith(TLS), remedy(words)) == (Health.REFUSING, True, TLS_REMEDY)
     seen = Looker().look(stage.plan)
     assert (seen.word, TLS in seen.detail) == (Word.REFUSING, True), seen
+    monkeypatch.setitem(sys.modules, "ssl", None)  # as the watch has it, for its memory
     watched = Watch(stage.plan, Settings()).look(by_tls[0])
+    assert some(evidence_of(watched, time.time())).word is Word.REFUSING
     assert (watched.word, TLS in watched.detail) == (UNJUDGED, True), watched
     monkeypatch.setattr(verify, "HUNG_S", 0.5)
     monkeypatch.setattr(verify, "REFUSING_S", 1.0)
