@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from console.common.options.engines import LLAMA
 from console.host import ports, process
 from console.host.ports import ways
 from console.journal.watch_record import SUSPECT, UNJUDGED
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.stages import verify, whose
+from console.runtime.discovery import servers
 from console.runtime.probe import TLS, TLS_REMEDY, Health, health, remedy
 from console.watch.look import Looker as Watch
 from console.watch.plan import Settings
@@ -56,6 +58,8 @@ def test_a_server_that_speaks_tls_is_alive_and_never_restarted(
     assert (state, words.startswith(TLS), remedy(words)) == (Health.REFUSING, True, TLS_REMEDY)
     seen = Looker().look(stage.plan)
     assert (seen.word, TLS in seen.detail) == (Word.REFUSING, True), seen
+    found = servers.look(servers.Server(LLAMA, url))
+    assert (found.unfit, found.hint, found.state) == (TLS, TLS_REMEDY, Health.REFUSING)
     monkeypatch.setitem(sys.modules, "ssl", None)  # as the watch has it, for its memory
     watched = Watch(stage.plan, Settings()).look(by_tls[0])
     assert some(evidence_of(watched, time.time())).word is Word.REFUSING

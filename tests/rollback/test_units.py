@@ -19,12 +19,12 @@ from console.host.units import UnitSpec
 from console.recovery.rollback import observe
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.script.write import commands
-from console.recovery.rollback.stages import start, verify
+from console.recovery.rollback.stages import start, verify, whose
 from console.runtime.probe import Health, health
 from console.runtime.spec import Handle, Launch, ServiceSpec
 from console.runtime.unit_driver import UnitDriver
 from tests.rollback.conftest import Stage, run_script, standin
-from tests.waiting import some
+from tests.waiting import some, until
 
 SYSTEMCTL = Path(__file__).with_name("systemctl.py")
 BASELINE = Licence(Reason.BASELINE, "test")
@@ -195,3 +195,17 @@ def test_a_stop_ends_by_force_and_says_what_outlives_it(
     unit.stage.tool("systemctl", f"{body}\n{stands_in(unit.place)}")
     with pytest.raises(ServiceError, match="outlived SIGKILL"):
         units.stop(BASELINE, UNIT, 0.2)
+
+
+def test_a_unit_that_listens_at_another_address_is_left_alone(
+    stage: Stage, unit: Unit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whose, "ELSEWHERE_S", 0.0)
+    unit.write("--host", "127.0.0.4")
+    units.start(UNIT)
+    until(lambda: health(f"http://127.0.0.4:{stage.port}")[0] is Health.SERVING, "it serves")
+    pid = unit.pid
+    result = stage.roll_back()
+    assert f"it listens at 127.0.0.4:{stage.port}, and the url says 127.0.0.1" in result.detail
+    assert (result.exit_code, unit.pid) == (7, pid)
+    assert not unit.said("restart")

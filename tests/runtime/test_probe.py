@@ -13,7 +13,7 @@ import pytest
 from console.host.ports import connected
 from console.runtime.answers.completion import complete, prove
 from console.runtime.answers.sanity import Kind
-from console.runtime.probe import Health, ProbeError, busy, fetch, health
+from console.runtime.probe import TLS, Health, ProbeError, busy, fetch, health, speaks_tls
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.runtime.serving import serving
@@ -334,3 +334,32 @@ def test_a_refusal_says_its_status() -> None:
     with raw_server(says(reply("500 Oh", b"{}"))) as url:
         got = complete(url)
     assert (got.status, got.refuses) == (500, False)
+
+
+def half(peer: socket.socket, nth: int) -> None:
+    peer.sendall(b"\x01half")
+    linger_reset(peer, nth)
+
+
+@pytest.mark.parametrize(
+    ("talk", "state"),
+    [
+        (says(bytes.fromhex("000006040000000000000500004000")), Health.REFUSING),
+        (says(b"-ERR unknown command 'GET'\r\n"), Health.REFUSING),
+        (lambda peer, _: peer.sendall(b"GET /health HTTP/1.1\r\n"), Health.REFUSING),
+        (half, Health.REFUSING),
+        (linger_reset, Health.UNHEALTHY),
+        (says(b""), Health.UNHEALTHY),
+    ],
+    ids=["http2", "redis", "echo", "half and reset", "a proxy of nothing", "closed"],
+)
+def test_what_sends_bytes_lives_and_is_never_taken_for_tls(talk: Talk, state: Health) -> None:
+    with raw_server(talk) as url:
+        found, words = health(url)
+    assert (found, TLS in words) == (state, False), words
+
+
+def test_a_hello_that_comes_back_is_an_echo() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with serving(listener, lambda peer: peer.sendall(peer.recv(65536))):
+        assert not speaks_tls(f"http://127.0.0.1:{listener.getsockname()[1]}")
