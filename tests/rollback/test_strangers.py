@@ -286,8 +286,9 @@ def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(
     stage.groups.append((who.pid, start))
 
 
-def test_whose_socket_answers(tmp_path: Path) -> None:
+def test_whose_socket_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel prefers a socket at the exact address to one at every address."""
+    monkeypatch.setattr(ports, "_localhost", lambda: ("127.0.0.1", "::1"))
     rows = "  0: {}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  {}  0 {}\n"
     net = tmp_path / "net"
     net.mkdir()
@@ -306,6 +307,8 @@ def test_whose_socket_answers(tmp_path: Path) -> None:
     assert owners("127.0.0.1", anywhere6, loop6) == {9}
     assert owners("127.0.0.1", loop6) == set()
     assert owners("localhost", exact, loop6) == {7, 6}
+    monkeypatch.setattr(ports, "_localhost", lambda: ("127.0.0.1",))
+    assert owners("localhost", exact, loop6) == {7}
     assert owners("10.0.0.1", exact, anywhere) == {8}
 
 
