@@ -223,7 +223,10 @@ def test_who_listens_at_every_address(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_process_that_listens_is_found(family: socket.AddressFamily) -> None:
+def test_the_process_that_listens_is_found(
+    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.host.ports._localhost", lambda: ("127.0.0.1", "::1"))
     host = "127.0.0.1" if family == socket.AF_INET else "::1"
     with socket.create_server((host, 0), family=family) as server:
         port = server.getsockname()[1]
