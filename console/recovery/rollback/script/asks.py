@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ASKS = r"""
-PY='import sys,urllib.request as u,urllib.error as e
+PY='import sys,urllib.request as u,urllib.error as e,http.client as h
 class Stay(u.HTTPRedirectHandler):
   def redirect_request(*_): pass
 o=u.build_opener(u.ProxyHandler({}),Stay)
@@ -13,7 +13,8 @@ try:
   try: r=o.open(q,timeout=float(sys.argv[2]))
   except e.HTTPError as x: r=x
   print(r.getcode(),flush=True); t=r.read(); d and sys.stdout.buffer.write(t)
-except Exception as x: sys.exit(124 if r and isinstance(x,TimeoutError) else 9)'
+except OSError as x: sys.exit(124 if r and isinstance(x,TimeoutError) else 9)
+except h.HTTPException: sys.exit(9 if r else 8)'
 
 # Which client there is that works. Nothing is ended for the silence that a broken one hears.
 find_client() {
@@ -24,7 +25,7 @@ find_client() {
       *'-T SEC'*) WGET='-Y off -T' ;;
       *) WGET='-Y off' ;;  # `timeout` has a deadline
     esac; fi
-    if [ -n "$(http_code http://127.0.0.1:1/)" ]; then return; fi
+    case "$(http_code http://127.0.0.1:1/)" in ''|100) ;; *) return ;; esac
   done
   CLIENT=''
 }
@@ -68,13 +69,14 @@ first_status() {
   esac
 }
 
-# The same if the client has ended with $1. One with a deadline for each read that `timeout` ends
-# was kept by a server that sends byte by byte. busybox ends alike for a status and for what breaks
-# off, so that one of 2xx counts only where it ended well.
+# The same if the client has ended with $1: 100 for what is no HTTP. One with a deadline for each
+# read that `timeout` ends was kept by a server that sends byte by byte. busybox ends alike for a
+# status and for what breaks off, so that one of 2xx counts only where it ended well.
 status_at_end() {
   code=$(first_status)
   case "$CLIENT$1" in
     curl0|python30|wget0) ;;
+    curl1|python38) code=100 ;;
     curl28) case "$reply" in *"$(printf '\r\n\r')"*) ;; *) code=${code:+100} ;; esac ;;
     python3124|python3137|python3143|wget124|wget137|wget143)
       case "$CLIENT$WGET" in python3*|*-T) code=${code:-100} ;; esac ;;
