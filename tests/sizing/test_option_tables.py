@@ -194,3 +194,26 @@ def test_no_secret_is_named_with_an_option(words: list[str]) -> None:
         assert "kJ8s7dh2Ks9d" not in str(read_plan(words))
     told = sglang.sglang_plan(["--enable-lora", "--lora-paths", "https://me:kJ8s7dh2Ks9d@h/a"])
     assert "kJ8s7dh2Ks9d" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("""--max-model-len 8192 --limit-mm-per-prompt '{"image": 0}'""",
+         ["--max-model-len", "8192", "--limit-mm-per-prompt", '{"image": 0}']),
+        ("""--limit-mm-per-prompt={"image": 0} -tp 2""",
+         ['--limit-mm-per-prompt={"image": 0}', "-tp", "2"]),
+        ("""--x {"a": {"b": "}"}} -tp 2""", ["--x", '{"a": {"b": "}"}}', "-tp", "2"]),
+        ('''--x "{\\"a\\": 1}" --y''', ["--x", '{"a": 1}', "--y"]),
+        ("""--x { "a" --y 3""", ["--x", "{", '"a"', "--y", "3"]),
+        ("--x " + "{" * 40_000, ["--x", "{" * 40_000]),
+    ],
+    ids=["quoted", "joined", "nested", "escaped", "without an end", "far too long"],
+)  # fmt: skip
+def test_a_line_in_one_word_is_split_beside_its_objects(line: str, words: list[str]) -> None:
+    """recipes.vllm.ai gives such lines: `--limit-mm-per-prompt '{"image":0}'` beside others."""
+    assert own_words([line]) == words
+    if "max-model-len" in line:
+        plan = vllm.vllm_plan([line])
+        assert plan.ctx == 8192 and plan.limited == {"image"}
+        assert not (plan.refused or plan.problems or plan.uncounted)

@@ -19,9 +19,13 @@ _MORE = re.compile(r"[;&|$`<>(){}\n]")
 """What makes a script more than one plain command."""
 _EXPANDED = re.compile(r"[;&|$`<>(){}*?~#%\\\n]")
 """What a shell, or a template, makes something else of."""
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\"\\$`])")
 _DASHES = tuple("\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{FIGURE DASH}\N{EN DASH}\N{EM DASH}"
                 "\N{HORIZONTAL BAR}\N{MINUS SIGN}")  # fmt: skip
 """What web pages and word processors make of the dashes before an option."""
+MAX_LINE = 1 << 14
+"""Characters of a line of options in one word that is read with its quotes and braces."""
 _ONCE_VALUED = ("--enable-chunked-prefill",)
 """Switches that took true or false as a word in older releases."""
 _SWITCHED = ("on", "off", "true", "false", "yes", "no")
@@ -190,16 +194,54 @@ def own_words(argv: Sequence[str]) -> list[str] | None:
     """The engine's own words: without wrapper, interpreter, program, and `serve`; None where they
     are in a shell's script that is more than one plain command.
 
-    A word of a compose file that holds an option with its value (`--ctx-size 8192`) counts as two.
+    A word of a compose file that holds an option with its value (`--ctx-size 8192`) counts as two,
+    and a whole command line in one word as its words.
     """
     words = _behind_program(list(argv))
     if words is None:
         return None
     parted = (
-        word.split() if word.startswith("-") and _BLANK.search(word) and "{" not in word else [word]
-        for word in words
+        _parted(word) if word.startswith("-") and _BLANK.search(word) else [word] for word in words
     )
     return [word for part in parted for word in part]
+
+
+def _parted(text: str) -> list[str]:
+    """The words of a line of options. A shell's quotes are taken away; an object in braces keeps
+    its own, and blanks do not end it (`--x={"a": 1}` is what the engine gets). Where an object does
+    not end, or in what is no line of options by its length, every blank ends a word."""
+    if "{" not in text or len(text) > MAX_LINE:
+        return text.split()
+    words, place = [""], 0
+    while place < len(text):
+        quoted = _QUOTED.match(text, place)
+        end = quoted.end() if quoted else _end_of_object(text, place)
+        if not end:
+            return text.split()
+        part = text[place:end]
+        if quoted:
+            words[-1] += part[1:-1] if part[0] == "'" else _ESCAPED.sub(r"\1", part[1:-1])
+        elif part.isspace():
+            words.append("")
+        else:
+            words[-1] += part
+        place = end
+    return [word for word in words if word]
+
+
+def _end_of_object(text: str, start: int) -> int:
+    """The place behind the object that begins here, or behind one sign where none does; 0 where it
+    does not end."""
+    if text[start] != "{":
+        return start + 1
+    depth, place = 0, start
+    while place < len(text):
+        quoted = _QUOTED.match(text, place)
+        depth += 0 if quoted else (text[place] == "{") - (text[place] == "}")
+        place = quoted.end() if quoted else place + 1
+        if not depth:
+            return place
+    return 0
 
 
 def _behind_program(words: list[str]) -> list[str] | None:
