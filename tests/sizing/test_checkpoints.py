@@ -21,6 +21,7 @@ from console.models.sizing.model_facts import ModelFacts
 
 GIB, MIB = 1 << 30, 1 << 20
 KNOWN = json.loads((Path(__file__).parent / "data" / "configs.json").read_text())
+LOGS = json.loads((Path(__file__).parent / "data" / "public_logs.json").read_text())
 
 
 def facts(model: str) -> ModelFacts:
@@ -322,3 +323,96 @@ def test_gptq_that_kt_kernel_reads(more: dict[str, object], verdict: Verdict) ->
     assert kept.bytes == pytest.approx(weights * (0.5 + 4 / 128), rel=0.001)
     assert not any("experts" in one for one in found.unknown)
     assert (found.verdict is Verdict.NO_GO) is (verdict is Verdict.NO_GO), found.because
+
+
+def request(model: str, words: str) -> float:
+    """GiB of one request's cache on each rank."""
+    found = judged(model, "vllm", f"{words} --language-model-only", cards(8, 80))
+    return sum(t.bytes or 0 for t in found.terms if (t.name, t.where) == ("cache", "card #0")) / GIB
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "gib"),
+    [
+        ("gemma4-26b", "--max-model-len 32768 --kv-cache-dtype fp8", 15.18 / 12.73),
+        ("gemma4-31b", "--max-model-len 262144 --max-num-batched-tokens 4096", 24),
+    ],
+)
+def test_gemma_4s_layers_without_a_window_have_heads_of_their_own(
+    model: str, words: str, gib: float
+) -> None:
+    """vllm#40388: 15.18 GiB hold 12.73 requests. vllm#43308: 23 to 25 GiB for one of 262,144."""
+    assert request(model, words) == pytest.approx(gib, rel=0.02)
+    assert not facts(model).missing
+
+
+def test_heads_that_are_fewer_than_ranks_are_doubled_layer_by_layer() -> None:
+    """10 layers with 4 heads of 512 and 50 with 16 of 256: on 8 ranks one of each 4 is there twice,
+    and the others are divided."""
+    long, short = (
+        request("gemma4-31b", f"--max-model-len {n} --max-num-batched-tokens 2048 -tp 8")
+        for n in (1 << 18, 1 << 17)
+    )
+    assert (long - short) * GIB / (1 << 17) == pytest.approx(10 * 2 * 512 * 2)
+
+
+def gemma(**more: object) -> ModelFacts:
+    config = KNOWN["gemma4-31b"]["config"]
+    return from_config({**config, "text_config": {**config["text_config"], **more}}, 32 * GIB)
+
+
+def test_gemma_4s_keys_are_read_as_its_class_reads_them() -> None:
+    """Gemma4TextConfig: the number of global heads counts where K and V are one projection, the
+    last layer has no window, and layers that share a cache keep none."""
+    assert set(gemma(attention_k_eq_v=False).attention.kv_heads or ()) == {16}
+    assert gemma(global_head_dim=None).attention.key == 512
+    plain = gemma(layer_types=None).attention
+    assert (plain.windowed, plain.kv_heads) == (
+        gemma().attention.windowed,
+        gemma().attention.kv_heads,
+    )
+    assert not gemma(layer_types=["sliding_attention"] * 60).attention.windowed[-1]
+    shared = gemma(num_kv_shared_layers=20)
+    assert (shared.attention.own_layers, shared.missing) == (40, ())
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["num_global_key_value_heads", "swa_num_key_value_heads", "global_head_dim", "v_head_dim",
+     "num_kv_shared_layers", "cla_share_factor", "per_layer_config", "hybrid_layer_pattern"],
+)  # fmt: skip
+def test_a_key_that_changes_the_cache_and_is_not_read_is_named(key: str) -> None:
+    """MiMo-V2-Flash, Hunyuan-Large and transformers' own per_layer_config have such keys."""
+    config = KNOWN["L31-8B"]["config"]
+    found = from_config({**config, key: 3}, 16 * GIB)
+    assert [one for one in found.missing if one.startswith(key)]
+    same = {"swa_num_key_value_heads": 8, "v_head_dim": 128}.get(key, 0)
+    assert not from_config({**config, key: same}, 16 * GIB).missing
+
+
+@pytest.mark.parametrize(
+    ("kind", "gib"),
+    [("turboquant_3bit_nc", 3.2), ("int4_per_token_head", 4.25), ("nvfp4", 4.5), ("fp8", 8.0),
+     ("int8_per_token_head", 8.25), ("octave_k3v4", 0.0), ("somebodys_plugin", 0.0)],
+)  # fmt: skip
+def test_a_cache_type_that_is_not_counted_makes_no_no_go(kind: str, gib: float) -> None:
+    """club-3090#32 served with turboquant_3bit_nc what 16 bits have no room for. What is certain of
+    a type counts: packed numbers and scales of those whose source tells them, else nothing."""
+    words = f"--kv-cache-dtype {kind}"
+    assert request("L31-8B", words) == pytest.approx(gib, rel=0.02)
+    found = judged("L31-8B", "vllm", words, cards(1, 24, (8, 9)))
+    fits = gib < 5
+    assert found.verdict is (Verdict.UNKNOWN if fits else Verdict.NO_GO)
+    assert judged("L31-8B", "vllm", words, cards(1, 12, (8, 9))).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("sglang", "--kv-cache-dtype fp4_e2m1"), ("sglang", "--kv-cache-dtype mxfp8"),
+     ("vllm", "--kv-cache-dtype nvfp4_ds_mla")],
+)  # fmt: skip
+def test_nothing_of_an_unknown_type_says_no_go(engine: str, words: str) -> None:
+    here = cards(1, 24, (8, 9))
+    length = "--max-total-tokens 131072" if engine == "sglang" else ""
+    assert judged("L31-8B", engine, length, here).verdict is Verdict.NO_GO
+    assert judged("L31-8B", engine, f"{length} {words}", here).verdict is Verdict.UNKNOWN

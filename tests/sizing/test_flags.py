@@ -3,8 +3,9 @@
 import pytest
 
 from console.models.sizing.flags.converter import conversion_plan
-from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.kv_cache import NOT_COUNTED, row_bytes
 from console.models.sizing.loader_plan import ALL, LlamaPlan, SglangPlan, Strategy
 
 
@@ -142,3 +143,11 @@ def test_a_converter() -> None:
     assert (plan.method, plan.input_type) == ("int4", "bf16")
     # as an operator once wrote it: a quantization is no input type
     assert len(conversion_plan(["--input-type", "q4_k_m"]).problems) == 1
+
+
+def test_a_cache_type_of_ik_llama_that_is_not_counted_is_nothing_of_the_sum() -> None:
+    """ik_llama.cpp's q6_0: counted in F16, it made a NO-GO."""
+    plan = ik_plan(["-ctk", "q6_0", "-ctv", "q8_KV"])
+    assert (plan.type_k, plan.type_v) == (NOT_COUNTED, NOT_COUNTED)
+    assert len(plan.uncounted) == 2
+    assert row_bytes(NOT_COUNTED, 4096) == 0

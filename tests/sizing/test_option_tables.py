@@ -215,5 +215,5 @@ def test_a_line_in_one_word_is_split_beside_its_objects(line: str, words: list[s
     assert own_words([line]) == words
     if "max-model-len" in line:
         plan = vllm.vllm_plan([line])
-        assert plan.ctx == 8192 and plan.limited == {"image"}
-        assert not (plan.refused or plan.problems or plan.uncounted)
+        assert (plan.ctx, plan.limited) == (8192, {"image"})
+        assert (plan.refused, plan.problems, plan.uncounted) == ((), (), ())

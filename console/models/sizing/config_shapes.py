@@ -4,7 +4,7 @@ takes where a key is not there. The names and defaults are those of transformers
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from console.common.text import one_line
@@ -45,12 +45,18 @@ EACH = (
 """Sizes that some families (Gemma 3n, Hunyuan, ERNIE 4.5) list for each layer."""
 PARTS = ("attn_config", "ffn_config")
 """Keys under which some families keep sizes of attention and of the feed-forward part."""
+GEMMA_4 = {
+    "vocab_size": 262144, "head_dim": 256, "max_position_embeddings": 131072,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "sliding_window": 512,
+    "global_head_dim": 512,
+}  # fmt: skip
 DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "gemma2": {"vocab_size": 256000, "head_dim": 256, "max_position_embeddings": 8192},
     "gemma3_text": {
         "vocab_size": 262208, "head_dim": 256, "max_position_embeddings": 131072,
         "num_attention_heads": 8, "num_key_value_heads": 4,
     },
+    "gemma4_text": GEMMA_4, "gemma4_unified_text": GEMMA_4,
     "gemma3n_text": {"vocab_size": 262400, "head_dim": 256, "max_position_embeddings": 32768},
     "falcon": {"vocab_size": 65024, "max_position_embeddings": 2048},
     "llama4_text": {"vocab_size": 202048, "head_dim": 128, "n_shared_experts": 1},
@@ -59,12 +65,22 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
 """What a class takes for a key that is absent, by model type."""
 ONE_KEY_HEAD = ("falcon", "gpt_bigcode", "refinedwebmodel", "refinedweb")
 """Families whose heads share one key and value where `multi_query` is not false."""
-_KEY_HEADS = re.compile(r"(?:kv|key_value)\w*head|head\w*_kv|kv_n|multi_query|query_group")
-"""Names of keys that tell of a cache with fewer heads."""
+GLOBAL_APART = ("gemma4_text", "gemma4_unified_text")
+"""Families whose layers without a window have heads of another number and length, and of which the
+last layer never has one (Gemma4TextConfig)."""
+SHARING = ("gemma3n_text", *GLOBAL_APART)
+"""Families whose last layers use the cache of earlier ones (`num_kv_shared_layers`)."""
+_CACHED = re.compile(
+    r"\w*(?:kv|key_value)\w*head\w*|\w*head\w*_kv|kv_n\w*|\w*multi_query\w*|\w*query_group\w*"
+    r"|(?:global|swa|sliding|local|full|v|k|kv|key|value)_(?:attn_|attention_)?head_dim"
+    r"|\w*kv_shar\w*|use_cla|cla_share_factor|cross_layer_\w*|per_layer_config|hybrid_layer_pattern"
+)
+"""Names of keys that make a cache another: its heads, their lengths, the layers that have one."""
 _KNOWN = re.compile(
     r"num_key_value_heads|num_kv_heads|n_head_kv|kv_n_heads|multi_query(?:_attention|_group_num)?"
-    r"|first_num_key_value_heads|swa_num_key_value_heads"
+    r"|first_num_key_value_heads"
 )
+_OF_GLOBAL = ("num_global_key_value_heads", "global_head_dim")
 
 
 ENDS, DENSE = "token table and output", "dense"
@@ -130,9 +146,33 @@ def _shared_keys(table: Mapping[str, object]) -> dict[str, object]:
     return {"num_key_value_heads": 1 if shared else table.get("num_attention_heads")}
 
 
-def not_understood(table: Mapping[str, object]) -> list[str]:
-    """Keys that tell of a smaller cache and that nobody here reads."""
-    return [name for name in table if _KEY_HEADS.search(name) and not _KNOWN.fullmatch(name)]
+def not_understood(table: Mapping[str, object], head: int | None) -> list[str]:
+    """Keys that change the cache and that nobody here reads; one that says what the usual key of
+    its kind says changes nothing."""
+    family, usual = table.get("model_type"), table.get("num_key_value_heads")
+    read = (_OF_GLOBAL if family in GLOBAL_APART else ()) + (
+        ("num_kv_shared_layers",) if family in SHARING else ()
+    )
+    return [
+        name for name, value in table.items()
+        if value and _CACHED.fullmatch(name) and not _KNOWN.fullmatch(name) and name not in read
+        and value != (head if name.endswith("head_dim") else usual)
+    ]  # fmt: skip
+
+
+def global_layers(
+    table: Mapping[str, object], heads: tuple[int, ...] | None, windowed: Sequence[bool]
+) -> tuple[tuple[int, ...] | None, int | None]:
+    """Key and value heads of each layer of a family that gives those of its layers without a window
+    apart, and how long these are; None where they are as long as the others. Their number counts
+    where keys and values are one projection (`attention_k_eq_v`), as in vLLM's gemma4.py."""
+    own = table.get("num_global_key_value_heads") if table.get("attention_k_eq_v") else None
+    length = table.get("global_head_dim")
+    if table.get("model_type") not in GLOBAL_APART or len(windowed) != len(heads or ()):
+        return heads, None
+    if heads is not None and _is_count(own) and own <= MOST_LENGTH:
+        heads = tuple(kept if near else own for kept, near in zip(heads, windowed, strict=True))
+    return heads, length if _is_count(length) and length <= MOST_LENGTH else None
 
 
 _KEEPS = re.compile(

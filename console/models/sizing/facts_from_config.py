@@ -25,9 +25,12 @@ from console.models.safetensors.names import OUTSIDE, Held, Role, held, role
 from console.models.safetensors.read import StoredBytes
 from console.models.sizing.config_shapes import (
     ENDS,
+    GLOBAL_APART,
+    SHARING,
     classes,
     encoders,
     forward_of_block,
+    global_layers,
     heads_of_blocks,
     heads_of_other,
     kept_wide,
@@ -35,6 +38,7 @@ from console.models.sizing.config_shapes import (
     normal,
     not_understood,
 )
+from console.models.sizing.kv_cache import lengths
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
@@ -59,7 +63,10 @@ Its cache took from 4 to 93 KiB a token by public logs of vLLM (vllm#51041): no 
 MAX_ODD = 3
 """Kinds of layers that are named."""
 MAX_BLOCK = 1 << 16
-WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
+WINDOW_PERIODS = {
+    "gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4,
+    **dict.fromkeys(GLOBAL_APART, 6),
+}  # fmt: skip
 """All layers but one in this many use a window, if no list says so."""
 COUNTED_WHOLE = (
     "mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2", "qwen2", "qwen2_moe",
@@ -196,8 +203,9 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
     kv_heads = heads_of_blocks(keys.table, layers) or keys.counts("num_key_value_heads", layers)
     if kv_heads is None and heads is not None:
         kv_heads = (heads,) * layers
-        for name in not_understood(keys.table):
-            keys.lacks(one_line(name, 60), "it tells of fewer heads of the cache, and is not known")
+    for name in not_understood(keys.table, head)[:MAX_ODD]:
+        keys.lacks(one_line(name, 60), "it changes the cache, and is not known here")
+    kv_heads, length = global_layers(keys.table, kv_heads, windowed)
     kv_heads, differ = heads_of_other(keys.table, _without_linear(keys, kv_heads), head)
     if differ:
         keys.lacks("attention_other_setting", "heads of another length in some of its layers")
@@ -208,9 +216,12 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
         keys.lacks("num_attention_heads", "heads of attention")
     elif head is None:
         keys.lacks("hidden_size", "length of a head")
+    shared = keys.count("num_kv_shared_layers", layers) if arch in SHARING else 0
     return Attention(
-        heads=heads, kv_heads=kv_heads, key=head, value=head, window=window, windowed=windowed
-    )
+        heads=heads, kv_heads=kv_heads, key=length or head, value=length or head,
+        window_key=head if length else None, window_value=head if length else None,
+        window=window, windowed=windowed, own_layers=layers - shared if shared else None,
+    )  # fmt: skip
 
 
 def _without_linear(keys: Keys, heads: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -245,7 +256,9 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         return 0, ()
     kinds = keys.raw("layer_types")
     if isinstance(kinds, list) and len(kinds) >= layers:
-        return window, tuple(one == "sliding_attention" for one in kinds[:layers])
+        near = [one == "sliding_attention" for one in kinds[:layers]]
+        near[-1] &= arch not in GLOBAL_APART
+        return window, tuple(near)
     period = keys.count("sliding_window_pattern", MOST_LAYERS) or WINDOW_PERIODS.get(arch, 0)
     shorter = window < (keys.tokens("max_position_embeddings") or window + 1)
     if not period and arch not in COUNTED_WHOLE and shorter:
@@ -253,7 +266,8 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         keys.lacks("layer_types", words)
     if period < 2:
         return 0, ()
-    return window, tuple(layer % period != period - 1 for layer in range(layers))
+    last = layers - 1 if arch in GLOBAL_APART else layers
+    return window, tuple(layer % period != period - 1 and layer != last for layer in range(layers))
 
 
 def _experts(keys: Keys) -> Experts:
@@ -381,8 +395,8 @@ class _Sizes:
             kept = spec.latent_rank + spec.rope + (self.keys.count("q_lora_rank") or 0)
             whole += self.layers * width * kept
         else:
-            key_values = 2 * width * (spec.key or 0) * sum(spec.kv_heads or ())
-        rest = self.layers * self._heads(width) - key_values
+            key_values = width * sum(sum(lengths(spec, layer)) for layer in range(self.layers))
+        rest = sum(self._heads(width, layer) for layer in range(self.layers)) - key_values
         rest -= self.layers * width * kept if spec.latent else 0
         each = sum(weight.bytes for weight in dense) / elements
         return Divided(whole, key_values, max(0, rest)).scaled(each)
@@ -424,7 +438,7 @@ class _Sizes:
 
     def _layer(self, layer: int, width: int, sparse: bool) -> list[Weight]:
         skipped = layer >= self.layers
-        dense, experts = self._heads(width), 0
+        dense, experts = self._heads(width, layer), 0
         if sparse:
             each = 3 * width * self.experts.width
             experts = each * self.experts.count
@@ -465,7 +479,7 @@ class _Sizes:
         step = next((n for name in names if (n := self.keys.count(name, MOST_LAYERS))), 1)
         return (layer + 1) % step == 0
 
-    def _heads(self, width: int) -> int:
+    def _heads(self, width: int, layer: int) -> int:
         heads = self.attention.heads or 0
         if self.attention.latent:
             query = self.keys.count("q_lora_rank") or 0
@@ -476,6 +490,8 @@ class _Sizes:
             queries = query * (width + ask) if query else width * ask
             kept = width * (rank + rope) + rank * heads * (nope + value)
             return queries + kept + heads * value * width
-        head = self.attention.key or 0
-        kv_heads = max(self.attention.kv_heads or (0,))
-        return width * head * (2 * heads + 2 * kv_heads)
+        spec = self.attention
+        near = spec.has_window and layer < self.layers and spec.windowed[layer]
+        head = (spec.window_key if near and spec.window_key else spec.key) or 0
+        own = spec.kv_heads[layer] if spec.kv_heads and layer < self.layers else 0
+        return width * head * (2 * heads + 2 * (own or max(spec.kv_heads or (0,))))

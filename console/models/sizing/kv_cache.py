@@ -17,9 +17,11 @@ from console.models.sizing.model_facts import Attention, ModelFacts, Recurrent
 
 CELLS = 256
 """The number of cells of a cache is a multiple of this."""
-_CACHED = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+LLAMA_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.values()}
-CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
+NOT_COUNTED = "of a type that is not counted"
+"""Another type: nothing of its size is certain, so that only the rest of a sum says NO-GO."""
+CACHE_TYPES = {name: _TENSORS[name] for name in LLAMA_TYPES} | {"fp8": (1, 1), NOT_COUNTED: (1, 0)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
 GOES_BACK = (
@@ -29,6 +31,14 @@ GOES_BACK = (
 """Architectures whose states can be rolled back (llm_arch_supports_rs_rollback of b11549)."""
 DRAFTS = 3
 """--spec-draft-n-max where it is not given."""
+TURBO = {
+    "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4), "turboquant_k3v4_nc": (3, 4),
+    "turboquant_3bit_nc": (3, 3),
+}  # fmt: skip
+"""Bits of a key's and of a value's numbers; the first and last two layers of a model without states
+stay in 16 (get_boundary_skip_layers), which is not counted."""
+SCALES = 8
+"""Bytes of the two scales of a head and token, in F32."""
 INDEXER = "indexer cache"
 FLOAT = 4
 """Bytes of an F32, used for computing and for states, whatever the cache's type."""
@@ -104,27 +114,57 @@ def served_bytes(facts: ModelFacts, cache: Cache) -> int:
     return cache.bytes - had + (cache.tokens * row * sum(spec.indexed) if had else 0)
 
 
+def head_bytes(kind: str, key: int, value: int) -> int:
+    """Bytes of a token in one head of vLLM's cache, at least; 0 for a type whose size is not known.
+    Sources: turboquant/config.py, `TritonAttentionBackend.customize_spec`, and
+    `nvfp4_kv_cache_full_dim`."""
+    if bits := TURBO.get(kind):
+        size = -(-key * bits[0] // 8) + (2 if bits[0] < 8 else 0) + -(-value * bits[1] // 8) + 4
+        return size + size % 2
+    if kind == "int4_per_token_head":
+        return key // 2 + value // 2 + SCALES
+    if kind.endswith("8_per_token_head"):
+        return key + value + SCALES
+    if kind == "nvfp4":
+        return sum(length // 2 + length // 16 for length in (key, value))
+    wide = 1 if kind.startswith("fp8") else 2 if kind in ("auto", "bf16") else 0
+    return wide * (key + value)
+
+
+def of_rank(facts: ModelFacts, cache: Cache, kind: str, ranks: int) -> int:
+    """A cache that was counted in 16 bits, in another type, on one of several ranks: heads are
+    divided, or doubled where a layer has fewer than ranks."""
+    spec, size = facts.attention, 0.0
+    for layer, whole in enumerate(cache.layers):
+        heads, lengths_ = spec.kv_heads[layer] if spec.kv_heads else 0, of_head(spec, layer)
+        if heads and whole:
+            part = -(-heads // ranks) / heads
+            size += whole * part * head_bytes(kind, *lengths_) / head_bytes("bf16", *lengths_)
+    return int(size)
+
+
 def _guessing(facts: ModelFacts, cells: int, cache: Cache) -> None:
     """The cache of the layers that guess ahead (MTP): as wide as the widest other, always F16."""
-    widest = max(lengths(facts, layer) for layer in range(facts.layers or 0))
+    widest = max(lengths(facts.attention, layer) for layer in range(facts.layers or 0))
     size = cells * sum(row_bytes("f16", length) for length in widest)
     cache.layers += [size] * facts.spare_layers
     how = f"{facts.spare_layers} layers x {cells} cells x {sum(widest)} f16"
     cache.parts.append(Part("cache for guessing ahead", size * facts.spare_layers, how))
 
 
-def lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
+def lengths(spec: Attention, layer: int) -> tuple[int, int]:
     """Elements of K and V of a token in one layer."""
-    return _lengths(facts.attention, layer)
+    heads, (key, value) = spec.kv_heads[layer] if spec.kv_heads else 0, of_head(spec, layer)
+    return heads * key, heads * value
 
 
-def _lengths(spec: Attention, layer: int) -> tuple[int, int]:
-    heads = spec.kv_heads[layer] if spec.kv_heads else 0
+def of_head(spec: Attention, layer: int) -> tuple[int, int]:
+    """Elements of K and V of a token in one head of a layer."""
     key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
     if spec.has_window and spec.windowed[layer]:
         key = key if spec.window_key is None else spec.window_key
         value = value if spec.window_value is None or spec.latent else spec.window_value
-    return heads * key, heads * value
+    return key, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +181,7 @@ class _Layers:
 @lru_cache(maxsize=64)
 def _layers(layers: int, spec: Attention, states: Recurrent | None) -> _Layers:
     has = _layers_with_cache(layers, spec, states)
-    every = [_lengths(spec, layer) for layer in range(layers)]
+    every = [lengths(spec, layer) for layer in range(layers)]
     cached = tuple(dict.fromkeys(one for one, keeps in zip(every, has, strict=True) if keeps))
     kinds = tuple(
         (cached.index(every[layer]), spec.has_window and spec.windowed[layer])

@@ -16,7 +16,7 @@ from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import cache_of, served_bytes
+from console.models.sizing.kv_cache import cache_of, head_bytes, of_rank, served_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
@@ -92,6 +92,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
     ledger.unknown += (needs := _encoders(facts, plan))
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
+    ledger.unknown += _padded(facts, plan)
     if plan.guesses and not (facts.recurrent is not None and facts.spare_layers):
         ledger.unknown.append("not counted: --speculative-config, the layers that guess ahead")
     ledger.notes += plan.notes
@@ -257,9 +258,12 @@ def _limit(
 
 
 def _whose(plan: VllmPlan) -> str:
+    """What the context and the type of the cache leave open, in words."""
+    counted = plan.type_kv in ("auto", "bf16") or plan.type_kv.startswith("fp8")
+    least = "" if counted else f", at least ({plan.type_kv})"
     if plan.ctx is None:
-        return ", the model's own length: --max-model-len is not given"
-    return ", which auto may shorten or lengthen" if plan.ctx < 0 else ""
+        return f", the model's own length: --max-model-len is not given{least}"
+    return (", which auto may shorten or lengthen" if plan.ctx < 0 else "") + least
 
 
 def _share_words(plan: VllmPlan) -> str:
@@ -317,25 +321,46 @@ def _tokens(facts: ModelFacts, plan: VllmPlan) -> int | None:
 
 
 def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
-    """Bytes on a rank of one request of the whole context: heads are divided, or doubled where
-    there are fewer than ranks; a latent cache is whole on each."""
+    """Bytes on a rank of one request of the whole context, at least: heads are divided, and a
+    latent cache is whole on each."""
     tokens = _tokens(facts, plan)
     if tokens and (blocks := blocks_of_cache(facts, plan)):
         return blocks.of_request(tokens, prefixes=plan.prefixes) * blocks.size
-    kind = "fp8" if plan.type_kv.startswith("fp8") else "bf16"
-    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, ubatch=batch)
+    spec, kind = facts.attention, plan.type_kv
+    if not head_bytes(kind, 1, 1) and not head_bytes(kind, 16, 16):
+        return 0  # of a type whose size is not known, nothing is certain
+    wide = "fp8" if spec.latent and kind.startswith("fp8") else "bf16"
+    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=wide, type_v=wide, ubatch=batch)
     cache = cache_of(facts, asked) if tokens else None
     if cache is None:
         return None
-    return int(served_bytes(facts, cache) * share(facts, plan) / plan.stages)
+    if spec.latent:
+        known = kind.startswith("fp8") or kind in ("auto", "bf16")
+        return served_bytes(facts, cache) // plan.stages if known else 0
+    return of_rank(facts, cache, kind, plan.ranks) // plan.stages
 
 
 def blocks_of_cache(facts: ModelFacts, plan: VllmPlan) -> Blocks | None:
     """The blocks of a model with states; None where there are none, or a size is not known."""
     spec = facts.attention
     kept = -(-max(spec.kv_heads or (0,)) // plan.ranks)
-    size = 1 if plan.type_kv.startswith("fp8") else 2
-    return blocks_of(facts, plan, kept * ((spec.key or 0) + (spec.value or 0)) * size)
+    row = head_bytes(plan.type_kv, spec.key or 0, spec.value or 0)
+    return blocks_of(facts, plan, kept * row)
+
+
+def _padded(facts: ModelFacts, plan: VllmPlan) -> list[str]:
+    """What is not known of layers whose pages differ, as vLLM makes pages of one size of them."""
+    spec = facts.attention
+    if spec.window_key in (None, spec.key):
+        return []
+    if plan.type_kv.endswith("_per_token_head"):
+        return [
+            f"how vLLM pads pages of --kv-cache-dtype {plan.type_kv} for heads of "
+            f"{spec.window_key} and of {spec.key} numbers (vllm#40388)"
+        ]
+    if plan.graphs_beyond:
+        return ["the cache: vLLM before 0.21 keeps layers with a window whole here (vllm#43308)"]
+    return []
 
 
 def _states(facts: ModelFacts, plan: VllmPlan, seqs: int, room: int, ledger: Assessment) -> None:
@@ -352,14 +377,6 @@ def _states(facts: ModelFacts, plan: VllmPlan, seqs: int, room: int, ledger: Ass
     perhaps = any(COMPILATION in one for one in plan.uncounted)  # it may leave full graphs out
     near = perhaps or room // blocks.size >= seqs * NEARLY
     (ledger.tight if near else ledger.stops).append(words)
-
-
-def share(facts: ModelFacts, plan: VllmPlan) -> float:
-    """A rank's part of the cache."""
-    kept = max(facts.attention.kv_heads or (0,))
-    if facts.attention.latent or not kept:
-        return 1.0
-    return -(-kept // plan.ranks) / kept
 
 
 def _host(

@@ -30,7 +30,7 @@ from console.models.sizing.flags.reading import (
     switch,
     text,
 )
-from console.models.sizing.kv_cache import CACHE_TYPES
+from console.models.sizing.kv_cache import LLAMA_TYPES, NOT_COUNTED
 from console.models.sizing.loader_plan import ALL, LlamaPlan
 
 LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
@@ -189,9 +189,8 @@ def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
 
 def _ik_cache_type(name: str) -> Apply:
     def apply(reading: Reading, flag: str, value: str) -> None:
-        if value in CACHE_TYPES:
-            reading.got[name] = value
-        else:
+        reading.got[name] = value if value in LLAMA_TYPES else NOT_COUNTED
+        if value not in LLAMA_TYPES:
             reading.uncounted.append(f"{flag} {value}")
 
     return apply
@@ -275,8 +274,8 @@ _LLAMA: Mapping[str, Apply] = {
     "--device": devices, "--ctx-size": _whole("ctx", 0),
     "--parallel": _slots, "--kv-unified-per-slot": _whole("per_slot"),
     "--kv-unified": switch("kv_unified"), "--no-kv-unified": fixed("kv_unified", False),
-    "--cache-type-k": choice("type_k", tuple(CACHE_TYPES)),
-    "--cache-type-v": choice("type_v", tuple(CACHE_TYPES)),
+    "--cache-type-k": choice("type_k", LLAMA_TYPES),
+    "--cache-type-v": choice("type_v", LLAMA_TYPES),
     "--ubatch-size": _whole("ubatch"), "--swa-full": switch("swa_full"),
     "--kv-offload": switch("kv_offload"), "--no-kv-offload": fixed("kv_offload", False),
     "--flash-attn": _flash, "--load-mode": choice("load_mode", LOAD_MODES),

@@ -220,6 +220,11 @@ def fp8_of(value: str) -> str:
     return "" if not value.startswith("fp8") else value if value == "fp8_e5m2" else "fp8"
 
 
+def of_cache_type(problems: Sequence[str]) -> bool:
+    """Whether one of them is a type of the cache that was not understood."""
+    return any(problem.startswith("--kv-cache-dtype") for problem in problems)
+
+
 def fixed(name: str, to: object, note: str = "") -> Apply:
     """Set a field to one value, whatever the option's own is."""
 

@@ -16,10 +16,12 @@ from console.models.sizing.flags.reading import (
     gibibytes,
     human,
     number,
+    of_cache_type,
     plan_of,
     text,
     told_more,
 )
+from console.models.sizing.kv_cache import NOT_COUNTED
 from console.models.sizing.loader_plan import SglangPlan
 from console.models.sizing.serving.refused import SPANNING
 from console.models.sizing.serving.states import WIDTHS
@@ -40,6 +42,8 @@ def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     got = plan_of("sglang", _SGLANG, argv)
     asked = got.get("type_kv", "auto")
     got["type_kv"] = fp8_of(asked) or ("auto" if asked == "auto" else "bf16")
+    if asked == "auto" and of_cache_type(got["problems"]):
+        got["type_kv"] = NOT_COUNTED
     got.pop("", None)
     got = _of_kt(got)
     if got.get("all_to_all") in SPANNING:

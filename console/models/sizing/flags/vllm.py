@@ -17,11 +17,13 @@ from console.models.sizing.flags.reading import (
     gibibytes,
     human,
     number,
+    of_cache_type,
     plan_of,
     switch,
     text,
     told_more,
 )
+from console.models.sizing.kv_cache import NOT_COUNTED
 from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.serving.states import WIDTHS
 
@@ -52,9 +54,10 @@ def vllm_plan(
     tag may name an older release than the one that is calculated."""
     release = _RELEASE.search(image)
     old = release is not None and (int(release[1]), int(release[2])) < MEASURED_SINCE
-    return VllmPlan(
-        **plan_of("vllm", _VLLM, argv, env), graphs_beyond=old or (env or {}).get(MEASURES) == "0"
-    )
+    got = plan_of("vllm", _VLLM, argv, env)
+    if "type_kv" not in got and of_cache_type(got["problems"]):
+        got["type_kv"] = NOT_COUNTED
+    return VllmPlan(**got, graphs_beyond=old or (env or {}).get(MEASURES) == "0")
 
 
 def _human(name: str) -> Apply:
@@ -70,8 +73,10 @@ def _length(reading: Reading, flag: str, value: str) -> None:
 
 def _kv_type(reading: Reading, flag: str, value: str) -> None:
     if value in ("auto", "bfloat16", "float16", "half") or value.startswith("fp8"):
-        reading.got["type_kv"] = fp8_of(value) or ("auto" if value == "auto" else "bf16")
+        whole = "" if value.endswith("_per_token_head") else fp8_of(value)
+        reading.got["type_kv"] = whole or (value if value.startswith(("auto", "fp8")) else "bf16")
     else:
+        reading.got["type_kv"] = value[:40]  # its least size is counted, where it is known
         reading.uncounted.append(f"{flag} {value[:40]}")
 
 
