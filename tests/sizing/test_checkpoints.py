@@ -406,6 +406,23 @@ def test_a_cache_type_that_is_not_counted_makes_no_no_go(kind: str, gib: float) 
     assert judged("L31-8B", "vllm", words, cards(1, 12, (8, 9))).verdict is Verdict.NO_GO
 
 
+NEAR = ("--gpu-memory-utilization", "0.9", "--max-model-len", "215000", "--enforce-eager")
+
+
+def test_experts_see_the_tokens_of_all_replicas() -> None:
+    """vllm-project/recipes#12: 77.2 GiB beside the cache on each of 8 cards of 141 GB, and 205,728
+    tokens at most."""
+    row = next(one for one in LOGS if one["source"].startswith("vllm-project/recipes#12"))
+    found = assess(
+        from_config(row["config"], int(row["weight_bytes"])),
+        plan_of(Loader(engine="vllm", args=(*row["argv"], *NEAR)), Format.SAFETENSORS),
+        Machine(cards=cards(8, 139.8), ram_available=1000 * GIB),
+    )
+    beside = sum(t.bytes or 0 for t in found.terms if t.where == "card #0" and t.name != "cache")
+    assert found.verdict is Verdict.NO_GO
+    assert beside / GIB == pytest.approx(77.2, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("engine", "words"),
     [("sglang", "--kv-cache-dtype fp4_e2m1"), ("sglang", "--kv-cache-dtype mxfp8"),

@@ -59,6 +59,9 @@ AUTO_CTX = 8192
 MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
 """What kernels for MXFP4 add: a layout of their own (64.4 GiB are loaded of a checkpoint of
 60.8), and room to work in (vllm#33155, vllm#27508). It differs by release."""
+GATHERED = 4 * 2
+"""Bytes for each number of a token of another replica, whose tokens the experts of each see, too:
+what they get, give back, and hold meanwhile. recipes#12 has 2 to 3 GiB of it for 8 replicas."""
 SAMPLER = 2 + 4 + 4 + 8
 """Bytes of a token's score while it is sampled: as computed, in F32 twice, and its place."""
 OFF = (
@@ -307,6 +310,8 @@ def _step(facts: ModelFacts, plan: VllmPlan, batch: int, seqs: int) -> int:
     """The peak of one full step: its widest layer, and the sampler's scores of every request."""
     values = step_bytes(facts, batch, plan.ranks, _expert_ranks(plan))
     values += step_states(facts, batch, plan.ranks)
+    if plan.replicas > 1 and facts.experts.count:
+        values += GATHERED * (plan.replicas - 1) * batch * (facts.embedding or 0)
     return values + seqs * (1 + plan.guesses) * (facts.vocabulary or 0) * SAMPLER
 
 
