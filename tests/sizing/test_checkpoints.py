@@ -433,3 +433,29 @@ def test_nothing_of_an_unknown_type_says_no_go(engine: str, words: str) -> None:
     length = "--max-total-tokens 131072" if engine == "sglang" else ""
     assert judged("L31-8B", engine, length, here).verdict is Verdict.NO_GO
     assert judged("L31-8B", engine, f"{length} {words}", here).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("count", "gib", "usual", "words"),
+    [
+        (1, 16, "", "--quantization bitsandbytes"),
+        (1, 16, "", "--quantization-config {\"linear\":\"int4\"}"),
+        (1, 16, "", "--offload-group-size 8 --offload-num-in-group 4"),
+        (1, 16, "", "--hf-overrides {\"num_hidden_layers\":4}"),
+        (1, 16, "", "--config /serve.yaml"),
+        (2, 24, "-tp 2 --max-model-len 131072 --gpu-memory-utilization 0.6", "-dcp 2"),
+        (1, 19.3, "", "-cc {\"cudagraph_mode\":\"NONE\"}"),
+        (8, 80, "-dp 16", "--nnodes 2"),
+        (8, 80, "-dp 16", "-dpl 8"),
+    ],
+)  # fmt: skip
+def test_what_an_option_may_make_smaller_says_no_no_go(
+    count: int, gib: float, usual: str, words: str
+) -> None:
+    """vLLM's options for weights, cache, graphs or cards that no sum has: UNKNOWN, not NO-GO."""
+    here, usual = cards(count, gib, (8, 9)), usual or "--max-model-len 4096"
+    assert judged("L31-8B", "vllm", usual, here).verdict is Verdict.NO_GO
+    found = judged("L31-8B", "vllm", f"{usual} {words}", here)
+    assert found.verdict is Verdict.UNKNOWN, found.because
+    tiny = judged("L31-8B", "vllm", f"{usual} {words}", cards(count, 1, (8, 9)))
+    assert tiny.verdict is Verdict.NO_GO

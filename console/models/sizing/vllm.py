@@ -73,6 +73,16 @@ BEYOND = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0, or a release before 0.21"
 memory profiling is enabled"); 0.8.5 ran out of memory so, and served with --enforce-eager
 (vllm#17469). Before 0.8 there were fewer graphs, beyond the share as well (vllm#10517)."""
 COMPILATION = "--compilation-config"
+ANYTHING = ("--config", "--hf-overrides", "--model-class-overrides")
+LESS_WEIGHTS = (*ANYTHING, "--offload-backend", "--offload-group-size", "--offload-num-in-group")
+LESS_CACHE = (*ANYTHING, "--decode-context-parallel-size", "--prefill-context-parallel-size")
+LESS_GRAPHS = (*ANYTHING, COMPILATION, "--performance-mode")
+FEWER_CARDS = (*ANYTHING, "--nnodes", "--data-parallel-size-local", "--data-parallel-external-lb",
+               "--data-parallel-hybrid-lb", "--data-parallel-rank")  # fmt: skip
+SMALLER = ("--quantization", "--quantization-config")
+"""Options that no sum has, by what they may make smaller: only what is certain says NO-GO then."""
+PACKED = 0.25
+"""Part of 16 bits that quantized weights have at least."""
 NEARLY, SURELY = 0.85, 1.15
 """Parts of the requests between which the sum does not tell whether there are blocks for all."""
 FP8_WANTED = (
@@ -112,9 +122,10 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     cards = machine.cards[:world]
     if len(cards) < world:
         few = f"{world} ranks need {world} cards, and there are {len(cards)}"
-        (ledger.unknown if plan.ray else ledger.stops).append(
-            f"{few}: the others, of Ray's other hosts, are not known here" if plan.ray else few
-        )
+        if plan.ray:
+            few += ": the others, of Ray's other hosts, are not known here"
+        elsewhere = plan.ray or _may_be_less(plan, FEWER_CARDS)
+        (ledger.unknown if elsewhere else ledger.stops).append(few)
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
@@ -129,6 +140,12 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     _host(facts, plan, machine, world, ledger)
     ledger.envelope = _envelope(facts, machine, ledger)
     return ledger
+
+
+def _may_be_less(plan: VllmPlan, options: Sequence[str]) -> bool:
+    """Whether one of these options is given, and not counted or not understood."""
+    told = (*plan.uncounted, *plan.problems)
+    return any(one.partition(" ")[0].rstrip(":") in options for one in told)
 
 
 def _beyond(
@@ -234,7 +251,8 @@ def graphs_of(facts: ModelFacts, plan: VllmPlan, seqs: int) -> tuple[int, int]:
     batches = plan.graph_batches or sum(size <= largest for size in GRAPH_SIZES)
     count = max(1, batches) * -(-(facts.layers or 0) // plan.stages)
     large = LARGE_WITH_EXPERTS if facts.experts.count else LARGE_GRAPH
-    return GRAPHS + count * GRAPH, LARGE_GRAPHS + count * large
+    usual = 0 if _may_be_less(plan, LESS_GRAPHS) else GRAPHS + count * GRAPH
+    return usual, LARGE_GRAPHS + count * large
 
 
 def _limit(
@@ -278,14 +296,17 @@ def _share_words(plan: VllmPlan) -> str:
 
 def _weights(facts: ModelFacts, plan: VllmPlan, dtype: str) -> tuple[int, int]:
     """(dense, experts) of the fullest rank, in bytes: the first or last of the stages."""
-    factor, _ = as_loaded(facts, dtype, plan.quantization)
+    factor, open_ = as_loaded(facts, dtype, plan.quantization)
+    if facts.stored in HALF and ((open_ and plan.quantization) or _may_be_less(plan, SMALLER)):
+        factor *= PACKED
+    factor *= not _may_be_less(plan, LESS_WEIGHTS)
     layers = -(-(facts.layers or 1) // plan.stages) / (facts.layers or 1)
     ends = [facts.bytes_of(Kind.TOKENS), facts.bytes_of(Kind.OUTPUT)]
     outside = sum(ends) if plan.stages == 1 else max(ends)
     ranks = Ranks(plan.ranks, plan.ranks, _expert_ranks(plan))
     dense = dense_of_layers(facts, ranks) * layers + outside / plan.ranks
     experts = facts.bytes_of(Kind.EXPERTS) * layers / (plan.ranks * plan.replicas)
-    more = 0 if facts.stored in HALF else absorbed(facts, ranks) * layers
+    more = 0 if facts.stored in HALF or not factor else absorbed(facts, ranks) * layers
     return int(dense * factor + more), int(experts * factor)
 
 
@@ -328,12 +349,11 @@ def _tokens(facts: ModelFacts, plan: VllmPlan) -> int | None:
 def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
     """Bytes on a rank of one request of the whole context, at least: heads are divided, and a
     latent cache is whole on each."""
-    tokens = _tokens(facts, plan)
+    tokens, spec, kind = _tokens(facts, plan), facts.attention, plan.type_kv
+    if not head_bytes(kind, 16, 16) or _may_be_less(plan, LESS_CACHE):
+        return 0  # nothing of its size is certain
     if tokens and (blocks := blocks_of_cache(facts, plan)):
         return blocks.of_request(tokens, prefixes=plan.prefixes) * blocks.size
-    spec, kind = facts.attention, plan.type_kv
-    if not head_bytes(kind, 1, 1) and not head_bytes(kind, 16, 16):
-        return 0  # of a type whose size is not known, nothing is certain
     wide = "fp8" if spec.latent and kind.startswith("fp8") else "bf16"
     asked = LlamaPlan(ctx=tokens, parallel=1, type_k=wide, type_v=wide, ubatch=batch)
     cache = cache_of(facts, asked) if tokens else None
