@@ -27,9 +27,10 @@ MIB = 1 << 20
 
 def gated(
     arch: str, layers: int, width: int, count: int, kv: int, values: int, *, length: int = 0,
-    expert: int = 0, number: int = 0, used: int = 0,
+    expert: int = 0, number: int = 0, used: int = 0, ahead: bool = False,
 ) -> Header:  # fmt: skip
-    """Qwen3.5: three layers of four are gated delta nets, with states of 128 by 128."""
+    """Qwen3.5: three layers of four are gated delta nets, with states of 128 by 128. `ahead`: one
+    more layer in the file guesses ahead."""
     inner, conv = 128 * values, 2 * 128 * 16 + 128 * values
     mixed: dict[str, Key] = {
         "expert_feed_forward_length": expert, "expert_shared_feed_forward_length": expert,
@@ -41,8 +42,14 @@ def gated(
         ssm__group_count=16, full_attention_interval=4, **mixed,
         **(heads(count, kv, 256) | {"rope__dimension_count": 64}),
     )  # fmt: skip
-    for index in range(layers):
-        if index % 4 == 3:
+    if ahead:
+        sketch.kv |= {f"{arch}.block_count": layers + 1, f"{arch}.nextn_predict_layers": 1}
+        sketch.block(
+            layers, nextn__eh_proj=(2 * width, width), nextn__enorm=width, nextn__hnorm=width,
+            nextn__shared_head_norm=width,
+        )  # fmt: skip
+    for index in range(layers + ahead):
+        if index % 4 == 3 or index == layers:
             attention(sketch, index, count, kv, 256, norms=True, doubled=2)
         else:
             sketch.block(
@@ -83,6 +90,7 @@ SHAPES = {
     "Qwen2.5-7B": lambda: dense("qwen2", 28, 3584, 28, 4, 128, 18944, 152064, 32768, bias=True),
     "gpt-oss-120b": KNOWN["gpt-oss-120b"],
     "Qwen3.5-27B": lambda: gated("qwen35", 64, 5120, 24, 4, 48, length=17408),
+    "Qwen3.8-27B": lambda: gated("qwen35", 64, 5120, 24, 4, 48, length=17408, ahead=True),
     "Qwen3.5-35B-A3B": lambda: gated(
         "qwen35moe", 40, 2048, 16, 2, 32, expert=512, number=256, used=8
     ),

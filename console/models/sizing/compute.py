@@ -33,6 +33,8 @@ SCORES = 4
 """Matrices of batch x context that an indexer's selection takes."""
 SPARE = 4
 """Embeddings of a batch that stay alive beside the widest part of a layer."""
+ROWS = 1 << 20
+"""Positions, numbers of tokens and outputs, and what is rounded up."""
 HALF = 2
 SQUARE = (40, 64, 72, 80, 96, 112, 128, 256)
 """Lengths of a head for which CUDA's flash attention has a kernel if K and V are equally long."""
@@ -250,6 +252,36 @@ def _scores(facts: ModelFacts, work: Work) -> int:
     spec = facts.attention
     each = work.heads * work.ubatch + (spec.latent_rank if spec.latent else 0)
     return 0 if work.flash else each * work.cells * FLOAT
+
+
+def draft_bytes(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> int:
+    """The same for the context in which the file's own layers guess ahead (MTP): one layer, as wide
+    as the widest, a cache in F16 and scores for one token of each slot.
+
+    Held against what `llama-server` b11669 reserves for heads of Qwen3.5 in many sizes, which is
+    also what logs of cards show. Once the mask of a long context is done with, the feed-forward
+    part finds room in its place. No pipeline: a build does without it where it lacks memory.
+    """
+    work = work_of(replace(plan, type_k="f16", type_v="f16"), cache, facts, False)
+    if facts.attention.latent:  # nobody has measured such a head
+        return compute_bytes(facts, work, output=True)
+    width, row = facts.embedding or 0, work.ubatch * FLOAT
+    spec, experts = facts.attention, facts.experts
+    kept = 2 * (spec.heads or 0) + max(spec.kv_heads or (0,))  # a query with its gate, K and V
+    masks = work.ubatch * work.masks * (HALF if work.flash else FLOAT)
+    dense = facts.feed_forward or 0
+    pieces = [(dense, 3 * dense)]
+    if experts.used:
+        each = max(2 * width + experts.width, width + 3 * experts.width)
+        pieces.append((experts.used * width, experts.used * each))
+    forward = max(
+        3 * width + whole - (piece if masks >= row * (piece + width) else 0)
+        for piece, whole in pieces
+    )
+    attention = row * (2 * width + kept * ((spec.key or 0) + (spec.value or 0)))
+    attention += work.halves + _scores(facts, work)
+    scored = min(plan.slots, work.ubatch) * FLOAT * (facts.vocabulary or 0) + 2 * row * width
+    return masks + max(attention, row * forward, scored) + ROWS
 
 
 def _bounced(facts: ModelFacts, work: Work, layers: int | None) -> int:

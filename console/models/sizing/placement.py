@@ -21,7 +21,9 @@ from console.common.text import clean
 from console.host.sample import Card
 from console.models.sizing.compute import (
     CONTEXT,
+    SMALL,
     compute_bytes,
+    draft_bytes,
     has_kernel,
     host_compute_bytes,
     settled,
@@ -358,13 +360,17 @@ def _marked(
         active = weight.bytes if weight.kind not in (Kind.TOKENS, Kind.SKIPPED) else 0
         if weight.kind is Kind.EXPERTS and experts.count:
             active = weight.bytes * experts.used // experts.count
-        mark = Mark(
-            weight.kind is Kind.TOKENS, weight.layer, _names(EXPERTS_OF_LAYER, weight.name),
-            _names(DENSE_OF_LAYER, weight.name), _sent(weight, overrides[:moved_after]),
-            None if moved_after is None else _sent(weight, overrides[moved_after:]),
-        )  # fmt: skip
+        mark = _mark(weight, overrides, moved_after)
         bundles.setdefault(mark, Bundle(mark.table, mark.layer)).add(weight, active)
     return tuple(bundles.items())
+
+
+def _mark(weight: Weight, overrides: tuple[tuple[str, str], ...], moved_after: int | None) -> Mark:
+    return Mark(
+        weight.kind is Kind.TOKENS, weight.layer, _names(EXPERTS_OF_LAYER, weight.name),
+        _names(DENSE_OF_LAYER, weight.name), _sent(weight, overrides[:moved_after]),
+        None if moved_after is None else _sent(weight, overrides[moved_after:]),
+    )  # fmt: skip
 
 
 def _spread(
@@ -467,12 +473,32 @@ def _compute(
                 helped=most if helps and attends else 0, states=_states(facts, share),
                 attends=helps or any(cache.layers[layer] for layer in share.layers),
             )  # fmt: skip
-        if last and plan.mtp and facts.spare_layers:  # a context of its own
-            share.compute += compute_bytes(facts, work, output=True)
     computes, states = bool(host.layers) and not lends, _states(facts, host)
     host.compute = host_compute_bytes(facts, work, computes=computes, states=states)
-    if plan.mtp and facts.spare_layers and where[-1] == HOST:
-        host.compute += host_compute_bytes(facts, work, computes=True)
+    if plan.mtp and facts.spare_layers:
+        _draft(facts, plan, cache, by_place, where[-1], used[0] if lends else HOST)
+
+
+def _draft(
+    facts: ModelFacts, plan: LlamaPlan, cache: Cache, by_place: dict[int, Share], where: int,
+    helper: int,
+) -> None:  # fmt: skip
+    """The context of the layers that guess ahead, where the last layer is, and at the card that
+    helps the host. It copies over what of its layers lies on the host, as the other one does."""
+    own = draft_bytes(facts, plan, cache) + (0 if plan.kv_offload else cache.layers[-1] * 3 // 2)
+    by_place[where].compute += own
+    moves = Moves(
+        plan.split_mode, True, plan.overrides, plan.cpu_experts, plan.cpu_dense, plan.moved_after
+    )
+    ahead = [weight for weight in facts.weights if weight.kind is Kind.SKIPPED]
+    there = [
+        weight.bytes for weight in ahead
+        if where == HOST or _override(_mark(weight, moves.overrides, moves.moved_after), moves, [])
+        == HOST
+    ]  # fmt: skip
+    if helper != HOST and there:
+        by_place[helper].compute += sum(sorted(there, reverse=True)[:LENT]) + SMALL
+        by_place[helper].compute += own if where == HOST else 0
 
 
 def _states(facts: ModelFacts, share: Share) -> int:
