@@ -131,6 +131,22 @@ def test_long_prompts_take_a_whole_layer_of_experts_to_the_cards() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--ep-size 8", True), ("--ep 2", True), ("--expert-parallel-size=4", True),
+        ("--moe-a2a-backend deepep", True), ("--ep-size 1", False), ("", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("model", ["Q3-235B-FP8", "K25"])
+def test_kt_kernel_does_not_share_whole_experts_out(model: str, words: str, refused: bool) -> None:
+    """ktransformers#2036: "The size of tensor a (32) must match the size of tensor b (256)";
+    ktransformers#2002: 192 and 384."""
+    line = f"--tp 8 --kt-weight-path /w --kt-method FP8 --kt-num-gpu-experts 8 {words}"
+    found = judged(model, "kt-kernel", line, cards(8, 95, (9, 0)), 2048)
+    assert any("whole experts shared out" in stop for stop in found.stops) is refused
+
+
+@pytest.mark.parametrize(
     ("how", "name", "values"),
     [
         ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True,

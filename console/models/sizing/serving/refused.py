@@ -4,7 +4,8 @@ Sources: vLLM 0.33, SchedulerConfig.verify_max_model_len, `_check_valid_dtype` a
 `_verify_with_expert_parallelism` in config/model.py, `get_supported_act_dtypes` of its
 quantizations, `get_supported_kernel_block_sizes` of its attention backends (vllm#41363) and
 validate_parsed_serve_args; SGLang 0.5.23, arg_groups/validation_hook.py and parallel_hook.py,
-and of its quantizations `get_supported_act_dtypes` and GPTQConfig.get_quant_method.
+and of its quantizations `get_supported_act_dtypes` and GPTQConfig.get_quant_method; sglang_kt
+0.7.2, kt_ep_wrapper.py, whose masks are for all experts (ktransformers#2036, ktransformers#2002).
 
 Not judged, as it depends on what the build chooses: models without pipeline parallelism, and
 SGLang's rules for single backends of experts.
@@ -154,7 +155,13 @@ def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int, brain: bool) -> I
         yield f"{plan.ranks} ranks are not divisible by {plan.replicas} copies of the attention"
     if plan.expert_ranks > 1 and plan.ranks % plan.expert_ranks:
         yield f"{plan.ranks} ranks are not divisible by --ep-size {plan.expert_ranks}"
-    if facts.experts.count % plan.expert_ranks and not plan.uncounted:
+    if plan.kt and plan.expert_ranks > 1 and facts.experts.count:
+        yield (
+            f"whole experts shared out among {plan.expert_ranks} ranks (--ep-size, or an "
+            "--moe-a2a-backend that does so) with kt-kernel, which marks the experts of the cards "
+            "for all ranks at once"
+        )
+    elif facts.experts.count % plan.expert_ranks and not plan.uncounted:
         yield f"{facts.experts.count} experts are not divisible by {plan.expert_ranks} ranks"
     if plan.stages > 1 and plan.speculates:
         yield "pipeline parallelism and guessing ahead at once are for prefill nodes alone"
