@@ -30,6 +30,7 @@ LOGS = json.loads((Path(__file__).parent / "data" / "public_logs.json").read_tex
 OLD = {
     "vllm-project/vllm#17469": "0.8.5 makes graphs when the share is full: a note says so",
     "vllm-project/vllm#10517 (comment, case 2)": "0.6 profiled a prompt of the whole context",
+    "sgl-project/sglang#6817": "0.4.6 had a table of its graphs for each chunk of the context",
     "vllm-project/vllm#33155 (fails)": "0.14.1 ran out of memory where 0.11.2 serves the same",
 }
 """Refused by a release of the past, and GO here: the sum is that of today's."""

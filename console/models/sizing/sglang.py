@@ -5,7 +5,6 @@ Ranks are equal, and everything is resident.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from console.models.sizing.assessment import (
     MIB,
     PAGES,
     Assessment,
+    Limit,
     disk_margin,
     held,
     mapped,
@@ -49,6 +49,7 @@ from console.models.sizing.serving.refused import (
 )
 from console.models.sizing.serving.shares import absorbed, dense_bytes, dense_of_rank
 from console.models.sizing.serving.states import pools, step_states
+from console.models.sizing.serving.tables import Tables, tables_of, whole_layer
 
 DISK = "disk"
 WIDE = 2
@@ -70,6 +71,8 @@ PREFILL_STEPS = (
 """Sizes of the graphs for prompts, up to a chunk (`generate_prefill_cuda_graph_batch_sizes`)."""
 SHORT_STEP = 2048
 """Tokens of a step that every server meets, however seldom its chunks are full."""
+LARGE = 0.01
+"""Part of a card from which tables are named, and judged beside SGLang's own formula."""
 MANY = 300
 """Requests of a graph from which a copied attention takes half as much again."""
 AMD, AITER = ("AMD ", "Radeon ", "Instinct "), "aiter"
@@ -263,8 +266,10 @@ def _cards(
         if have is None:
             ledger.unknown.append(f"the memory of {where}")
             continue
-        _rest(facts, plan, card, where, ledger)
         limit = ledger.limit(where, int(have * fraction_of(plan, facts, card)))
+        if not any(_alike(card, other) for other in cards[:number]):
+            tables = _tables(facts, plan, card, limit, cache, states)
+            _rest(facts, plan, card, limit, tables, ledger)
         if not limit.short_by and limit.left < HEADROOM * (card.total or have):
             ledger.tight.append(
                 f"{where} would have {format_bytes(limit.left)} of its static part left, less "
@@ -310,6 +315,10 @@ def _chunks(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Asses
     chunk = _row(card)[1] if plan.chunk is None else plan.chunk
     ledger.stops += by_sglang(facts, plan, chunk, (card.compute or (0, 0)) >= BF16_SINCE)
     ledger.unknown += not_known_of_pages(facts, plan, chunk)
+
+
+def _alike(card: Card, other: Card) -> bool:
+    return replace(card, name="", uuid="") == replace(other, name="", uuid="")
 
 
 def _row(card: Card) -> tuple[int, int, int, int]:
@@ -368,55 +377,78 @@ def _graphs(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
     return kept
 
 
-def _rest(facts: ModelFacts, plan: SglangPlan, card: Card, where: str, ledger: Assessment) -> None:
-    """What a fraction leaves for a step and its graphs: SGLang takes a given one as it is, and its
-    own formula knows nothing of kt-kernel. A cache that --max-total-tokens limits leaves more."""
-    have, fraction = capacity(card) or 0, fraction_of(plan, facts, card)
-    if plan.mem_fraction is None:
-        ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
-        if not plan.kt_prefill:
-            return
+def _rest(
+    facts: ModelFacts,
+    plan: SglangPlan,
+    card: Card,
+    limit: Limit,
+    tables: Tables,
+    ledger: Assessment,
+) -> None:
+    """What a fraction leaves for a step, its graphs and the tables of its requests: SGLang takes a
+    given one as it is, and its own formula knows nothing of kt-kernel and of long contexts. A cache
+    that --max-total-tokens limits leaves more."""
+    have, fraction, where = capacity(card) or 0, fraction_of(plan, facts, card), limit.where
     rest = int(have * (1 - fraction))
     if plan.cache_tokens:
-        rest = max(rest, have - ledger.need(where))
+        rest = max(rest, have - limit.need)
     chunk, _ = _step(plan, card)
     chunk = min(chunk, plan.cache_tokens or chunk)
-    parts, graphs = max(1, plan.ranks // plan.expert_ranks), _graphs(plan, facts, card) * MIB
-    whole = _whole_layer(facts, plan, chunk)
-    usual = step_bytes(facts, chunk, plan.ranks, parts) + int(512 * MIB + graphs) + whole
-    usual += step_states(facts, chunk, plan.ranks)
-    least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + int(graphs / 4)
+    parts, graphs = max(1, plan.ranks // plan.expert_ranks), int(_graphs(plan, facts, card) * MIB)
+    whole, own = whole_layer(facts, plan, chunk), plan.mem_fraction is None
+    usual = step_bytes(facts, chunk, plan.ranks, parts) + step_states(facts, chunk, plan.ranks)
+    usual += 512 * MIB + tables.requests + max(graphs, graphs // 4 + tables.graphs) + whole
+    least = step_bytes(facts, min(chunk, SHORT_STEP), plan.ranks, parts) + graphs // 4
+    if own:
+        ledger.notes.append(f"--mem-fraction-static is not given: {fraction:g} by its formula")
+    large = tables.bytes > LARGE * have
+    if large:
+        ledger.notes.append(f"beside the static part {where} has {tables.words}")
     words = f"--mem-fraction-static {fraction:g} leaves {format_bytes(rest)} of {where}, and "
     if rest < least + whole and whole:
         ledger.stops.append(
             f"{words}a step with the {format_bytes(whole)} of a whole layer's experts "
             f"(--kt-gpu-prefill-token-threshold) takes more"
         )
-    elif rest < least and plan.mem_fraction is not None:
+    elif rest < tables.bytes + graphs // 4 and large:
+        ledger.stops.append(
+            f"{words}{tables.words} takes more: a smaller --context-length or "
+            "--max-running-requests makes it smaller"
+        )
+    elif rest < least and not own:
         ledger.stops.append(f"{words}graphs and a short step take more")
-    elif rest < usual and (whole or plan.mem_fraction is not None):
+    elif rest < usual and (whole or large or not own):
         ledger.tight.append(
             f"{words}a step of {chunk:,} tokens with its graphs takes about {format_bytes(usual)}"
         )
-    own = fraction_of(replace(plan, mem_fraction=None), facts, card)
-    if _has_encoder(facts, plan) and _reads_images(facts) and (plan.mem_fraction or 0) > own:
+    formula = fraction_of(replace(plan, mem_fraction=None), facts, card)
+    if _has_encoder(facts, plan) and _reads_images(facts) and (plan.mem_fraction or 0) > formula:
         ledger.unknown.append(
             f"not counted: what its encoder takes beside --mem-fraction-static "
-            f"{plan.mem_fraction:g} (SGLang itself takes {own:.3g}); --language-model-only does "
-            "without"
+            f"{plan.mem_fraction:g} (SGLang itself takes {formula:.3g}); --language-model-only "
+            "does without"
         )
 
 
-def _whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
-    """A rank's share of one layer's experts, all of which a long prompt takes to the cards beside
-    what lies there (SharedFullContext in kt_ep_wrapper.py of kvcache-ai's sglang)."""
-    if not plan.kt_prefill or chunk < plan.kt_prefill:
-        return 0
-    layers = Counter[int | None]()
-    for weight in facts.weights:
-        if weight.kind is Kind.EXPERTS:
-            layers[weight.layer] += weight.bytes
-    return max(layers.values(), default=0) // plan.ranks
+def _tables(
+    facts: ModelFacts,
+    plan: SglangPlan,
+    card: Card,
+    limit: Limit,
+    cache: int | None,
+    states: int,
+) -> Tables:
+    """What a card holds by the length of a context. The cache takes what is left of its limit; how
+    many requests there are is not known where its size is not."""
+    if not cache:
+        return Tables()
+    left = max(0, limit.left)
+    if not plan.states:
+        states = int((states + cache + left) * plan.state_share / (1 + plan.state_share))
+    tokens = int(_tokens(facts, plan) * (1 + left / cache))
+    tokens = min(tokens, plan.cache_tokens or tokens)
+    ranks = _ranks(plan).attention * plan.stages
+    return tables_of(facts, plan, (tokens, states, ranks), card, _step(plan, card)[1])
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:

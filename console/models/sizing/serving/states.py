@@ -98,9 +98,14 @@ def blocks_of(facts: ModelFacts, plan: VllmPlan, row: int) -> Blocks | None:
     return Blocks(size, tokens, -(-cached // group), -(-with_state // group), plan.guesses)
 
 
+def one_state(states: Recurrent, plan: SglangPlan, ranks: int) -> int:
+    """Bytes of all layers' states of one request, in SGLang."""
+    return sum(states.layers) * state_bytes(states, ranks, WIDTHS.get(plan.state_type, WHOLE))
+
+
 def pools(states: Recurrent, plan: SglangPlan, ranks: int, cache: int) -> tuple[int, int]:
     """SGLang's pools on a rank for a cache of so many bytes: (cache, states)."""
-    one = sum(states.layers) * state_bytes(states, ranks, WIDTHS.get(plan.state_type, WHOLE))
+    one = one_state(states, plan, ranks)
     apart = plan.replicas if plan.attention_apart else 1
     count = plan.states or (plan.running if not plan.radix else None)
     if count is not None:
