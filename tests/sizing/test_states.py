@@ -233,7 +233,7 @@ def test_layers_that_guess_ahead_of_another_family_are_named() -> None:
     ("words", "card", "verdict"),
     [
         ("--context-length 32768", 80, Verdict.GO),
-        ("--context-length 262144", 80, Verdict.NO_GO),
+        ("--context-length 262144", 80, Verdict.TIGHT),
         ("--context-length 32768 --max-mamba-cache-size 900", 80, Verdict.NO_GO),
         ("--context-length 32768 --max-running-requests 8 --disable-radix-cache", 80, Verdict.GO),
         ("--context-length 32768 --speculative-algorithm NEXTN", 80, Verdict.UNKNOWN),

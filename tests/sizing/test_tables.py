@@ -122,3 +122,24 @@ def test_tables_that_leave_nothing_for_a_step_are_tight() -> None:
     found = judged(SCOUT, "--tp 8 --context-length 1048576")
     assert found.verdict is Verdict.TIGHT
     assert judged(SCOUT, "--tp 8 --context-length 786432").verdict is Verdict.GO
+
+
+def test_a_context_that_the_cache_does_not_hold_starts_all_the_same() -> None:
+    """sglang#4048: "Input length (160062 tokens) exceeds the maximum allowed length (59862
+    tokens)" of a server that runs."""
+    here = Machine(cards=cards(1, 24, (8, 9)), ram_available=64 * GIB)
+
+    def asked(words: str) -> Assessment:
+        return assess(LLAMA, sglang_plan(words.split()), here)
+
+    found = asked("--context-length 131072 --max-running-requests 8")
+    assert (found.verdict, found.shortened) == (Verdict.TIGHT, True)
+    [reason] = found.tight
+    tokens = int(reason.split("about ")[1].split(" ")[0].replace(",", ""))
+    for more, fits in ((0, True), (1024, False)):
+        again = asked(f"--context-length {tokens + more} --max-running-requests 8")
+        assert again.shortened is not fits, again.because
+    assert asked("--max-total-tokens 131072 --max-running-requests 8").shortened
+    small = replace(here, cards=cards(1, 18, (8, 9)))
+    plan = sglang_plan(["--context-length", "131072"])
+    assert assess(LLAMA, plan, small).verdict is Verdict.NO_GO

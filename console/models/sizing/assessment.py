@@ -96,7 +96,8 @@ class Assessment:
 
     `ceiling_tok_s` is what the disk (or the memory, if its speed is known) allows, None if nothing
     limits or the speed is unknown. `served_by` names a measured configuration that is exactly this
-    one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown.
+    one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown. `shortened`: it
+    starts, with less room than the context that was asked for.
     """
 
     strategy: Strategy
@@ -111,6 +112,7 @@ class Assessment:
     ceiling_tok_s: float | None = None
     would_make_it_go: tuple[str, ...] = ()
     served_by: str = ""
+    shortened: bool = False
 
     @property
     def biggest(self) -> list[Term]:

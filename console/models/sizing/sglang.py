@@ -5,7 +5,7 @@ Ranks are equal, and everything is resident.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from console.common.units import format_bytes, format_duration
@@ -27,10 +27,10 @@ from console.models.sizing.assessment import (
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.kv_cache import cache_of, served_bytes
+from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import (
     AS_STORED,
-    LLAMAFILE,
     ConversionPlan,
     LlamaPlan,
     SglangPlan,
@@ -38,7 +38,8 @@ from console.models.sizing.loader_plan import (
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.classes import not_known_of_class
-from console.models.sizing.serving.encoders import OFF_IN_SGLANG, kept_of_static
+from console.models.sizing.serving.encoders import has_encoder, kept_of_static, reads_images
+from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, GPTQ, kt_bytes, whole_layer
 from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
@@ -49,7 +50,7 @@ from console.models.sizing.serving.refused import (
 )
 from console.models.sizing.serving.shares import absorbed, dense_bytes, dense_of_rank
 from console.models.sizing.serving.states import pools, step_states
-from console.models.sizing.serving.tables import Tables, tables_of, whole_layer
+from console.models.sizing.serving.tables import Tables, tables_of
 
 DISK = "disk"
 WIDE = 2
@@ -82,19 +83,14 @@ OF_AITER = (
 )
 CTX = 8192
 """Tokens counted if no context is given: SGLang gives its cache whatever is left."""
+STEP = 1024
+"""Tokens by which a cache that does not fit is made smaller."""
 LOAD_PEAK = 0.10
 """Added to kt-kernel's CPU weights while they are loaded."""
 STAGING = 8 * GIB
 """Host memory through which a rank passes its shards if nothing stays in RAM."""
 PREFILLS = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4")
 """kt-kernel's methods whose experts go to the cards as they are stored, layer by layer."""
-BYTES_PER_WEIGHT = (
-    ("MXFP4", 0.5625), ("MXFP8", 1.03125), ("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0),
-    ("BF16", 2.0),
-)  # fmt: skip
-"""Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
-GPTQ, GPTQ_GROUP = "GPTQ_INT4", 128
-"""The method that reads GPTQ: half a byte a weight and a scale of 4 bytes a group."""
 
 
 def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Assessment:
@@ -192,7 +188,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.stops += [f"SGLang refuses {what}" for what in plan.refused]
-    if _has_encoder(facts, plan) and not _reads_images(facts):
+    if has_encoder(facts, plan) and not reads_images(facts):
         ledger.unknown.append(
             "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
             "--language-model-only does without"
@@ -242,11 +238,17 @@ def _cards(
     cards = machine.cards[:world]
     if len(cards) < world:
         ledger.stops.append(f"{world} ranks need {world} cards, and there are {len(cards)}")
+    moved = min(plan.cpu_offload, dense)
+    drafts = (facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0) // ranks
     cache, states = _cache_and_states(facts, plan, ledger)
+    static = [int((capacity(card) or 0) * fraction_of(plan, facts, card)) for card in cards]
+    fixed = dense + experts // ranks + drafts - moved
+    served = _shortened(facts, plan, min(filter(None, static), default=0) - fixed, ledger)
+    if served is not plan:
+        cache, states = _cache_and_states(facts, served, Assessment(plan.strategy()))
     unknown, notes = fp8_cache(facts, plan.type_kv, cards, plan.attention)
     ledger.unknown += unknown
     ledger.notes += notes
-    drafts = facts.bytes_of(Kind.SKIPPED) if plan.drafts else 0
     if plan.attention in ("", AITER) and any(card.name.startswith(AMD) for card in cards):
         ledger.unknown.append(f"not counted: {OF_AITER}")
     names = labels(machine.cards)
@@ -254,35 +256,44 @@ def _cards(
     doubts = list[str]()
     for number, card in enumerate(cards):
         where = names[number]
-        moved = min(plan.cpu_offload, dense)
         part = f"1/{ranks} of" if ranks > 1 else "all of"
         ledger.add("weights", dense, where, _dense_words(facts, part, dense - whole // ranks))
         ledger.add("experts", experts // ranks, where, f"{part} {format_bytes(experts)}")
-        ledger.add("draft layers", drafts // ranks, where, "the checkpoint's own, to guess ahead")
+        ledger.add("draft layers", drafts, where, "the checkpoint's own, to guess ahead")
         ledger.add("offloaded", -moved, where, words)
-        ledger.add("cache", cache, where, _cache_words(facts, plan))
+        ledger.add("cache", cache, where, _cache_words(facts, served))
         ledger.add("states", states, where, "of layers without a cache, for every request")
         have = capacity(card)
         if have is None:
             ledger.unknown.append(f"the memory of {where}")
             continue
-        limit = ledger.limit(where, int(have * fraction_of(plan, facts, card)))
+        limit = ledger.limit(where, static[number])
         if not any(_alike(card, other) for other in cards[:number]):
-            tables = _tables(facts, plan, card, limit, cache, states)
+            tokens = _tokens(facts, served)
+            tables = _tables(facts, plan, card, limit, (cache, states, tokens))
             _rest(facts, plan, card, limit, tables, ledger)
-        if not limit.short_by and limit.left < HEADROOM * (card.total or have):
-            ledger.tight.append(
-                f"{where} would have {format_bytes(limit.left)} of its static part left, less "
-                f"than {HEADROOM:.0%} of it (F-005)"
-            )
-        twice, releases = kept_of_experts(facts, plan.quantization, experts // ranks)
-        if not limit.short_by and limit.left < twice:
-            doubts.append(
-                f"which release it is: {releases} keep the experts as they were read beside those "
-                f"that are repacked for the kernels, and {where} then needs "
-                f"{format_bytes(limit.need + twice)} of {format_bytes(limit.have)}"
-            )
+        if not limit.short_by:
+            margin = int(HEADROOM * (card.total or have)) if served is plan else 0
+            doubts += _little(facts, plan, limit, experts // ranks, margin, ledger)
     ledger.unknown += doubts[:1]
+
+
+def _little(
+    facts: ModelFacts, plan: SglangPlan, limit: Limit, experts: int, margin: int, ledger: Assessment
+) -> Iterator[str]:
+    """What is to be said of a card that holds its static part, with little beside it."""
+    if limit.left < margin:
+        ledger.tight.append(
+            f"{limit.where} would have {format_bytes(limit.left)} of its static part left, less "
+            f"than {HEADROOM:.0%} of it (F-005)"
+        )
+    twice, releases = kept_of_experts(facts, plan.quantization, experts)
+    if limit.left < twice:
+        yield (
+            f"which release it is: {releases} keep the experts as they were read beside those "
+            f"that are repacked for the kernels, and {limit.where} then needs "
+            f"{format_bytes(limit.need + twice)} of {format_bytes(limit.have)}"
+        )
 
 
 def _cache_and_states(
@@ -297,6 +308,32 @@ def _cache_and_states(
         ledger.unknown.append("not counted: the states that a guess of tokens copies")
     cache, states = pools(facts.recurrent, plan, _ranks(plan).attention, cache)
     return cache, states // plan.stages
+
+
+def _shortened(facts: ModelFacts, plan: SglangPlan, room: int, ledger: Assessment) -> SglangPlan:
+    """The plan with as many tokens of cache as there is room for: SGLang starts with fewer than the
+    context that is asked for, says so, and refuses what is longer (`get_worker_info` in
+    managers/tp_worker.py of 0.5.23; sglang#4048). The same plan where all fit, or hardly any do."""
+    scratch, asked = Assessment(plan.strategy()), _tokens(facts, plan)
+
+    def fits(tokens: int) -> bool:
+        cache, states = _cache_and_states(facts, of(tokens), scratch)
+        return cache is None or cache + states <= room
+
+    def of(tokens: int) -> SglangPlan:
+        return replace(plan, ctx=tokens, cache_tokens=None)
+
+    if asked <= CTX or fits(asked) or not fits(CTX):
+        return plan
+    steps = -(-(asked - CTX) // STEP)
+    tokens = asked - STEP * (least(steps, lambda gone: fits(asked - STEP * gone)) or steps)
+    tokens = max(CTX, tokens)
+    ledger.shortened = True
+    ledger.tight.append(
+        f"the cache holds about {tokens:,} of {asked:,} tokens: SGLang starts, and refuses "
+        "requests that are longer"
+    )
+    return of(tokens)
 
 
 def _dense_words(facts: ModelFacts, part: str, more: int) -> str:
@@ -326,16 +363,6 @@ def _row(card: Card) -> tuple[int, int, int, int]:
     return next(row for row in CARDS if total < row[0] * GIB)
 
 
-def _has_encoder(facts: ModelFacts, plan: SglangPlan) -> bool:
-    off = OFF_IN_SGLANG.intersection(facts.classes) and not plan.multimodal
-    return bool(facts.encoders) and not plan.text_only and not off
-
-
-def _reads_images(facts: ModelFacts) -> bool:
-    """Whether there is an encoder for which SGLang's formula keeps something."""
-    return any(encoder.reads == "images" for encoder in facts.encoders)
-
-
 def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
     """The static part of a card: as given, else by SGLang's own formula, which keeps free what a
     step and its graphs take (`handle_gpu_memory_settings`), and what an encoder takes."""
@@ -351,7 +378,7 @@ def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
     if plan.all_to_all == "deepep" and plan.graphs:
         kept += 2048
     fraction = max(0.0, round((total - kept * MIB) / total, 3))
-    return fraction * (kept_of_static(facts) if _has_encoder(facts, plan) else 1.0)
+    return fraction * (kept_of_static(facts) if has_encoder(facts, plan) else 1.0)
 
 
 def _step(plan: SglangPlan, card: Card) -> tuple[int, int]:
@@ -422,7 +449,7 @@ def _rest(
             f"{words}a step of {chunk:,} tokens with its graphs takes about {format_bytes(usual)}"
         )
     formula = fraction_of(replace(plan, mem_fraction=None), facts, card)
-    if _has_encoder(facts, plan) and _reads_images(facts) and (plan.mem_fraction or 0) > formula:
+    if has_encoder(facts, plan) and reads_images(facts) and (plan.mem_fraction or 0) > formula:
         ledger.unknown.append(
             f"not counted: what its encoder takes beside --mem-fraction-static "
             f"{plan.mem_fraction:g} (SGLang itself takes {formula:.3g}); --language-model-only "
@@ -435,17 +462,18 @@ def _tables(
     plan: SglangPlan,
     card: Card,
     limit: Limit,
-    cache: int | None,
-    states: int,
+    pools: tuple[int | None, int, int],
 ) -> Tables:
-    """What a card holds by the length of a context. The cache takes what is left of its limit; how
-    many requests there are is not known where its size is not."""
+    """What a card holds by the length of a context. `pools`: the cache and the states in bytes, and
+    the cache in tokens. The cache takes what is left of its limit; how many requests there are is
+    not known where its size is not."""
+    cache, states, tokens = pools
     if not cache:
         return Tables()
     left = max(0, limit.left)
     if not plan.states:
         states = int((states + cache + left) * plan.state_share / (1 + plan.state_share))
-    tokens = int(_tokens(facts, plan) * (1 + left / cache))
+    tokens = int(tokens * (1 + left / cache))
     tokens = min(tokens, plan.cache_tokens or tokens)
     ranks = _ranks(plan).attention * plan.stages
     return tables_of(facts, plan, (tokens, states, ranks), card, _step(plan, card)[1])
@@ -488,7 +516,7 @@ def _host(
 ) -> None:
     ledger.add("process", FOOTPRINT * plan.ranks * plan.stages, HOST, "one a rank")
     if plan.kt:
-        size, how = _kt_bytes(facts, plan, cpu_experts)
+        size, how = kt_bytes(facts, plan, cpu_experts)
         where = PAGES if plan.kt_mmap else HOST
         ledger.add("CPU experts", size, where, how)
         if size is None:
@@ -520,29 +548,6 @@ def _host(
             )
     else:
         resident(ledger, machine)
-
-
-def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | None, str]:
-    """Experts in kt-kernel's own format, on the CPU: all of them, also those that a card has
-    (ktransformers#2084; moe_base.hpp of its AMX and AVX2 kernels), unless the build has an option
-    that leaves those out. What is ready is copied as it lies there, whatever the checkpoint
-    holds."""
-    if plan.kt_method == LLAMAFILE:
-        return plan.kt_experts, "all experts of the GGUF, as they are stored"
-    if plan.kt_experts is not None and not plan.kt_skips:
-        return plan.kt_experts, "all experts of --kt-weight-path, as they are stored"
-    count = facts.experts.count or 1
-    on_cards = min(plan.kt_gpu_experts, count) if plan.kt_skips else 0
-    left = (count - on_cards) / count
-    weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
-    for name, size in BYTES_PER_WEIGHT:
-        if name in plan.kt_method and weights:
-            if GPTQ in plan.kt_method:
-                size = 0.5 + 4 / (facts.block or GPTQ_GROUP)
-            number = int(weights * left)
-            whole = "" if plan.kt_skips or not plan.kt_gpu_experts else ", those of the cards too"
-            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name}){whole}"
-    return (stored if plan.kt_skips else facts.bytes_of(Kind.EXPERTS)), "as they are stored"
 
 
 def _mapped(ledger: Assessment, machine: Machine) -> None:

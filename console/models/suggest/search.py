@@ -57,8 +57,9 @@ class Trial:
     @property
     def rank(self) -> int:
         """0 fits, 1 fits tightly, 2 is partly read from the disk for each token, NEVER: not (known
-        to be) fitting."""
-        if self.verdict not in (Verdict.GO, Verdict.TIGHT, Verdict.STREAMING):
+        to be) fitting, or not with the context that is asked for."""
+        whole = self.sum is None or not self.sum.shortened
+        if not whole or self.verdict not in (Verdict.GO, Verdict.TIGHT, Verdict.STREAMING):
             return NEVER
         return 2 if self.streams else int(self.verdict is Verdict.TIGHT)
 

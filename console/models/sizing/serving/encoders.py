@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from console.models.sizing.loader_plan import SglangPlan
 from console.models.sizing.model_facts import Encoder, ModelFacts
 
 IMAGES, VIDEO, SOUND = "image", "video", "audio"
@@ -68,3 +69,14 @@ def kept_of_static(facts: ModelFacts) -> float:
         return FACTOR * LEAST_FACTOR
     ratio = layers * width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
     return FACTOR * max(LEAST_FACTOR, min(MOST_FACTOR, 1.0 - SENSITIVITY * (ratio - 1.0)))
+
+
+def has_encoder(facts: ModelFacts, plan: SglangPlan) -> bool:
+    """Whether SGLang loads one."""
+    off = OFF_IN_SGLANG.intersection(facts.classes) and not plan.multimodal
+    return bool(facts.encoders) and not plan.text_only and not off
+
+
+def reads_images(facts: ModelFacts) -> bool:
+    """Whether there is an encoder for which SGLang's formula keeps something."""
+    return any(encoder.reads == "images" for encoder in facts.encoders)

@@ -1,21 +1,20 @@
-"""What SGLang allocates outside of --mem-fraction-static, beside graphs and the values of a step.
+"""What SGLang allocates outside of --mem-fraction-static, by the length of a context.
 
-By the length of a context: the table of which request has which tokens, with a row of the whole
+The table of which request has which tokens, with a row of the whole
 context for each request that may run (`ReqToTokenPool` in mem_cache/memory_pool.py of 0.5.23;
 sglang#5755: 2,049 rows of 10,485,764 numbers of 4 bytes are 80.04 GiB), and what the graphs of an
 attention backend keep for each request of the largest batch (`init_cuda_graph_state` in
-layers/attention/). By kt-kernel: the experts of a whole layer.
+layers/attention/).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from console.common.units import format_bytes
 from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan
-from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.states import SLOTS, one_state
 
 WIDTH = 4
@@ -119,15 +118,3 @@ def _default(facts: ModelFacts, card: Card) -> str:
     if not generation:
         return ""
     return "triton" if latent else "flashinfer"
-
-
-def whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
-    """A rank's share of one layer's experts, all of which a long prompt takes to the cards beside
-    what lies there (SharedFullContext in kt_ep_wrapper.py of kvcache-ai's sglang)."""
-    if not plan.kt_prefill or chunk < plan.kt_prefill:
-        return 0
-    layers = Counter[int | None]()
-    for weight in facts.weights:
-        if weight.kind is Kind.EXPERTS:
-            layers[weight.layer] += weight.bytes
-    return max(layers.values(), default=0) // plan.ranks

@@ -1,0 +1,51 @@
+"""What kt-kernel keeps of experts: in RAM, and on the cards for long prompts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from console.models.sizing.loader_plan import LLAMAFILE, SglangPlan
+from console.models.sizing.model_facts import Kind, ModelFacts
+
+BYTES_PER_WEIGHT = (
+    ("MXFP4", 0.5625), ("MXFP8", 1.03125), ("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0),
+    ("BF16", 2.0),
+)  # fmt: skip
+"""Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
+GPTQ, GPTQ_GROUP = "GPTQ_INT4", 128
+"""The method that reads GPTQ: half a byte a weight and a scale of 4 bytes a group."""
+
+
+def whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
+    """A rank's share of one layer's experts, all of which a long prompt takes to the cards beside
+    what lies there (SharedFullContext in kt_ep_wrapper.py of kvcache-ai's sglang)."""
+    if not plan.kt_prefill or chunk < plan.kt_prefill:
+        return 0
+    layers = Counter[int | None]()
+    for weight in facts.weights:
+        if weight.kind is Kind.EXPERTS:
+            layers[weight.layer] += weight.bytes
+    return max(layers.values(), default=0) // plan.ranks
+
+
+def kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | None, str]:
+    """Experts in kt-kernel's own format, on the CPU: all of them, also those that a card has
+    (ktransformers#2084; moe_base.hpp of its AMX and AVX2 kernels), unless the build has an option
+    that leaves those out. What is ready is copied as it lies there, whatever the checkpoint
+    holds."""
+    if plan.kt_method == LLAMAFILE:
+        return plan.kt_experts, "all experts of the GGUF, as they are stored"
+    if plan.kt_experts is not None and not plan.kt_skips:
+        return plan.kt_experts, "all experts of --kt-weight-path, as they are stored"
+    count = facts.experts.count or 1
+    on_cards = min(plan.kt_gpu_experts, count) if plan.kt_skips else 0
+    left = (count - on_cards) / count
+    weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
+    for name, size in BYTES_PER_WEIGHT:
+        if name in plan.kt_method and weights:
+            if GPTQ in plan.kt_method:
+                size = 0.5 + 4 / (facts.block or GPTQ_GROUP)
+            number = int(weights * left)
+            whole = "" if plan.kt_skips or not plan.kt_gpu_experts else ", those of the cards too"
+            return int(number * size), f"{number / 1e9:.0f} G weights x {size:g} B ({name}){whole}"
+    return (stored if plan.kt_skips else facts.bytes_of(Kind.EXPERTS)), "as they are stored"
