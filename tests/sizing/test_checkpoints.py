@@ -447,7 +447,9 @@ def test_experts_see_the_tokens_of_all_replicas() -> None:
 def test_nothing_of_an_unknown_type_says_no_go(engine: str, words: str) -> None:
     here = cards(1, 24, (8, 9))
     length = "--max-total-tokens 131072" if engine == "sglang" else ""
-    assert judged("L31-8B", engine, length, here).verdict is Verdict.NO_GO
+    # SGLang starts with a cache that lacks room for the whole context
+    known = Verdict.TIGHT if engine == "sglang" else Verdict.NO_GO
+    assert judged("L31-8B", engine, length, here).verdict is known
     assert judged("L31-8B", engine, f"{length} {words}", here).verdict is Verdict.UNKNOWN
 
 
