@@ -134,6 +134,7 @@ def test_each_client_tells_the_same_of_a_health_path(
     assert (f"HTTP {status}" in detail or status == 503) is (status >= 200), detail
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("client", ["curl", "python3", "wget"])
 def test_each_client_hears_the_same_answer(stage: Stage, lines: Path, client: str) -> None:
     """Its text may speak of HTTP, too."""

@@ -37,6 +37,7 @@ from console.recovery.rollback.sealed_plan import write as write_plan
 from console.recovery.rollback.trigger import Lock
 from console.runtime.answers.completion import LONGER, Completion
 from console.runtime.occupancy import Occupancy
+from console.runtime.probe import ALL_THE_SAME
 from console.runtime.proxy import Relay
 from console.watch import look as looking
 from console.watch.look import Looker, first_token_s
@@ -356,7 +357,7 @@ def test_beside_a_run_of_another_site_only_a_doubted_one_is_asked(llama: Llama, 
     assert (looker(llama).look().word, llama.asked) == (BUSY, [])
     llama.health = 500
     seen = looker(llama).look()
-    assert (seen.word, "it answers all the same" in seen.detail) == (UNJUDGED, True)
+    assert (seen.word, ALL_THE_SAME in seen.detail) == (UNJUDGED, True)
 
 
 @pytest.mark.parametrize(("outage", "exclusive", "alone"), [

@@ -544,8 +544,10 @@ def table(
     if like := ENGINES[engine].like:
         words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
-    if isinstance(plan, SglangPlan) and plan.kt_idle:
-        found = (*found, Finding(Level.WARN, *KT_IDLE))
+    if isinstance(plan, SglangPlan):
+        found = (*found, *load_format.if_converted(question, plan))
+        if plan.kt_idle:
+            found = (*found, Finding(Level.WARN, *KT_IDLE))
     return found
 
 

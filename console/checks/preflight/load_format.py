@@ -8,10 +8,12 @@ Sources: DefaultModelLoader, ShardedStateLoader and GGUFModelLoader of vLLM 0.33
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from console.checks.preflight import Finding, Level
+from console.checks.preflight.compatibility import Question, check
 from console.common.text import one_line
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
@@ -139,6 +141,19 @@ def kt_weights(
         layers = frozenset(one.layer for one in kept if one.layer is not None)
         found = experts.look(path, plan.kt_method, layers, sum(one.elements for one in kept))
     return found.bytes, [] if found.bytes is not None else [_kt(plan, found)]
+
+
+def if_converted(question: Question, plan: SglangPlan) -> list[Finding]:
+    """What the table says of a conversion, where the experts that --kt-weight-path names are not
+    here yet: somebody may be about to make them of this checkpoint."""
+    if plan.kt_method not in CONVERTED or not plan.kt_weights or Path(plan.kt_weights).exists():
+        return []
+    ready = set(check(question))
+    return [
+        replace(found, level=Level.WARN, words=f"if made of this checkpoint: {found.words}")
+        for found in check(replace(question, converts=True))
+        if found not in ready and found.level in (Level.FAIL, Level.UNKNOWN)
+    ]
 
 
 _PUBLISHED = ExpertFiles(wrong="it is the checkpoint, not what the converter makes of it")

@@ -200,7 +200,7 @@ def test_a_shipped_trial_ends_before_it_costs_anything_and_says_why(
     (report,) = (omni.root / "reports").glob("*.md")
     assert "NO-GO" in report.read_text()
     said = output(omni, "fits")
-    assert [one for one in words if one not in said] == []
+    assert [one for one in words if one not in said] == [], said
     assert files() == before, "nothing is written beside the shipped files"
 
 
