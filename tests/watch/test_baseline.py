@@ -275,6 +275,24 @@ def test_somebody_else_at_its_address_is_not_the_baseline(
     wait(watch(boxed(port, engine)), "serving")
 
 
+def test_what_was_seen_of_one_baseline_says_nothing_of_another(
+    stage: Stage, serve: Callable[[bytes], str]
+) -> None:
+    """A console that follows a run of another site, and comes back."""
+    stage.seal(site_name="ws")
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
+    url = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    other = replace(stage.plan, site_name="other", baseline=replace(stage.plan.baseline, url=url))
+    looker = Looker()
+    for _ in range(2):
+        ours = looker.look(stage.plan)
+        assert (ours.word, looker.stranger, ours.other) == (Word.SERVING, "", "")
+        theirs = looker.look(other)
+        assert theirs.word is not Word.SERVING, "a stranger answers there"
+        assert theirs.life == "" != ours.life
+
+
 def test_without_site_and_runs_there_is_none_and_nothing_is_made(watch: Watch) -> None:
     looking = watch()
     assert wait(looking, "none").state is None

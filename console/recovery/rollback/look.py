@@ -54,7 +54,8 @@ PAUSED = "container paused"
 
 
 class Looker:
-    """Looks at one baseline, again and again; it keeps for OWNER_S who answers there."""
+    """Looks at a baseline, again and again; it keeps for OWNER_S who answers there, and nothing of
+    one baseline when it is given the plan of another."""
 
     def __init__(self) -> None:
         self.stranger = ""
@@ -66,6 +67,7 @@ class Looker:
         self._other = ""
         self._owner_looked = float("-inf")
         self._answered = False
+        self._of = ("", "", "")
 
     def state(self, plan: SealedPlan) -> BaselineState:
         """How the baseline is now: what is seen, and all that is known of before."""
@@ -75,9 +77,11 @@ class Looker:
         """What is seen now. Raises ConsoleError and OSError only for files that cannot be read."""
         # it may have been removed and made anew under its name since the plan was sealed
         plan = plan.name_first
+        if (seen_of := identity(plan)) != self._of:
+            self._of, self._answered, self.stranger = seen_of, False, ""
         at = time.time()  # of its beginning: a proof that is over before the look is, is newer
         word, detail = self._seen(plan)
-        self._answered = word is Word.SERVING
+        self._answered = word is Word.SERVING and not self.cut_over
         seen = _evidence(word, detail, at)
         life, remark = (self._life, self._remark) if self._answered else ("", "")
         other = self._other if self._answered else ""
@@ -145,6 +149,11 @@ class Looker:
         # one that shares the address says nothing of the baseline, which may be well beside it
         shares = self.stranger.startswith(f"{observe.ELSE}, too")
         return Word.UNKNOWN if shares else Word.DOWN, self.stranger
+
+
+def identity(plan: SealedPlan) -> tuple[str, str, str]:
+    """Site, address and target of a baseline: what is seen of one says nothing of another."""
+    return plan.site_name, plan.baseline.url, evidence.target_of(plan)
 
 
 def of_health(state: Health, detail: str, at: float) -> Evidence:

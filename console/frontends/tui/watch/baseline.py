@@ -20,7 +20,7 @@ from console.journal.run_files import LogFile, Stamp, baseline_log, stamp
 from console.recovery.rollback import evidence
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import BaselineState, Evidence, Witness, Word
-from console.recovery.rollback.look import Looker, without
+from console.recovery.rollback.look import Looker, identity, without
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SealedPlan
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class BaselineWatch(Watch[BaselineView]):
         self._planned = False
         self._stopped: SealedPlan | None = None
         self._looker = Looker()
-        self._kept = ""
-        """The word of the look that was kept last."""
+        self._kept: tuple[object, ...] = ()
+        """The word of the look that was kept last, and of which baseline it was."""
         self.log: LogFile | None = None
         """Where a baseline that is a host process writes to, as of the last look."""
 
@@ -166,8 +166,9 @@ class BaselineWatch(Watch[BaselineView]):
     def _keep(self, plan: SealedPlan, seen: Evidence, planned: bool) -> None:
         """Keep a look that differs from the one before: another face may not have seen that the
         server was away. What the run on show does, its rollback tells."""
-        if seen.word != self._kept and not planned and not self._looker.cut_over:
-            self._kept = seen.word
+        kept = (seen.word, *identity(plan))
+        if kept != self._kept and not planned and not self._looker.cut_over:
+            self._kept = kept
             evidence.record(plan, seen)
 
 
