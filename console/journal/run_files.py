@@ -28,7 +28,7 @@ from console.journal.state import RunState
 from console.journal.store import Event, Reader, events
 from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.look import silence
+from console.recovery.rollback.look import in_its_place
 from console.recovery.rollback.progress import is_of_runner, read_lines
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
@@ -366,11 +366,12 @@ def relay_state(view: RunView, alive: bool) -> str:
 
 
 def silence_of(run: RunDir) -> str:
-    """That nobody answers at the address of a run's baseline, in words; "" also where it is not
-    known. Asks that address, and waits for it."""
+    """That nobody, or not the run's candidate, answers at the address of its baseline, in words; ""
+    also where it is not known. Asks that address, and waits for it."""
     try:
-        base = sealed.read(run.sealed).baseline
-        return silence(base.url, base.ready_path)[1]
+        plan = sealed.read(run.sealed)
+        switched = proxy.recorded(plan.records_dir, plan.baseline.url)
+        return in_its_place(plan, switched)[1]
     except (ConsoleError, OSError):
         return ""
 

@@ -13,7 +13,7 @@ def cut_over(view: RunView) -> str:
     empty while no candidate has the production port."""
     if not view.cutover:
         return ""
-    silent = one_line(str(view.cutover.get("silent") or ""), 120)
+    silent = one_line(str(view.cutover.get("silent") or ""), 200)
     return f"CUT OVER to {service(view)}, {state(view)}" + (f", {silent}" if silent else "")
 
 

@@ -16,19 +16,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from console.common import paths, redact
 from console.common.errors import (
     BaselineNotReady,
     ConsoleError,
-    EngineError,
     ServiceError,
     UsageError,
 )
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
 from console.config.site.site import BaselineModel, CompletionModel, Site, load_site
-from console.host import process
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
@@ -36,17 +35,15 @@ from console.journal.run_files import read_view
 from console.journal.run_view import RunView
 from console.journal.store import Journal
 from console.recovery.rollback import live, records
-from console.recovery.rollback.observe import can_answer
 from console.recovery.rollback.records import Promotion
 from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
-from console.runner.services import handle_of, stranger
+from console.runner.services import handle_of
 from console.runtime import proxy as relay
 from console.runtime.answers.completion import Completion, prove_longer
 from console.runtime.docker.client import connect, inspect
-from console.runtime.engine_api import published_elsewhere
 from console.runtime.proxy import Relay
-from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
+from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
 
 def site_lines(spec: ServiceSpec, old: BaselineModel, view: RunView) -> list[str]:
@@ -261,29 +258,19 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
     have died since, and another server may have taken its port."""
     name, run = cut.spec.name, cut.run
     known = handle_of(name, cut.view.services.get(name, {}))
-    named = [Handle(name, "", one.container, name, one.pid, one.start)
-             for one in (known, *live.read(run.live))
-             if one is not None and (one is known or one.name == name)]  # fmt: skip
-    try:
-        up = [one for one in named if _runs_now(one, cut, engine)]
-        told = [stranger(run.id, one, cut.spec) for one in up]
-        who = min(told, key=len) if up else f"{name} does not run, or not at {cut.spec.url}"
-    except EngineError as error:  # nobody knows what answers
-        who = f"whether {name} runs is not known: {error}"
+    more = () if known is None else (live.of_handle(known),)
+    with contextlib.ExitStack() as stack:
+
+        def inspected(container: str) -> Mapping[str, Any] | None:
+            client = stack.enter_context(contextlib.closing(connect(engine or None)))
+            return inspect(client, container)
+
+        _, who = live.in_its_place(run.path, name, cut.spec.url, inspected, more)
     if who:
         raise BaselineNotReady(
-            "not promoted: clients do not reach the candidate that was measured", who,
+            "not promoted: clients do not reach the candidate that was measured", f"{name}, {who}",
             "omni-console rollback brings the baseline back",
         )  # fmt: skip
-
-
-def _runs_now(handle: Handle, cut: CutOver, engine: str) -> bool:
-    """Whether a recorded process or container can answer at its address. Raises EngineError."""
-    if not handle.container:
-        return bool(handle.pid and process.members(handle.pid, handle.start, cookie=cut.run.id))
-    with contextlib.closing(connect(engine or None)) as client:
-        found = inspect(client, handle.container)
-    return found is not None and can_answer(found) and not published_elsewhere(found, cut.spec.url)
 
 
 def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:

@@ -18,10 +18,6 @@ from console.host import cgroup, process
 from console.host.licence import Licence, Reason, end_cgroup, refusal
 from console.host.memory import pids_of_container
 from console.host.ports import (
-    answering,
-    foreign,
-    have_engine_client,
-    held_by_others,
     listeners,
     port_taken,
 )
@@ -386,19 +382,7 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
     Only processes and containers in the host's network can be told apart: in other networks the
     engine holds the port. "" too if the service's own processes are not known.
     """
-    own = _own_pids(run_id, handle, spec)
-    if not own:
-        return ""
-    sockets = answering(spec.url, here=True)
-    other = next(held_by_others(sockets, own), None)
-    if other is not None:
-        mine = any(holder.pid in own for socket in sockets for holder in socket.holders)
-        return f"pid {other.pid}, {other.words}, answers at {spec.url}{', too' if mine else ''}"
-    if sockets and all(socket.holders for socket in sockets):
-        return ""
-    users = {user for pid in own if (user := process.user_of(pid)) is not None}
-    user = foreign(spec.url, users, here=True, published=have_engine_client(own))
-    return "" if user is None else f"a server of user {user} answers at {spec.url}"
+    return live.stranger(spec.url, _own_pids(run_id, handle, spec))
 
 
 def handle_of(name: str, data: Mapping[str, Any]) -> Handle | None:
@@ -417,12 +401,7 @@ def _own_pids(run_id: str, handle: Handle, spec: ServiceSpec) -> set[int]:
         return set(pids_of_container(handle.container))
     if not isinstance(spec.runs, ProcessSpec):
         return set()
-    stats = process.all_stats()
-    own = {one.pid for one in process.members(handle.pid, handle.start, stats, cookie=run_id)}
-    for one in sorted(stats, key=lambda one: one.start):  # a parent is older than its child
-        if one.parent in own:
-            own.add(one.pid)
-    return own and own | {pid for pid, _ in process.by_cookie(run_id)}
+    return live.pids_of_process(run_id, handle.pid, handle.start)
 
 
 def _began(handle: Handle) -> float | None:

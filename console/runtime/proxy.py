@@ -49,6 +49,11 @@ class Relay:
     uid: int
 
     @property
+    def life(self) -> str:
+        """What tells one cutover from another: what is kept of a candidate is of one alone."""
+        return f"{self.pid} {self.start}"
+
+    @property
     def port(self) -> int:
         return _split(self.listen)[1]
 

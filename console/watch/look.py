@@ -30,6 +30,8 @@ from console.journal.watch_record import (
     UNJUDGED,
 )
 from console.recovery.rollback import observe, records
+from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.look import who_is_there
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
@@ -73,6 +75,10 @@ class Look:
     """It answers that its engine is dead: its processes may compute, and a restart may mend it."""
     stranger: bool = False
     """Somebody else answers in its place: no restart would give it its port back."""
+    gone: bool = False
+    """Clients were given to a candidate that does not run: whoever else is there may compute."""
+    life: str = ""
+    """It is of the candidate that clients were given to, by the relay of this life; "" if not."""
     other: str = ""
     """Which process answers that has other flags than the baseline: what it says proves nothing."""
     garbage: str = ""
@@ -111,9 +117,10 @@ class Looker:
         """Never raises for what a server or a file may do."""
         found = self._look(pid)
         silent = found.word == SUSPECT and "refused" in found.detail
-        if found.word not in (PLANNED, CUT_OVER) and not silent:
+        if found.word != PLANNED and not found.life and not silent:
             found = self._unless_strange(found)
-        if found.word == SUSPECT and not (silent or found.dead or found.stranger):
+        sure = silent or found.dead or found.stranger or found.gone
+        if found.word == SUSPECT and not sure:
             found = self._silent(found, self._pid_of_candidate() or pid)
         else:
             self._silent_since = None
@@ -127,17 +134,10 @@ class Looker:
         switched = proxy.recorded(self.plan.records_dir, base.url)
         limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
         state, words = health(base.url, base.ready_path, limit_s)
-        loads, self._loading = self._loading, state is Health.LOADING
         if switched is not None:
-            return self._candidate(one_line(switched.service, 60), state, words)
-        if state is not Health.SERVING:
-            doubted = loads if self._loading else state is not Health.REFUSED
-            if doubted and (held is None or held.other):  # which may be restored beside it
-                seen = self._all_the_same(pid, words)
-                if seen is not None:
-                    return seen
-            if state is Health.LOADING:
-                return Look(LOADING, words)
+            return self._candidate(switched, held, state, words)
+        seen = self._answer(pid, held, state, words)
+        if seen is None:
             words = _why(words, pid)
             if state is Health.REFUSED and (other := observe.elsewhere(self.plan)):
                 words = f"{words}; {other}"
@@ -147,9 +147,24 @@ class Looker:
                 words = f"{words}; {held.words}, which has not stopped it"
             lives = state in (Health.REFUSING, Health.SLOW)
             return Look(UNJUDGED if lives else SUSPECT, words)
-        if held is not None:  # what a run measures is not to share the machine with a question
-            return Look(BUSY, held.words)
-        return self._ask_unless_busy(pid)
+        return seen
+
+    def _answer(
+        self, pid: int | None, held: Holder | None, state: Health, words: str,
+        model: str | None = None,
+    ) -> Look | None:  # fmt: skip
+        """What a server answers, by what its health path has said; None for one that does not."""
+        loads, self._loading = self._loading, state is Health.LOADING
+        if state is Health.SERVING:
+            if held is not None:  # what a run measures is not to share the machine with a question
+                return Look(BUSY, held.words)
+            return self._ask_unless_busy(pid, model=model)
+        doubted = loads if self._loading else state is not Health.REFUSED
+        if doubted and (held is None or held.other):  # which may be restored beside it
+            seen = self._all_the_same(pid, words, model=model)
+            if seen is not None:
+                return seen
+        return Look(LOADING, words) if state is Health.LOADING else None
 
     def _all_the_same(
         self, pid: int | None, words: str, *, model: str | None = None
@@ -164,16 +179,32 @@ class Looker:
             return replace(seen, detail=f"{seen.detail}; its health path says {words}")
         return seen if seen.word == GARBLED or seen.dead else None
 
-    def _candidate(self, service: str, state: Health, words: str) -> Look:
-        """What clients get in the baseline's place. A candidate is doubted as the baseline is: one
-        that answers a completion is there, and one that computes in silence is waited for."""
-        if state in (Health.UNHEALTHY, Health.SLOW):
-            seen = self._all_the_same(None, words, model="")
-            if seen is not None and not seen.dead:
-                return Look(CUT_OVER, f"{service} answers in its place; {seen.detail}", asked=True)
-        elif state is not Health.REFUSED:
-            return Look(CUT_OVER, f"{service} answers in its place")
-        return Look(SUSPECT, f"{service} stands in its place and does not answer: {words}")
+    def _candidate(
+        self, switched: proxy.Relay, held: Holder | None, state: Health, words: str
+    ) -> Look:
+        """What clients get in the baseline's place. A candidate is asked and doubted as the
+        baseline is, without a model's name; its speed says nothing of the baseline."""
+        service, life = one_line(switched.service, 60), switched.life
+        word, trouble = who_is_there(self.plan, switched)
+        if trouble:
+            gone = word is Word.DOWN
+            words = f"{service} stands in its place, {trouble}"
+            return Look(SUSPECT if gone else UNJUDGED, words, gone=gone, life=life)
+        seen = self._answer(self._pid_of_candidate(), held, state, words, model="")
+        if seen is None:
+            lives = state in (Health.REFUSING, Health.SLOW)
+            seen = Look(UNJUDGED if lives else SUSPECT, words)
+        answers = seen.word in (SERVING, BUSY) or ALL_THE_SAME in seen.detail
+        if answers:
+            seen = replace(
+                seen, word=CUT_OVER, detail=f"{service} answers in its place; {seen.detail}"
+            )
+        elif seen.word == SUSPECT:
+            words = f"{service} stands in its place and does not answer: {seen.detail}"
+            seen = replace(seen, detail=words)
+        else:
+            seen = replace(seen, detail=f"{seen.detail}; {service} stands in its place")
+        return replace(seen, tok_s=None, ttft_s=None, slow=False, life=life)
 
     def _unless_strange(self, found: Look) -> Look:
         """What was seen says nothing of the baseline where somebody else may have answered. Where

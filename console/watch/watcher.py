@@ -141,9 +141,8 @@ class Watcher:
         at = self.clock.now()
         state.at, state.looks = at, state.looks + 1
         state.asks += seen.asked
-        if (
-            seen.word not in (PLANNED, CUT_OVER) and not seen.stranger
-        ):  # what is there then is not the baseline
+        # what is there else is not the baseline
+        if seen.word not in (PLANNED, CUT_OVER) and not seen.stranger and not seen.life:
             self._fingerprint(at)
         word = self._judged(seen, at)
         if word != state.word:
@@ -155,7 +154,8 @@ class Watcher:
             ttft_s=seen.ttft_s,
         )  # fmt: skip
         if (told := evidence_of(replace(seen, word=word), at)) is not None:
-            evidence.record(self.plan.sealed, told)
+            of_candidate = replace(told, life=seen.life, cut_over=bool(seen.life))
+            evidence.record(self.plan.sealed, of_candidate if seen.life else told)
         self._availability(seen, word, at)
         if seen.other:
             self._tell_of_another(seen, at)
@@ -214,12 +214,14 @@ class Watcher:
         if word in NOT_SERVING:
             self.down_since = self.down_since or self.doubtful_since or at
             self._down(seen, at)
-        elif self.down_since and word in UP:
+        elif self.down_since and (word in UP or (word == CUT_OVER and seen.asked)):
             since, self.down_since = self.down_since, 0.0
-            self._tell(
-                BACK_KIND, f"{since:.0f}", "the baseline serves again",
-                f"after {format_duration(at - since)}", at,
-            )  # fmt: skip
+            after = f"after {format_duration(at - since)}"
+            title, text = "the baseline serves again", after
+            if word == CUT_OVER:
+                title, text = "clients are served again", f"{after}: {seen.detail}"
+                self.doubtful_since, self.restored_for = 0.0, ""
+            self._tell(BACK_KIND, f"{since:.0f}", title, text, at)
         elif word in (PLANNED, CUT_OVER):
             # A run or a rollback has it: what follows is judged anew when that is over. Whoever was
             # told that it is down is told of its return, by whose hand ever.
@@ -242,9 +244,10 @@ class Watcher:
             return
         since = self.down_since
         when = _time(since, at)
+        who = "the candidate in the baseline's place" if seen.life else "the baseline"
         self.save()  # the key of what is told is in it: a watch that is killed tells it once
         self._tell(
-            DOWN_KIND, f"{since:.0f}", f"the baseline {_TITLES[self.state.word]}",
+            DOWN_KIND, f"{since:.0f}", f"{who} {_TITLES[self.state.word]}",
             f"since {when}: {self.state.detail}", at,
         )  # fmt: skip
         allowed, today = self.state.at_most, self.state.restores_today(at)
@@ -383,6 +386,8 @@ def evidence_of(seen: Look, at: float) -> Evidence | None:
         return Evidence(Kind.PROOF, Word.SERVING, at, Witness.WATCH, seen.detail, seen.tok_s)
     if seen.word in UP:
         return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, seen.detail)
+    if seen.word == CUT_OVER and seen.asked:
+        return Evidence(Kind.AWAY, Word.CUT_OVER, at, Witness.WATCH, seen.detail)
     if seen.word == UNJUDGED and seen.slow:
         detail = f"it computes, slower than its reference: {seen.detail}"
         return Evidence(

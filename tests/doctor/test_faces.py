@@ -23,6 +23,7 @@ from console.recovery.rollback import evidence, sealed_plan
 from console.recovery.rollback.baseline_state import UP, Evidence, Kind, Witness, Word
 from console.recovery.rollback.sealed_plan import Baseline
 from console.runtime import proxy as relay
+from tests.cutovers import cut_over
 from tests.doctor.conftest import HEAD, Look, on_now
 from tests.ports import free_port
 from tests.runtime.serving import serving
@@ -182,3 +183,18 @@ def test_a_cutover_whose_candidate_is_dead_has_one_word_in_every_line(
     [health], [proof] = look("baseline.health", text), look("baseline.proof", text)
     assert "AND DOES NOT ANSWER" in health.detail
     assert proof.detail.endswith("; now it is down")
+
+
+def test_no_stranger_at_the_url_of_a_dead_candidate_is_promoted(
+    tmp_path: Path, look: Look, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cut_over(tmp_path, "ws") as cut:
+        text = f"{HEAD}baseline: {{process: {{argv: [sh, -c, x]}}, url: '{cut.url}'}}\n"
+        [health] = look("baseline.health", text)
+        assert "omni-console promote accepts" in health.hint
+        pid, _ = cut.another()
+        [health] = look("baseline.health", text)
+        assert (health.level, "promote" in health.hint) == (Level.FAILED, False), health
+        assert f"something else answers there: pid {pid}, " in health.detail
+        assert main(["metrics", "--site", str(tmp_path / "site.yaml")]) == 0
+        assert 'omni_baseline_up{site="ws"} 0' in capsys.readouterr().out

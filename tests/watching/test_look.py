@@ -403,9 +403,13 @@ def test_a_candidate_that_clients_were_switched_to_is_looked_at_in_its_place(
     relay = Relay(1, 1, llama.url, llama.url, "cand", "", os.getuid())
     monkeypatch.setattr(looking.proxy, "recorded", lambda records, url: relay)
     seen = looker(llama).look()
-    assert (seen.word, seen.detail, llama.asked) == (CUT_OVER, "cand answers in its place", [])
+    assert (seen.word, seen.detail[:26], bool(llama.asked), seen.tok_s) == (
+        CUT_OVER, "cand answers in its place;", True, None,
+    )  # fmt: skip
     llama.health = 401
     assert looker(llama).look().word == CUT_OVER
+    llama.completion = 401
+    assert looker(llama).look().word == UNJUDGED
     llama.health = llama.completion = 502
     seen = looker(llama).look()
     assert (seen.word, seen.detail[:50]) == (

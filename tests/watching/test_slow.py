@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.journal.watch_record import CUT_OVER, LOADING, SUSPECT, UNJUDGED
+from console.journal.watch_record import CUT_OVER, GARBLED, LOADING, SUSPECT, UNJUDGED
 from console.recovery.rollback.baseline_state import Word
 from console.runtime.probe import ALL_THE_SAME
 from console.runtime.proxy import Relay
@@ -22,12 +22,14 @@ from tests.watching.llama import Llama, looker
 def test_a_candidate_is_doubted_as_the_baseline_is(
     llama: Llama, monkeypatch: pytest.MonkeyPatch, health: Any, completion: Any
 ) -> None:
-    """Whatever its health path says: one that answers a completion, or a part of one, is there."""
+    """Whatever its health path says, a completion tells."""
     relay = Relay(1, 1, llama.url, llama.url.partition("//")[2], "cand", "", os.getuid())
     monkeypatch.setattr(looking.proxy, "recorded", lambda records, url: relay)
     tells(llama, health, completion)
     seen = looker(llama, interval_s=1.0).look()
-    assert (seen.word, seen.detail[:26]) == (CUT_OVER, "cand answers in its place;"), seen
+    well = completion == 200
+    word = CUT_OVER if well else GARBLED if completion == "garbage" else UNJUDGED
+    assert (seen.word, "cand answers in its place; " in seen.detail) == (word, well), seen
     assert all("model" not in asked for asked in llama.asked), "that is the baseline's"
 
 

@@ -172,15 +172,16 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
     """A candidate has the production port; the baseline itself is stopped."""
     from console.recovery.rollback import records
     from console.recovery.rollback.baseline_state import Word
-    from console.recovery.rollback.look import silence
+    from console.recovery.rollback.look import in_its_place
 
     base = site.baseline_spec()
     ready = site.service_specs().get(found.service, base).ready
-    word, trouble = silence(base.url, ready.path)
+    word, trouble = in_its_place(_plan(site), found, ready.path)
     by = found.run or "a relay"
     if trouble:
         words = f"CUT OVER: {found.service} is given {base.url} by {by}, {trouble}"
-        return (check.failed if word is Word.DOWN else check.warning)(words, RESTORE)
+        wrong = word in (Word.DOWN, Word.GARBLED)
+        return (check.failed if wrong else check.warning)(words, RESTORE)
     accepted = records.read_promotion(paths.runs_dir() / found.run)
     words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
     return check.warning(

@@ -221,6 +221,7 @@ def state_of(
         return BaselineState(detail="nothing is known of it yet")
     if known[-1].cut_over:
         return _of_candidate(known[-1], known)
+    known = [e for e in known if not e.cut_over]
     proof, failed, look = _newest(known, *GOOD), _newest(known, Kind.FAILED), _newest(known, *LOOKS)
     at = {id(e): place for place, e in enumerate(known)}
     if failed is not None and proof is not None and at[id(failed)] < at[id(proof)]:

@@ -115,7 +115,8 @@ def keep(site: str, url: str, seen: Evidence) -> None:
     What is older than what is kept does not replace it. What has a time in the future is removed:
     the clock has been set back since, and nobody knows when it was seen.
     """
-    file = directory(site, url) / f"{seen.witness}.{seen.kind}.json"
+    of_whom = ".cut-over" if seen.cut_over else ""
+    file = directory(site, url) / f"{seen.witness}.{seen.kind}{of_whom}.json"
     _drop_future(site, url)
     before = _read(file)
     if before is not None and seen.at < before.at:
@@ -142,6 +143,14 @@ def read(site: str, url: str) -> list[Evidence]:
 def last_proof(site: str, url: str) -> Evidence | None:
     """The newest answered completion of the baseline at this address; None without one."""
     return newest_proof(read(site, url), time.time())
+
+
+def of_candidate(plan: SealedPlan, life: str) -> Evidence | None:
+    """What was newest seen of the candidate that clients were given to by the relay of this life;
+    None where nobody has asked it."""
+    kept = read(plan.site_name, plan.baseline.url)
+    known = [e for e in kept if e.cut_over and e.life == life and not is_of_future(e, time.time())]
+    return max(known, key=lambda e: e.at, default=None)
 
 
 def after_failed_rollback(site: str, url: str) -> str:
@@ -245,7 +254,7 @@ def _read(file: Path) -> Evidence | None:
             None if rate is None else _number(rate), value.get("degraded") is True,
             _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
             _text(value, "beside"), _text(value, "remark"), value.get("dead") is True,
-            _text(value, "container"), _text(value, "other"),
+            _text(value, "container"), _text(value, "other"), value.get("cut_over") is True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

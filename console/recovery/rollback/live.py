@@ -8,14 +8,29 @@ line names the boot in which it was written: after a reboot the same pid belongs
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from console.common.errors import EngineError
 from console.common.files import append_line, read_end
+from console.common.text import one_line
 from console.host import process
+from console.host.ports import (
+    answering,
+    foreign,
+    have_engine_client,
+    held_by_others,
+    strangers,
+)
+from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.runtime.spec import Handle
 
 LIVE = "live.jsonl"
+TOO = ", too"
+"""How the words about a stranger end who shares an address with the service itself."""
 KINDS = ("runner", "step", "process", "container", "ladder", "closer")
 STOPPABLE = ("runner", "step", "process", "container")
 """The kinds that a rollback ends; it spares everything else in the file."""
@@ -109,3 +124,76 @@ def _entry(line: bytes, boot: str) -> Live | None:
     # Pids 0 and 1 never belong to a run, and a negative pid would name a whole group.
     group = str(value.get("group", ""))
     return Live(kind, name, pid, start, group=group) if pid > 1 and start > 0 else None
+
+
+Inspect = Callable[[str], Mapping[str, Any] | None]
+"""Inspects a container; None for one that is gone. Raises EngineError."""
+
+
+def in_its_place(
+    run: Path, name: str, url: str, inspect: Inspect, more: Iterable[Live] = ()
+) -> tuple[Word, str]:
+    """What is wrong with a candidate that clients were given to, beside what it answers: it does
+    not run, or not at its address, or somebody else answers there; in words that follow its name.
+    Cut over and "" for nothing. `more`: what else than the run's list says how it was started."""
+    known = [*more, *read(run / ROLLBACK / LIVE)]
+    named = {e for e in known if e.name == name and e.kind in ("process", "container")}
+    if not named:
+        return Word.UNKNOWN, "of which no record is left"
+    try:
+        up = [own for e in named if (own := _own(e, run.name, url, inspect)) is not None]
+    except EngineError as error:  # nobody knows what answers
+        return Word.UNKNOWN, f"and whether it runs is not known: {one_line(str(error), 300)}"
+    if not up:
+        others = [f"pid {one.pid}, {one.words}" for one in strangers(url)]
+        there = f"; something else answers there: {others[0]}" if others else ""
+        return Word.DOWN, f"which does not run, or not at {url}{there}"
+    who = min((stranger(url, own) for own in up), key=len)
+    if who:
+        return Word.UNKNOWN if who.endswith(TOO) else Word.DOWN, f"but {who}"
+    return Word.CUT_OVER, ""
+
+
+def stranger(url: str, own: Collection[int]) -> str:
+    """What else than a service's own processes answers at its address, in words; "" for nothing,
+    and if they are not known: in other networks the engine holds the port of a container."""
+    if not own:
+        return ""
+    sockets = answering(url, here=True)
+    other = next(held_by_others(sockets, own), None)
+    if other is not None:
+        mine = any(holder.pid in own for socket in sockets for holder in socket.holders)
+        return f"pid {other.pid}, {other.words}, answers at {url}{TOO if mine else ''}"
+    if sockets and all(socket.holders for socket in sockets):
+        return ""
+    users = {user for pid in own if (user := process.user_of(pid)) is not None}
+    user = foreign(url, users, here=True, published=have_engine_client(own))
+    return "" if user is None else f"a server of user {user} answers at {url}"
+
+
+def pids_of_process(run_id: str, pid: int, start: int) -> set[int]:
+    """A service's processes: of its group, what these have started, and who carries the run's
+    cookie; empty if the group is gone."""
+    stats = process.all_stats()
+    own = {one.pid for one in process.members(pid, start, stats, cookie=run_id)}
+    for one in sorted(stats, key=lambda one: one.start):  # a parent is older than its child
+        if one.parent in own:
+            own.add(one.pid)
+    return own and own | {pid for pid, _ in process.by_cookie(run_id)}
+
+
+def _own(entry: Live, run_id: str, url: str, inspect: Inspect) -> set[int] | None:
+    """The processes of a service that can answer at a URL, empty where they cannot be told; None
+    for one that cannot answer there. Raises EngineError."""
+    if not entry.container:
+        return pids_of_process(run_id, entry.pid, entry.start) or None
+    from console.host.memory import pids_of_container
+    from console.recovery.rollback.observe import can_answer
+    from console.runtime.engine_api import published_elsewhere
+
+    found = inspect(entry.container)
+    if found is None or not can_answer(dict(found)) or published_elsewhere(found, url):
+        return None
+    host = found.get("HostConfig")
+    in_host = isinstance(host, dict) and host.get("NetworkMode") == "host"
+    return set(pids_of_container(entry.container)) if in_host else set()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from console.recovery.rollback.records import CutOver
     from console.runtime.engine_api import RawEngine
     from console.runtime.probe import Health
+    from console.runtime.proxy import Relay
 
 MAX_LINE = 64
 """Bytes of a status line that are examined."""
@@ -68,6 +69,8 @@ class Looker:
         self._owner_looked = float("-inf")
         self._answered = False
         self._of = ("", "", "")
+        self._known: tuple[str, float] = ("", 0.0)
+        """For which relay it was seen, and when, that the candidate itself is in place."""
 
     def state(self, plan: SealedPlan) -> BaselineState:
         """How the baseline is now: what is seen, and all that is known of before."""
@@ -94,7 +97,7 @@ class Looker:
         switched = proxy.recorded(plan.records_dir, plan.baseline.url)
         self.cut_over = switched is not None
         if switched is not None:
-            return _switched(plan, records.CutOver(switched.run, switched.service))
+            return self._switched(plan, switched)
         word, detail = self._at_address(plan)
         lost = word in (Word.DOWN, Word.UNKNOWN) and not self.stranger
         cut = records.cut_over(plan) if lost else None
@@ -102,6 +105,18 @@ class Looker:
         if cut is not None:
             return word, f"cut over {_given(cut)}, but its relay is gone: {detail}{BY_KEY}"
         return word, detail
+
+    def _switched(self, plan: SealedPlan, switched: Relay) -> tuple[Word, str]:
+        """Who is to answer in the baseline's place, and how to go back; what is wrong with that one
+        if anything is."""
+        words, now = _given(records.CutOver(switched.run, switched.service)), time.monotonic()
+        recent = self._known[0] == switched.life and now - self._known[1] < OWNER_S
+        word, trouble = in_its_place(plan, switched, quick=recent)
+        if trouble:
+            self._known = ("", 0.0)
+            return word, f"cut over {words}, {trouble}{BY_KEY}"
+        self._known = self._known if recent else (switched.life, now)
+        return Word.CUT_OVER, f"{words}{BY_KEY}"
 
     def _at_address(self, plan: SealedPlan) -> tuple[Word, str]:
         """How what answers at the baseline's own address is."""
@@ -222,14 +237,44 @@ def first_bytes(url: str, path: str, timeout_s: float) -> bytes:
     return data
 
 
-def _switched(plan: SealedPlan, cut: CutOver) -> tuple[Word, str]:
-    """Who is to answer in the baseline's place, and how to go back; down where that one does not:
-    clients get nothing then. One that does not answer in time may compute."""
-    words = _given(cut)
-    word, trouble = silence(plan.baseline.url, plan.baseline.ready_path)
-    if trouble:
-        return word, f"cut over {words}, {trouble}{BY_KEY}"
-    return Word.CUT_OVER, f"{words}{BY_KEY}"
+def in_its_place(
+    plan: SealedPlan, switched: Relay | None, path: str = "", *, quick: bool = False
+) -> tuple[Word, str]:
+    """What is wrong with the candidate that clients were given to, in words that follow its name;
+    cut over and "" for nothing. Down where clients get nothing of it; one that does not answer in
+    time may compute. `path`: its health path, if that is not the baseline's; `quick`: it was seen a
+    moment ago that the candidate itself is there."""
+    word, trouble = silence(plan.baseline.url, path or plan.baseline.ready_path)
+    if not trouble and switched is not None and not quick:
+        word, trouble = who_is_there(plan, switched)
+    if trouble or switched is None:
+        return word, trouble
+    told = evidence.of_candidate(plan, switched.life)
+    if told is None or not (told.word in (Word.GARBLED, Word.REFUSING) or told.dead):
+        return Word.CUT_OVER, ""
+    what = "ANSWERS GARBAGE" if told.word is Word.GARBLED else "DOES NOT DO WHAT IT IS ASKED"
+    word = Word.DOWN if told.dead else told.word
+    return word, f"AND {what}: {told.detail.removeprefix('garbled, ')}"
+
+
+def who_is_there(plan: SealedPlan, switched: Relay) -> tuple[Word, str]:
+    """Whether it is the run's candidate that a relay leads to, as `promote` judges it. Another
+    user's relay, or one whose run is not known, says nothing of that."""
+    from console.recovery.rollback import live
+    from console.runtime.engine_api import NoSuchContainer, RawEngine
+
+    run = paths.runs_dir() / switched.run
+    if not switched.run or not run.is_dir():
+        return Word.CUT_OVER, ""
+
+    def inspect(container: str) -> dict[str, Any] | None:
+        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, ENGINE_S)
+        try:
+            return engine.inspect(container)
+        except NoSuchContainer:
+            return None
+
+    return live.in_its_place(run, switched.service, f"http://{switched.to}", inspect)
 
 
 def _given(cut: CutOver) -> str:

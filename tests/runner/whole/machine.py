@@ -22,7 +22,7 @@ import pytest
 from console.common.errors import ServiceError
 from console.host import process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import observe
+from console.recovery.rollback import live, observe
 from console.recovery.rollback.stages import start, verify
 from console.runner import services
 from tests.runner.whole.server import Garbage, ScriptedServer
@@ -89,7 +89,7 @@ class Machine:
         for stage in (start, verify):
             patch.setattr(stage, "held", lambda baseline: "")
         patch.setattr(services, "listeners", lambda url, **_: iter(()))
-        patch.setattr(services, "answering", lambda url, **_: [])
+        patch.setattr(live, "answering", lambda url, **_: [])
 
     # -- who runs here -------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ import pytest
 from console.host import process
 from console.host.ports import Answering, Listener
 from console.journal.state import RunState
-from console.recovery.rollback import records
-from console.runner import services
+from console.recovery.rollback import live, records
 from console.runner.executors import service
 from console.runtime import proxy
 from tests.children import running
@@ -199,7 +198,7 @@ def test_who_shares_the_production_port_ends_the_cutover(
     def answering(url: str, **_: bool) -> list[Answering]:
         return [other] if url == world.base_url and world.view().cutover else []
 
-    monkeypatch.setattr(services, "answering", answering)
+    monkeypatch.setattr(live, "answering", answering)
     world.go(world.write("b.yaml", book(UP, BACK)))
     assert "pid 1, other-server, answers at" in world.at("cut").detail
     assert str(world.over().state) == "rolled_back", world.words
@@ -294,7 +293,7 @@ def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     process.stop_group(one["pid"], one["start"], grace_s=0.0)
     done = world.console("promote", "--why", "it is better", "--yes")
     assert done.code != 0
-    assert "cand does not run, or not at" in done.err
+    assert "cand, which does not run, or not at" in done.err
     (said,) = health_said(world)
     assert (said["level"], "rollback" in said["hint"]) == ("failed", True), said
     assert "AND DOES NOT ANSWER" in said["detail"], said
@@ -339,7 +338,9 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
         with running(cand.config["Cmd"], stdout=subprocess.DEVNULL):
             bare.until(bare.serves, "another server has the port of the candidate")
             code, said = promote("it is dead")
-            assert (code != 0, "cand does not run, or not at" in said) == (True, True), said
+            there = f"which does not run, or not at {bare.cand_url}; something else answers there:"
+            assert (code != 0, f"cand, {there}" in said) == (True, True), said
+            assert re.search(f"CUT OVER to cand, .*, {re.escape(there)}", bare.console("show").out)
         assert bare.view().verbs[-1]["why"] == "it runs"
         roll_back(bare)
 
