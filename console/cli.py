@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -14,6 +15,9 @@ from typing import Any
 
 from console.common.errors import ConsoleError, Exit, UsageError
 
+BEGAN = time.time()
+"""When this program began, in Unix seconds. Its process may be older: a shell becomes its last
+command, whatever that shell has done before."""
 BARE: dict[tuple[str, ...], str] = {
     (): "console:open_console",
     ("--readonly",): "console:open_console",
@@ -60,7 +64,7 @@ def _run(given: list[str], *, own: bool) -> int:
     args = _without_table(bare, given) if bare else _parsed(given)
     if getattr(args, "site", None) is None:
         args.site = args.console_site
-    args.own_process = own  # it began when the command was given
+    args.given_at = BEGAN if own else None
     module, function = args.handler.split(":")
     try:
         _refuse_readonly(args)

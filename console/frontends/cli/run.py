@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -20,7 +19,6 @@ from console.config.locate import inputs_of, playbook_of, playbook_places
 from console.config.locate import site as site_of
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
-from console.host import process
 from console.host.privileges import operator
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
@@ -48,17 +46,13 @@ def run(args: Namespace) -> int:
         return follow(waited, args) if waited is not None else int(Exit.OK)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
-    made = start(site, playbook, inputs_of(args.input), args, asked_at=_given_at(args))
+    made = start(
+        site, playbook, inputs_of(args.input), args, asked_at=getattr(args, "given_at", None)
+    )
     if args.detach:
         told(args, made)
         return int(Exit.OK)
     return follow(made, args)
-
-
-def _given_at(args: Namespace) -> float | None:
-    """When this very command was given, in Unix seconds; None if that is not known."""
-    began = process.start_time(os.getpid()) if getattr(args, "own_process", False) else None
-    return process.wall_time(began) if began is not None else None
 
 
 def tune(args: Namespace) -> int:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_with_every_third_party_package_broken(outage: World, warm: bool) -> Non
     if not warm:  # the closer could not be imported either; the next ladder's can
         assert outage.console("rollback").code == 0
     closed(outage)
+
+
+def test_a_run_right_after_a_rollback_in_one_line_begins(world: World) -> None:
+    """A shell becomes its last command, which is then as old as the shell itself."""
+    python, path = f"{sys.executable} -P -m console.cli", world.write("b.yaml", book(UP))
+    line = f"sleep 0.1; {python} rollback >&2 && exec {python} run {path} --json --detach"
+    done = subprocess.run(
+        ["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=240, env=world.env, cwd=world.root, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    assert world.over().state == "succeeded"
 
 
 @pytest.mark.parametrize("names", [("pynvml",), ("docker",)])
