@@ -392,6 +392,15 @@ def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]
 NO_PORT = "no port"
 
 
+def can_answer(container: Mapping[str, Any]) -> bool:
+    """Whether an inspected container has a process that runs right now."""
+    state = container.get("State")
+    if not isinstance(state, dict) or state.get("Pid") == 0:
+        return False
+    held = state.get("Paused") is True or state.get("Restarting") is True
+    return state.get("Running") is True and not held
+
+
 def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     """Where on this machine an inspected container is published instead of a local URL, in words;
     "" otherwise, and if unknown."""

@@ -188,11 +188,10 @@ def _own(entry: Live, run_id: str, url: str, inspect: Inspect) -> set[int] | Non
     if not entry.container:
         return pids_of_process(run_id, entry.pid, entry.start) or None
     from console.host.memory import pids_of_container
-    from console.recovery.rollback.observe import can_answer
-    from console.runtime.engine_api import published_elsewhere
+    from console.runtime.engine_api import can_answer, published_elsewhere
 
     found = inspect(entry.container)
-    if found is None or not can_answer(dict(found)) or published_elsewhere(found, url):
+    if found is None or not can_answer(found) or published_elsewhere(found, url):
         return None
     host = found.get("HostConfig")
     in_host = isinstance(host, dict) and host.get("NetworkMode") == "host"

@@ -39,7 +39,13 @@ from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime import proxy as relay
-from console.runtime.engine_api import NoSuchContainer, RawEngine, is_one_off, published_elsewhere
+from console.runtime.engine_api import (
+    NoSuchContainer,
+    RawEngine,
+    can_answer,
+    is_one_off,
+    published_elsewhere,
+)
 from console.runtime.probe import TLS, Health, health
 
 ELSE = "something else answers there"
@@ -535,13 +541,6 @@ def is_up(container: dict[str, Any]) -> bool:
     """Whether an inspected container is up; paused and restarting count, for they hold memory."""
     state = _dict(container, "State")
     return any(state.get(key) is True for key in ("Running", "Paused", "Restarting"))
-
-
-def can_answer(container: dict[str, Any]) -> bool:
-    """Whether an inspected container has a process that runs right now."""
-    state = _dict(container, "State")
-    held = state.get("Paused") is True or state.get("Restarting") is True
-    return state.get("Running") is True and not held and state.get("Pid") != 0
 
 
 def _dict(value: dict[str, Any] | None, key: str) -> dict[str, Any]:
