@@ -1,6 +1,7 @@
 """Fixtures of the screens' tests."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,18 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("widgets.bars.SAY_S", 3600.0)  # what is said stays until it is read
     monkeypatch.setattr("screens.emergency.POLL_S", 0.01)
     monkeypatch.setattr("screens.runs.REFRESH_S", 0.05)
+
+
+@pytest.fixture
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every face reads the scenes' time, so that no age grows while a test looks."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        for module in scene.CLOCKS:
+            patch.setattr(f"{module}.time", scene.STANDING)
+        yield
+    time.tzset()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 os.environ["TZ"] = "UTC"
 
-from tests.ui.test_snapshots import CLOCKS, STANDING, app_of, drawn
+from tests.ui import scene
+from tests.ui.test_snapshots import app_of, drawn
 
 PLACE = Path(__file__).resolve().parents[2] / "docs" / "screens"
 PICTURES: dict[str, tuple[str, tuple[int, int], tuple[str, ...]]] = {
@@ -68,8 +69,8 @@ async def pictures() -> dict[str, str]:
 
 def main() -> None:
     time.tzset()
-    for module in CLOCKS:
-        import_module(module).time = STANDING  # type: ignore[attr-defined]
+    for module in scene.CLOCKS:
+        import_module(module).time = scene.STANDING  # type: ignore[attr-defined]
     PLACE.mkdir(parents=True, exist_ok=True)
     for name, drawing in asyncio.run(pictures()).items():
         (PLACE / name).write_text(drawing, "utf-8")

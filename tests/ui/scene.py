@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,13 @@ from tests.watch import guard_ring
 GIB = 2**30
 NOW = 1_790_000_000.0
 """Every scene's time, Unix seconds."""
+CLOCKS = ("console.frontends.tui.app", "screens.run_panels", "screens.emergency", "screens.base",
+          "widgets.bars", "widgets.detail", "widgets.steps")  # fmt: skip
+"""Modules of the faces that read the clock."""
+STANDING = SimpleNamespace(
+    time=lambda: NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
+)
+"""In place of `time` there: every look is at the same instant, in UTC."""
 
 STEPS = [
     ("image", "Host", "check", "Is the image there?", 1.0),

@@ -1,8 +1,7 @@
 """The page of hosts: what it says of them, what it never says, and the way into one."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.ui import scene
 from tests.ui.conftest import full
 from tests.ui.opened import console, said, settled
 from tests.ui.opened import screen as drawn
-from tests.ui.test_snapshots import CLOCKS, STANDING
 from tests.waiting import LIMIT_S
 from widgets.rows import PickList, Rows, TextView, text_of, width_of
 
@@ -79,20 +77,15 @@ class Asker:
 
 
 @pytest.fixture(autouse=True)
-def askers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Asker]]:
+def askers(standing_clock: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Asker]:
     for name in ("STATE", "CONFIG", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
     monkeypatch.delenv(BROWSER, raising=False)
     monkeypatch.setattr(module, "HostsWatch", Asker)
     monkeypatch.setattr(module, "REFRESH_S", 0.05)
     monkeypatch.setattr(Asker, "made", [])
-    for name in (*CLOCKS, "screens.hosts"):
-        monkeypatch.setattr(f"{name}.time", STANDING)
-    yield Asker.made
-    monkeypatch.undo()
-    time.tzset()
+    monkeypatch.setattr("screens.hosts.time", scene.STANDING)
+    return Asker.made
 
 
 @pytest.fixture

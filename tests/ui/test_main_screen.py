@@ -197,7 +197,7 @@ async def test_a_terminal_that_grows_gets_the_earlier_runs(run: RunDir) -> None:
 
 
 async def test_a_theme_is_chosen_and_remembered(
-    run: RunDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: RunDir, standing_clock: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("console.common.paths.state_dir", lambda: tmp_path)
     async with console(scene.running(), run, size=(120, 40)) as (app, pilot, _):

@@ -1,9 +1,7 @@
 """Pictures of the screens: few, from fixed scenes. `pytest --snapshot-update` takes them anew."""
 
 import re
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,20 +48,9 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
-CLOCKS = ("console.frontends.tui.app", "screens.run_panels", "screens.emergency", "screens.base",
-          "widgets.bars", "widgets.detail", "widgets.steps")  # fmt: skip
-STANDING = SimpleNamespace(
-    time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
-)
-
-
 @pytest.fixture(autouse=True)
-def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+def fixed(standing_clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("screens.run_panels.EARLIER_S", 0.001)
-    for module in CLOCKS:
-        monkeypatch.setattr(f"{module}.time", STANDING)
 
 
 def guard_of(name: str, shot: Snapshot) -> GuardView:
