@@ -22,6 +22,7 @@ from console.host.systemd import WATCH, Unit
 from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, PLANNED, SERVING, WatchState
 from console.notify.outbox import Outbox
+from console.recovery.rollback.baseline_state import BaselineState, Word
 from console.watch import loop, watcher
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, WatchPlan
@@ -253,6 +254,23 @@ def test_status(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*args, "--json"]) == Exit.FAILED
     found = json.loads(capsys.readouterr().out)
     assert (found["running"], found["state"]["word"]) == (True, DOWN)
+
+
+@pytest.mark.parametrize(
+    ("word", "ends"),
+    [(Word.SERVING, 0), (Word.DEGRADED, 0), (Word.REFUSING, Exit.FAILED),
+     (Word.LOADING, Exit.FAILED), (Word.UNKNOWN, Exit.FAILED),
+     (Word.GARBLED, Exit.FAILED), (Word.DOWN, Exit.FAILED)],
+)  # fmt: skip
+def test_status_ends_as_the_gauge_of_metrics_says(
+    site: Path, monkeypatch: pytest.MonkeyPatch, word: Word, ends: int
+) -> None:
+    """A server that refuses every completion, say, is not down, and serves nobody."""
+    known = BaselineState(word, at=time.time(), by="the watch")
+    monkeypatch.setattr("console.recovery.rollback.look.Looker.state", lambda *_: known)
+    record.write("ws", state(), {})
+    assert main(["watch", "status", "--site", str(site)]) == ends
+    assert known.up == (ends == 0)
 
 
 @pytest.mark.parametrize(

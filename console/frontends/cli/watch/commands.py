@@ -19,7 +19,7 @@ from console.common.units import number, plural
 from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
-from console.journal.watch_record import NOT_SERVING, UP, WatchState
+from console.journal.watch_record import CUT_OVER, PLANNED, WatchState
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.status import lines
 from console.watch import plan as plans
@@ -91,8 +91,8 @@ def uninstall(args: Namespace) -> int:
 
 
 def status(args: Namespace) -> int:
-    """What the watch knows; 0 when it runs and the baseline is not down, else 5."""
-    from console.recovery.rollback.baseline_state import Word
+    """What the watch knows; 0 when it runs and the baseline serves, or is away as a run or a
+    cutover has planned it; else 5, as metrics say 0 then."""
     from console.recovery.rollback.look import Looker
 
     sealed = sealed_of(args.site)
@@ -109,9 +109,8 @@ def status(args: Namespace) -> int:
         ))  # fmt: skip
     else:
         print("\n".join(lines(state, _running(state, one), time.time(), known)))
-    # down now although the watch has seen it serve; while a run holds it, that is as planned
-    died = state is not None and state.word in UP and known.word is Word.DOWN
-    fine = running and state is not None and state.word not in NOT_SERVING and not died
+    planned = state is not None and state.word in (PLANNED, CUT_OVER)
+    fine = running and (known.up or planned)
     return int(Exit.OK if fine else Exit.FAILED)
 
 
