@@ -71,7 +71,7 @@ class Completion:
     at_limit: bool = False
     """It was cut off where it may have no more tokens."""
     dead: str = ""
-    """The words of an HTTP 5xx that say that the engine behind the server is dead; clean."""
+    """The words of an error that say that the engine behind the server is dead; clean."""
     sends: bool = False
     """It was not over in time, and a part of it came: the server is alive, and slow."""
 
@@ -222,8 +222,7 @@ def _judge(reply: Reply, note: str, expect: str, limit: int) -> Completion:
     elapsed, status = reply.elapsed_s, reply.status
     if status != 200:
         detail = f"HTTP {status} {error_words(reply.body)}".rstrip() + note
-        dead = engine_dead(decode(reply.body)) if status >= 500 else ""
-        return Completion(False, detail, "", 0, elapsed, None, status=status, dead=dead)
+        return Completion(False, detail, "", 0, elapsed, None, status=status, dead=_dead(reply))
     try:
         value = json.loads(reply.body)
         choice = value["choices"][0]
@@ -231,7 +230,9 @@ def _judge(reply: Reply, note: str, expect: str, limit: int) -> Completion:
         finish = str(choice.get("finish_reason") or "")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         detail = f"not a chat completion: {one_line(decode(reply.body[:200]), 80)}"
-        return Completion(False, detail + note, "", 0, elapsed, None, status=status)
+        return Completion(
+            False, detail + note, "", 0, elapsed, None, status=status, dead=_dead(reply)
+        )
     text = answer + reasoning
     timings, usage = _mapping(value, "timings"), _mapping(value, "usage")
     predicted, predicted_ms = amount(timings, "predicted_n"), amount(timings, "predicted_ms")
@@ -270,6 +271,16 @@ def _judge(reply: Reply, note: str, expect: str, limit: int) -> Completion:
             said_nothing or kind is Kind.UNEXPECTED or (garbled is not None and garbled.weak)
         ),
     )  # fmt: skip
+
+
+def _dead(reply: Reply) -> str:
+    """What an error says of a dead engine, clean; "" for another one. Some servers and gateways
+    send an error with HTTP 200. The words of an answer say nothing of the engine."""
+    body = decode(reply.body)
+    is_error = reply.status >= 500 or (
+        reply.status == 200 and '"error"' in body and '"choices"' not in body
+    )
+    return engine_dead(body) if is_error else ""
 
 
 def _may_be_sound(garbled: Garbled, text: str, *, cut: bool) -> bool:

@@ -458,7 +458,10 @@ ask_in_time() {
     if [ -f "$LOG" ]; then log_at=$(wc -c <"$LOG"); fi
     hear "$1" "$ASK_S"
     overloaded=''; dead=''
-    case "$status" in 5??) dead=$(engine_dead "$log_at") ;; esac
+    case "$status $flat" in
+      200\ *'"choices"'*) ;;
+      5??\ *|200\ *'"error"'*) dead=$(engine_dead "$log_at") ;;
+    esac
     case "$dead$status" in 502|503|504|529) ;; *) return ;; esac
     if [ "$(http_code "$HEALTH")" != 200 ]; then return; fi
     overloaded=yes
@@ -488,7 +491,7 @@ prove() {
     if [ "$status" = 100 ]; then is_slow completion; return 1; fi
     if is_refusal; then refused=yes; else refused=''; fi
     case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refused" ] || break ;; esac
-    case "$status" in 000|5??) ;; *) why=$(garbage) ;; esac
+    case "$dead$status" in 000|5??|dead*) ;; *) why=$(garbage) ;; esac
     if is_answer && [ -z "$why" ]; then
       say completion "${tokens:-an answer, not counted in} tokens"
       after=$(life)
