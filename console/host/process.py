@@ -92,6 +92,12 @@ def alive(pid: int, start: int) -> bool:
     return found is not None and found.start == start and found.state not in "ZX"
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped a process: it lives, and does nothing."""
+    found = stat(pid)
+    return found is not None and found.state in "Tt"
+
+
 def pids() -> list[int]:
     """The processes of this machine; any of them may be gone already."""
     return [int(name) for name in files.insist(lambda: os.listdir("/proc")) if name.isdigit()]

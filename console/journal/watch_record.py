@@ -21,6 +21,7 @@ from typing import Any
 from console.common import paths
 from console.common.files import append_line, json_lines, write_atomically
 from console.common.text import one_line
+from console.common.units import format_duration
 from console.host import process
 
 STATE, MEMORY, EARLIER = "watch.state", "watch.jsonl", "watch.jsonl.1"
@@ -50,6 +51,8 @@ class WatchState:
     at: float = 0.0
     next_at: float = 0.0
     interval_s: float = 60.0
+    due_by: float = 0.0
+    """When the next look, or the restore that goes on, is over at the latest; 0.0: not known."""
     pid: int = 0
     start: int = 0
     tok_s: float | None = None
@@ -86,6 +89,20 @@ class WatchState:
     def alive(self) -> bool:
         """Whether the watch that wrote this still runs."""
         return self.pid > 0 and process.alive(self.pid, self.start)
+
+    def stands_still(self, now: float) -> str:
+        """Why the watch, although it lives, looks no more, in words; "" for one that does."""
+        if not self.alive:
+            return ""
+        if process.is_stopped(self.pid):
+            return f"a signal has stopped it: kill -CONT {self.pid}"
+        if 0.0 < self.due_by < now:
+            return f"nothing came from it since {format_duration(now - self.at)}"
+        return ""
+
+    def looks_on(self, now: float) -> bool:
+        """Whether the watch that wrote this lives and goes on looking."""
+        return self.alive and not self.stands_still(now)
 
 
 def file(site: str, name: str) -> Path:

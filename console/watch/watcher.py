@@ -40,6 +40,8 @@ from console.watch.look import Holder, Look
 from console.watch.plan import WatchPlan
 from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
 
+MARGIN_S = 120.0
+"""For what a look does beside its two answers: health, load, fingerprint, and a busy machine."""
 AGAIN = 0.5
 """Of the interval: when a baseline that did not answer is looked at again."""
 MOST_CHANGES = 100
@@ -163,8 +165,13 @@ class Watcher:
         wait = interval * (AGAIN if word == SUSPECT else 1.0)
         left = max(0.0, wait - (self.clock.monotonic() - begun))
         state.next_at = self.clock.now() + left
+        state.due_by = state.next_at + self._longest_look_s()
         self.save()
         return left
+
+    def _longest_look_s(self) -> float:
+        """The proof's two answers and the requests around them, each up to its timeout."""
+        return 2 * self.plan.sealed.baseline.completion.timeout_s + MARGIN_S
 
     def save(self) -> None:
         own = {
@@ -276,6 +283,8 @@ class Watcher:
         self.state.restored += 1
         self._remember(at, "restore", detail="begun")
         self.restored_for = answers
+        base = self.plan.sealed.baseline
+        self.state.due_by = at + 2 * (base.ready_timeout_s + self._longest_look_s())
         self.save()
         done = self.hands.restore()
         ended = self.clock.now()

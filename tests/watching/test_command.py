@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -271,6 +272,37 @@ def test_status_ends_as_the_gauge_of_metrics_says(
     record.write("ws", state(), {})
     assert main(["watch", "status", "--site", str(site)]) == ends
     assert known.up == (ends == 0)
+
+
+@pytest.fixture
+def stopped() -> Iterator[tuple[int, int]]:
+    """Pid and start time of a process that a signal has stopped."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        until(lambda: process.is_stopped(child.pid), "it is stopped")
+        yield child.pid, process.start_time(child.pid) or 0
+        child.kill()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_watch_that_looks_no_more_does_not_run(
+    site: Path, stopped: tuple[int, int], frozen: bool, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One that a debugger holds, or that hangs in a read, said "serving" for as long."""
+    serves = BaselineState(Word.SERVING, at=time.time(), by="a rollback")
+    monkeypatch.setattr("console.recovery.rollback.look.Looker.state", lambda *_: serves)
+    pid, start = stopped if frozen else (os.getpid(), process.start_time(os.getpid()) or 0)
+    late = state(at=time.time() - 600, due_by=time.time() - 60, pid=pid, start=start)
+    record.write("ws", late, {})
+    assert main(["watch", "status", "--site", str(site)]) == Exit.FAILED
+    words = f"kill -CONT {pid}" if frozen else "nothing came from it since 10 m"
+    assert f"stands still, pid {pid}" in (out := capsys.readouterr().out)
+    assert words in out
+    [row] = [finding for finding in doctor.run(str(site)) if finding.id == "baseline.watch"]
+    assert (row.level, "stands still" in row.detail) == ("failed", True)
+    assert main(["metrics", "--site", str(site)]) == 0
+    assert 'omni_watch_running{site="ws"} 0' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

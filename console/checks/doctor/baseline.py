@@ -470,6 +470,9 @@ def watch(facts: Facts, check: Check) -> Iterator[Finding]:
         level = check.note if state is None else check.warning
         yield level(words, "omni-console watch install; omni-console watch run tries it out")
         return
+    if stands := state.stands_still(time.time()):
+        yield check.failed(f"pid {state.pid} stands still: {stands}", "omni-console watch status")
+        return
     ago = format_duration(max(0.0, time.time() - state.at))
     words = f"{state.word}, looked at {ago} ago"
     words += f", {state.level:.2f} tok/s" if state.level is not None else ""

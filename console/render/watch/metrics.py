@@ -8,6 +8,7 @@ is left out, never 0.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -136,12 +137,15 @@ def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
     )  # fmt: skip
 
 
+RUNS = "Whether the watch runs and looks."
+
+
 def _watch(state: WatchState | None, name: str) -> Iterator[Family]:
     if state is None:
-        yield _one("omni_watch_running", "Whether the watch runs.", 0, {"site": name})
+        yield _one("omni_watch_running", RUNS, 0, {"site": name})
         return
     site = {"site": name}
-    yield _one("omni_watch_running", "Whether the watch runs.", state.alive, site)
+    yield _one("omni_watch_running", RUNS, state.looks_on(time.time()), site)
     yield (
         "omni_watch_state", GAUGE, "What the watch's last look said: 1 for one of the states.",
         [({**site, "state": word}, float(word == state.word)) for word in WORDS],

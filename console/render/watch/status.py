@@ -38,7 +38,7 @@ def _last_look(state: WatchState, now: float) -> str:
         words += f" ({state.detail})"
     ago = format_duration(max(0.0, now - state.at))
     words += f"; {ago} ago"
-    if state.alive and state.next_at > now:
+    if state.next_at > now and state.looks_on(now):
         words += f", next in {format_duration(state.next_at - now)}"
     return words
 

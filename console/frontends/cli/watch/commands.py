@@ -99,7 +99,7 @@ def status(args: Namespace) -> int:
     state = record.read(sealed.site_name)
     known = Looker().state(sealed)
     one = systemd.installed(systemd.WATCH)
-    running = state is not None and state.alive
+    running = state is not None and state.looks_on(time.time())
     if args.json:
         unit = str(one.path) if one is not None else ""
         told = None if state is None else asdict(state)
@@ -115,6 +115,8 @@ def status(args: Namespace) -> int:
 
 
 def _running(state: WatchState | None, one: systemd.Unit | None) -> str:
+    if state is not None and (stands := state.stands_still(time.time())):
+        return f"stands still, pid {state.pid}: {stands}"
     if state is not None and state.alive:
         return f"runs, pid {state.pid}" + (f", {one.name}" if one is not None else ", by hand")
     if one is None:
