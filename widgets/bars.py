@@ -24,7 +24,7 @@ from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
-from console.render.upcoming import on_site
+from console.render.upcoming import NOTHING, OnShow, on_site
 from widgets.rows import Part, Row, Rows, fit, once, spread, width_of
 from widgets.steps import paragraph, progress_words
 
@@ -376,10 +376,10 @@ def _folded(row: Row, width: int) -> list[Row]:
 
 def status(
     view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = "",
-    site: str = "",
+    shown: OnShow = NOTHING,
 ) -> Row:  # fmt: skip
     """`RUNNING bench · to the end · decision GO migrate  4/12 steps · 12:05`; for a run that waits
-    `Gate go undecided: you decide`. `site`: of which site the baseline is that is on show."""
+    `Gate go undecided: you decide`. `shown`: whose baseline is on show."""
     dot = f" {glyphs().pending} "
     step = at or (view.current.id if view.current is not None else "")
     waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
@@ -388,7 +388,7 @@ def status(
     left: list[Part] = [("last run ", "dim")] if view.over else []
     left += [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
-    if elsewhere := on_site(view, site):
+    if elsewhere := on_site(view, shown):
         left.append((f" {elsewhere}", "warn"))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
@@ -421,11 +421,11 @@ def status(
     right = run_progress(view, now, room) if view.state is RunState.RUNNING else ()
     if not right or room < LEAST_ROOM:
         took = (view.ended or now) - view.created if view.created else 0.0
-        shown = standing(took) if view.state in STANDING else clock(took)
+        lasted = standing(took) if view.state in STANDING else clock(took)
         said = f"ended {_when(view.ended, now)}" if view.over else progress_words(view)
-        whole = f"{said}{dot}{shown}"
+        whole = f"{said}{dot}{lasted}"
         # an end's time gives way to the decision
-        right = ((whole if not view.over or cells(whole) <= room else shown, "dim"),)
+        right = ((whole if not view.over or cells(whole) <= room else lasted, "dim"),)
     return spread(tuple(left), right, width, glyphs().ellipsis)
 
 

@@ -22,7 +22,7 @@ from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
-from console.render.upcoming import of_site, on_site
+from console.render.upcoming import NOTHING, OnShow, of_site, on_site
 from widgets.rows import Row, fit, width_of
 from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 
@@ -121,10 +121,10 @@ def _said(line: str, width: int, tone: str) -> list[Row]:
     return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]
 
 
-def summary_rows(view: RunView, width: int, now: float, site: str = "") -> list[Row]:
+def summary_rows(view: RunView, width: int, now: float, shown: OnShow = NOTHING) -> list[Row]:
     """A finished run: how it ended, what was decided, where the baseline is, what was measured.
-    `site`: of which site the baseline is that is on show."""
-    where = on_site(view, site)
+    `shown`: whose baseline is on show."""
+    where = on_site(view, shown)
     rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
     rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))

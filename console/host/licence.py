@@ -29,7 +29,7 @@ from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.cgroup import FULL_ID
 from console.host.ports import ports_of
-from console.host.process import BASELINE_COOKIE, Stat
+from console.host.process import BASELINE_COOKIE, UNKNOWN_OWNER, Owner, Stat
 
 BASELINES = "baseline.*json"
 """The records of a site's baseline: `baseline.json`, the newest, and `baseline.SHA.json`, which a
@@ -65,11 +65,18 @@ OF_SITE = frozenset({Reason.BASELINE, Reason.EARLIER, Reason.LABEL, Reason.RELAY
 class Licence:
     """Why something may be ended. `subject` is the site of a baseline, else the run, or what else
     the reason speaks of. `records`: a directory of a site's records outside of this user's own
-    state, as root has it that rolls back for somebody else."""
+    state, as root has it that rolls back for somebody else. `owner`: which site it is, where two
+    files may have its name."""
 
     reason: Reason
     subject: str = ""
     records: Path | None = None
+    owner: Owner = UNKNOWN_OWNER
+
+    def covers(self, baseline: Recorded) -> bool:
+        """Whether this is the licence of the baseline's own site."""
+        own = self.reason is Reason.BASELINE and baseline.site == self.subject
+        return own and not baseline.owner.is_other(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,13 @@ class Recorded:
     pid: int
     start: int
     site: str
+    owner: Owner = UNKNOWN_OWNER
+
+    @property
+    def words(self) -> str:
+        """`pid`'s site in clean words, with its file where that is known."""
+        file = f" ({one_line(self.owner.file, 200)})" if self.owner.file else ""
+        return f"site {one_line(self.site, 60)}{file}"
 
     def has(self, found: Stat) -> bool:
         """Whether a process is this one, or of the session or group that it leads."""
@@ -97,7 +111,8 @@ def baselines(records: Path | None = None) -> Iterator[Recorded]:
     for file in sorted(files):
         recorded = process.read_record(file.parent, file.stem)
         if recorded is not None:
-            yield Recorded(*recorded, file.parent.name)
+            owner = process.owner_of(file.parent, file.stem)
+            yield Recorded(*recorded, file.parent.name, owner)
 
 
 def hand_over(pid: int, start: int, site: str) -> list[str]:
@@ -115,8 +130,7 @@ def hand_over(pid: int, start: int, site: str) -> list[str]:
 
 def not_covered(licence: Licence) -> list[Recorded]:
     """The baselines that a licence does not cover: all but its own site's."""
-    own = licence.subject if licence.reason is Reason.BASELINE else None
-    return [one for one in baselines(licence.records) if one.site != own]
+    return [one for one in baselines(licence.records) if not licence.covers(one)]
 
 
 def refusal(licence: Licence, pid: int, start: int) -> str:
@@ -126,7 +140,9 @@ def refusal(licence: Licence, pid: int, start: int) -> str:
         return ""  # it is gone: nothing reaches whatever has its number by now
     for one in not_covered(licence):
         if one.has(found):
-            return f"it is the recorded baseline of site {one_line(one.site, 60)}"
+            named = licence.reason is Reason.BASELINE and one.site == licence.subject
+            whose = one.words if named else f"site {one_line(one.site, 60)}"
+            return f"it is the recorded baseline of {whose}"
     if licence.reason is Reason.BASELINE:
         own = any(one.has(found) for one in baselines(licence.records))
         why = "nothing records it as the baseline of this site"

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.common import files, paths
 from console.common.clock import Clock, SystemClock
@@ -417,7 +417,30 @@ def bytes_moved(pids: Iterable[int]) -> int:
     return total
 
 
-def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
+class Owner(NamedTuple):
+    """The site file that a record is of, and the address of its baseline; "" where nobody has
+    written it down. Two site files may have one name, and with it one directory of records."""
+
+    file: str = ""
+    url: str = ""
+
+    def is_other(self, mine: Owner) -> bool:
+        """Whether this is another site. One that has only moved its file, or changed its address,
+        is the same: the earlier file is gone, or the address is still that."""
+        if not (self.file and self.url and mine.file and mine.url):
+            return False
+        if self.url.rstrip("/") == mine.url.rstrip("/") or not os.path.exists(self.file):
+            return False
+        return os.path.realpath(self.file) != os.path.realpath(mine.file)
+
+
+UNKNOWN_OWNER = Owner()
+
+
+def write_record(
+    records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int,
+    owner: Owner = UNKNOWN_OWNER,
+) -> None:  # fmt: skip
     """Remember a started process for later runs, atomically. The record of another one that still
     runs, as a copied site file leaves it, is kept aside under its pid, which no other process has
     meanwhile. Raises OSError."""
@@ -427,6 +450,8 @@ def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, star
         path.rename(record_path(records_dir, f"{name}.{sha}.{known[0]}"))
     paths.make(records_dir)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
+    if owner.file:
+        value |= {"site": owner.file, "url": owner.url}
     files.write_atomically(path, json.dumps(value) + "\n", durable=False)
 
 
@@ -434,6 +459,12 @@ def _recorded(records_dir: Path, name: str) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, TypeError):
         return dict(json.loads(files.read_end(record_path(records_dir, name))[0]))
     return {}
+
+
+def owner_of(records_dir: Path, name: str) -> Owner:
+    """Whose a record is, as far as it says so."""
+    value = _recorded(records_dir, name)
+    return Owner(str(value.get("site") or ""), str(value.get("url") or ""))
 
 
 def read_record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from console.common.text import clean
 from console.journal.run_view import RunView, StepView
@@ -25,22 +26,33 @@ WAITS = {
 """What can be done about a pause, by its reason; any other is the operator's own."""
 
 
+class OnShow(NamedTuple):
+    """Whose baseline is on show: its site's name, and its address; "" where that is not known. Two
+    sites may have one name."""
+
+    site: str = ""
+    url: str = ""
+
+
+NOTHING = OnShow()
+
+
 def upcoming(
     view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = "",
-    *, readonly: bool = False, site: str = "",
+    *, readonly: bool = False, shown: OnShow = NOTHING,
 ) -> Row:  # fmt: skip
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
     `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else;
     `above`: what a dialog over the screen says of itself, as it has the keys; `readonly`: whether
-    no key changes anything; `site`: of which site the baseline is that is on show."""
+    no key changes anything; `shown`: whose baseline is on show."""
     if alarm and not view.over:
         way = "" if readonly else f"; {EMERGENCY.first} rolls back now"
         words = f"the guard acts soon: {alarm}{way}"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
     told = _told(view, word, at, mode, now)
     words, tone = told.fact if readonly else told.words, told.tone
-    words = of_site(on_site(view, site), words)
+    words = of_site(on_site(view, shown), words)
     if above:
         words, tone = above, "bold"
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))
@@ -51,10 +63,18 @@ def fact(view: RunView, word: str, at: str, mode: str, now: float) -> str:
     return _told(view, word, at, mode, now).fact
 
 
-def on_site(view: RunView, site: str) -> str:
-    """`on site four` for a run of another site than `site`, whose baseline is on show; "" for one
-    of that site, or where either is not known."""
-    return f"on site {clean(view.site, 30)}" if site and view.site not in ("", site) else ""
+def on_site(view: RunView, shown: OnShow) -> str:
+    """`on site four` for a run of another site than the one whose baseline is on show, `on site
+    four at http://…` if that has the same name; "" for one of that site, or where either is not
+    known."""
+    if not shown.site or not view.site:
+        return ""
+    words = f"on site {clean(view.site, 30)}"
+    if view.site != shown.site:
+        return words
+    url = str((view.header.get("baseline") or {}).get("url") or "")
+    other = bool(url and shown.url) and url.rstrip("/") != shown.url.rstrip("/")
+    return f"{words} at {clean(url, 60)}" if other else ""
 
 
 def of_site(where: str, words: str) -> str:

@@ -304,14 +304,15 @@ def admit(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Check that services can start, run lint, tell the operator, and return what to record; tell
     also of a lease that is too short. A rehearsal costs nothing, and has stand-ins for programs and
-    models, at ports of its own. Raises InvalidFile, LintRefused."""
+    models, at ports of its own. Raises InvalidFile, LintRefused, UsageError."""
     from console.checks.lint.rule import facts_of
     from console.journal.history import usual
-    from console.runner.prepare import admission, startable
+    from console.runner.prepare import admission, namesakes, startable
     from console.runner.prepare.plan import make_plan
     from console.runner.prepare.plan_text import short_lease
 
     if not rehearsal:
+        namesakes.refuse(site)
         startable.refuse(playbook, site)
     plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
     more = admission.blocker_findings(plan) if not rehearsal else []

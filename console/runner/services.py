@@ -85,9 +85,10 @@ class RunServices:
         return self._drivers[name]
 
     def _make(self, spec: ServiceSpec) -> Driver:
-        site = self.context.plan.site.name
+        site = self.context.plan.site
         if isinstance(spec.runs, ProcessSpec):
-            return ProcessDriver(spec, paths.records_dir(site), self.context.clock)
+            records = paths.records_dir(site.name)
+            return ProcessDriver(spec, records, self.context.clock, site.owner)
         if isinstance(spec.runs, UnitSpec):
             return UnitDriver(spec, self.context.clock)
         if spec.name == "baseline":
@@ -99,10 +100,10 @@ class RunServices:
             from console.runtime.docker.compose import ComposeDriver
 
             files = self.context.run.path / "compose"
-            return ComposeDriver(spec, self.client, files, site=site, say=self._say)
+            return ComposeDriver(spec, self.client, files, site=site.name, say=self._say)
         from console.runtime.docker.container import ContainerDriver
 
-        return ContainerDriver(spec, self.client, site=site, say=self._say)
+        return ContainerDriver(spec, self.client, site=site.name, say=self._say)
 
     def _say(self, text: str) -> None:
         """Show a driver's decision (reused, renamed aside, …) as the step's progress."""
@@ -293,7 +294,8 @@ class RunServices:
     def licence(self, name: str) -> Licence:
         """Why this run may stop a service."""
         if name == "baseline":
-            return Licence(Reason.BASELINE, self.context.plan.site.name)
+            site = self.context.plan.site
+            return Licence(Reason.BASELINE, site.name, owner=site.owner)
         return Licence(Reason.CANDIDATE, self.context.run.id)
 
     def gone(self, name: str) -> None:

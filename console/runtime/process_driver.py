@@ -16,14 +16,18 @@ from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status
 
 
 class ProcessDriver:
-    """A Driver for a ProcessSpec; its record is `records_dir/NAME.json`."""
+    """A Driver for a ProcessSpec; its record is `records_dir/NAME.json`, of the site `owner`."""
 
-    def __init__(self, spec: ServiceSpec, records_dir: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, spec: ServiceSpec, records_dir: Path, clock: Clock | None = None,
+        owner: process.Owner = process.UNKNOWN_OWNER,
+    ) -> None:  # fmt: skip
         if not isinstance(spec.runs, ProcessSpec):
             raise ServiceError("not a host process", spec.name)
         self.spec = spec
         self.process = spec.runs
         self.records_dir = records_dir
+        self.owner = owner
         self.clock = clock or SystemClock()
         self._log = records_dir / f"{spec.name}.log"
         self._cookie = ""
@@ -53,7 +57,9 @@ class ProcessDriver:
         handle = self._handle(pid, start)
         try:
             launch.record(handle)
-            process.write_record(self.records_dir, self.spec.name, self.process, pid, start)
+            process.write_record(
+                self.records_dir, self.spec.name, self.process, pid, start, self.owner
+            )
         except (OSError, ConsoleError) as error:
             # Nothing would stop a process that stands in no record before the baseline starts.
             why = Licence(Reason.TRIAL, launch.run_id)

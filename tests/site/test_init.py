@@ -95,18 +95,20 @@ def known(one: Site) -> tuple[int, int] | None:
     return process.known(paths.records_dir(one.name), "baseline", runs, BASELINE_COOKIE)
 
 
-def test_a_second_file_gets_a_name_of_its_own(two: tuple[Started, Started], home: Path) -> None:
-    """Sites of one name share their records: a run of one would end the other's baseline."""
-    first, second = two
-    assert main(["init", "--pick", first.url, "--yes", "--reference", "none", "--json"]) == 0
-    path = home / "two.yaml"
-    words = ["init", "--pick", second.url, "--yes", "--reference", "none", "--output", str(path)]
-    assert main(words) == 0
-    other = load_site(path)
-    assert other.name == f"{site().name}-two"
-    assert (known(site()), known(other)) == (
-        (first.pid, process.start_time(first.pid)), (second.pid, process.start_time(second.pid)),
-    )  # fmt: skip
+def test_a_second_file_gets_a_name_of_its_own(
+    two: tuple[Started, Started], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sites of one name share their records. No usual file says that the name is taken."""
+    files = [home / "one.yaml", home / "two.yaml"]
+    for path, server in zip(files, two, strict=True):
+        words = ["init", "--pick", server.url, "--yes", "--reference", "none"]
+        assert main([*words, "--output", str(path)]) == 0
+    first, other = map(load_site, files)
+    assert other.name == f"{first.name}-two"
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{other.name}, as another site on this machine has the name {first.name}" in said
+    pids = [(one.pid, process.start_time(one.pid)) for one in two]
+    assert [known(first), known(other)] == pids
 
 
 def test_a_server_that_runs_becomes_the_baseline(

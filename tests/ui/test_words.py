@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -30,7 +31,7 @@ from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
-from console.render.upcoming import upcoming
+from console.render.upcoming import OnShow, upcoming
 from console.runner.prepare.catalog import Entry
 from screens.emergency import _foot, _head, by_hand, ended_words, stage_rows
 from screens.machine import answer_rows
@@ -95,7 +96,7 @@ def test_the_emergency_line(snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_status(snapshot: SnapshotAssertion) -> None:
-    def of(view: RunView, word: str, mode: str = "", **more: str) -> list[Row]:
+    def of(view: RunView, word: str, mode: str = "", **more: Any) -> list[Row]:
         return [status(view, word, mode, scene.NOW, width, **more) for width in (120, 80, 60)]
 
     rehearsed = scene.approval()
@@ -109,7 +110,7 @@ def test_the_status(snapshot: SnapshotAssertion) -> None:
         *of(scene.failed(), "paused", "step"), *of(scene.failed(), "interrupted"),
         *of(scene.ended(), "rolled_back"), *of(rehearsed, "running"),
         *of(allocated, "running"), *of(HELD, "paused", "gate", at="look"),
-        *of(HELD, "paused", lease="back in 4:12"), *of(elsewhere, "succeeded", site="ws"),
+        *of(HELD, "paused", lease="back in 4:12"), *of(elsewhere, "succeeded", shown=OnShow("ws")),
     ]  # fmt: skip
     rows += [status(scene.running(), word, "", scene.NOW, 60) for word in STATE_TONE]
     assert drawn(rows) == snapshot
@@ -166,21 +167,28 @@ def test_how_a_run_left_the_baseline_is_said_with_its_time_and_not_as_of_now(
     )
 
 
-@pytest.mark.parametrize("site", ["", "alpha", "beta"])
-def test_what_is_said_of_another_sites_run_names_that_site(site: str) -> None:
+@pytest.mark.parametrize(
+    ("shown", "head"),
+    [
+        (OnShow(), ""), (OnShow("alpha"), "on site beta: "), (OnShow("beta"), ""),
+        (OnShow("beta", "http://127.0.0.1:7/"), ""),
+        (OnShow("beta", "http://127.0.0.1:8"), "on site beta at http://127.0.0.1:7: "),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_another_sites_run_names_that_site(shown: OnShow, head: str) -> None:
     """The header above it is of the baseline on show, which may serve."""
     view = scene.approval()
     view.state, view.ended, view.site = RunState.SUCCEEDED, scene.NOW, "beta"
     view.cutover = {"service": "cand", "what": "stays", "url": "http://127.0.0.1:9"}
-    head = "on site beta: " if site == "alpha" else ""
-    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, site)]
+    view.header = {**view.header, "baseline": {"url": "http://127.0.0.1:7"}}
+    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, shown)]
     assert f"{head}CUT OVER to cand, not promoted: F12 brings the baseline back" in rows
-    following = upcoming(view, "succeeded", "", "", scene.NOW, site=site)
+    following = upcoming(view, "succeeded", "", "", scene.NOW, shown=shown)
     assert following[1][0].startswith(f" {head}the run has ended") or following[1][0].startswith(
         f" {head}F12 brings the baseline back"
     )
     view.cutover, view.outage = {}, True
-    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, site)]
+    rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, shown)]
     assert f"{head}the baseline is DOWN: F12 brings it back" in rows
 
 

@@ -50,6 +50,7 @@ from console.config.validation import (
     validated,
 )
 from console.config.yaml import Document, Loc, parse, read_text
+from console.host.process import Owner
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
 from console.runtime.spec import GRACE_S, ComposeSpec, ExistingContainer, Runs, ServiceSpec
@@ -235,6 +236,11 @@ class Site:
     @property
     def name(self) -> str:
         return self.model.name
+
+    @property
+    def owner(self) -> Owner:
+        """Which site it is, where two files may have its name."""
+        return Owner(str(self.path), self.model.baseline.url)
 
     def baseline_spec(self) -> ServiceSpec:
         """The baseline as a service value; its name is `baseline`."""

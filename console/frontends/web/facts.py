@@ -36,7 +36,7 @@ from console.render.gauges import (
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
-from console.render.upcoming import fact, of_site, on_site
+from console.render.upcoming import NOTHING, OnShow, fact, of_site, on_site
 
 LOG_LINES = 12
 STAGE_LINES = 14
@@ -66,7 +66,8 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
     """Everything that the page shows, and what an answer from it is bound to."""
     shot = seen.snapshot
     question = _question(shot, write)
-    site = on_site(shot.view, seen.baseline.site if seen.baseline is not None else "")
+    base = seen.baseline
+    site = on_site(shot.view, OnShow(base.site, base.url) if base is not None else NOTHING)
     return {
         "write": write,
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),

@@ -216,7 +216,7 @@ class RollbackContext:
         plan = self.plan
         site = plan.records_dir.name if reason is Reason.BASELINE else plan.site_name
         subject = site if reason in OF_SITE or not plan.run_id else plan.run_id
-        return Licence(reason, subject, plan.records_dir)
+        return Licence(reason, subject, plan.records_dir, plan.owner)
 
     def stop_group(self, licence: Licence, pid: int, start: int, grace_s: float) -> bool:
         """End a group that the run started. Raises ServiceError, as `licence.stop_group` does."""

@@ -20,7 +20,7 @@ from console.common import paths, redact
 from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
 from console.common.text import one_line
-from console.host.process import ProcessSpec
+from console.host.process import Owner, ProcessSpec
 from console.host.units import UnitSpec
 from console.runtime.spec import GRACE_S, PROMPT
 
@@ -156,6 +156,11 @@ class SealedPlan:
     def records_dir(self) -> Path:
         base = self.baseline.records_dir
         return Path(base) if base else paths.state_dir() / "services"
+
+    @property
+    def owner(self) -> Owner:
+        """Which site it is, where two files may have its name."""
+        return Owner(self.site_path, self.baseline.url)
 
     @property
     def secrets(self) -> redact.Known:

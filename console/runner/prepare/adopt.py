@@ -22,7 +22,7 @@ from console.recovery.rollback import evidence, observe
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback.baseline_state import Witness
 from console.render.effects import service_words
-from console.runner.prepare import baseline, seal
+from console.runner.prepare import baseline, namesakes, seal
 from console.runtime import proxy
 from console.runtime.answers.completion import Completion
 from console.runtime.discovery import adoption, processes
@@ -41,8 +41,10 @@ class CannotAdopt(UsageError):
 
 def adopt(site: Site, running: Running) -> list[str]:
     """Record a process as the site's baseline; return in clean words what the operator has to know
-    about it. Raises CannotAdopt, and ServiceError if the record cannot be written."""
+    about it. Raises CannotAdopt, UsageError where another site has its name, and ServiceError if
+    the record cannot be written."""
     runs = _process_of(site)
+    namesakes.refuse(site)
     url = site.model.baseline.url
     why, hint = adoption.refusal(runs, running, url)
     if why.startswith(adoption.DIFFERS) and (lacking := _secrets_of(runs, running)):
@@ -62,7 +64,7 @@ def adopt(site: Site, running: Running) -> list[str]:
     _of_no_run(running, site)
     before = process.read_record(records, "baseline")
     try:
-        process.write_record(records, "baseline", runs, running.pid, running.start)
+        process.write_record(records, "baseline", runs, running.pid, running.start, site.owner)
         others = licence.hand_over(running.pid, running.start, site.name)
     except OSError as error:
         where = one_line(str(error.filename or records))

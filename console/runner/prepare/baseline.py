@@ -141,7 +141,8 @@ def _may_be_stopped(found: Baseline, site: Site) -> None:
         return
     records = Path(found.records_dir)
     known = process.known(records, found.name, found.process, BASELINE_COOKIE)
-    why = licence.refusal(Licence(Reason.BASELINE, site.name), *known) if known else ""
+    own = Licence(Reason.BASELINE, site.name, owner=site.owner)
+    why = licence.refusal(own, *known) if known else ""
     if known and why:
         raise BaselineNotReady(
             f"no run starts: pid {known[0]} could not be stopped", why,

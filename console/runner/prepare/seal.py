@@ -194,6 +194,7 @@ def _left(site: Site) -> tuple[Candidate, ...]:
         Candidate(name, "process")
         for name in names
         if process.read_record(records, name) is not None
+        and not process.owner_of(records, name).is_other(site.owner)
     )
 
 

@@ -23,6 +23,7 @@ def adopt(args: Namespace) -> int:
     from console.config.site.site import load_site
     from console.host.process import ProcessSpec
     from console.runner.prepare import adopt as adoption
+    from console.runner.prepare import namesakes
 
     path = site_file(args.site)
     if path is None:
@@ -31,6 +32,7 @@ def adopt(args: Namespace) -> int:
             "omni-console init writes one for what runs, and takes it over",
         )  # fmt: skip
     site = load_site(Path(path), lacking=True)
+    namesakes.refuse(site)
     out = sys.stderr if args.json else sys.stdout
     notes: list[str] = []
     pid = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -66,7 +65,7 @@ def init(args: Namespace) -> int:
     reference = _reference(args, path)
     rate = _known_rate(reference, server, say)
     knows = not rate.garbage and _knows(server, say)
-    draft = _drafted(server, found, path, rate, knows=knows)
+    draft = _drafted(server, found, path, rate, _name(path, say), knows=knows)
     before = _replaced(path)
     site = _write(draft, path, args.force)
     say.line("wrote", f"{path} (mode 0600), site {site.name}")
@@ -345,7 +344,9 @@ def _knows(server: Server, say: _Voice) -> bool:
     return True
 
 
-def _drafted(server: Server, search: Search, path: Path, rate: _Rate, *, knows: bool) -> Draft:
+def _drafted(
+    server: Server, search: Search, path: Path, rate: _Rate, name: str, *, knows: bool
+) -> Draft:
     from console.config.site.draft import Told, draft
     from console.host.gpu import inventory
     from console.runtime.engine_address import DEFAULT_HOST, address
@@ -355,25 +356,23 @@ def _drafted(server: Server, search: Search, path: Path, rate: _Rate, *, knows: 
     host = address().host if server.box is not None else ""
     host = "" if host == DEFAULT_HOST and not address().source else host
     told = Told(
-        _name(path), _schema(path), time.strftime("%Y-%m-%d"), rate.tok_s,
+        name, _schema(path), time.strftime("%Y-%m-%d"), rate.tok_s,
         rate.source, host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
         [one.name for one in boxes if not one.of_run], knows,
     )  # fmt: skip
     return draft(server, told)
 
 
-def _name(path: Path) -> str:
-    """The host's name; with the file's own where the usual file has that name already: two sites of
-    one name would share their records, and with them the licence to end a baseline."""
+def _name(path: Path, say: _Voice) -> str:
+    """The host's name; another one where another site has that: two sites of one name would share
+    their records."""
     from console.config.site.draft import site_name
-    from console.config.site.site import load_site
+    from console.runner.prepare import namesakes
 
-    name, usual = site_name(socket.gethostname()), paths.default_site()
-    if path.absolute() == usual.absolute():
-        return name
-    with contextlib.suppress(ConsoleError, OSError):
-        if load_site(usual, lacking=True).name == name:
-            return site_name(f"{name}-{path.stem}")
+    wanted = site_name(socket.gethostname())
+    name = namesakes.free_name(wanted, site_name(path.stem), path)
+    if name != wanted:
+        say.line("named", f"{name}, as another site on this machine has the name {wanted}")
     return name
 
 

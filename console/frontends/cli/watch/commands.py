@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.common import redact
-from console.common.errors import Exit, InvalidFile
+from console.common.errors import Exit, InvalidFile, UsageError
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.common.units import number, plural
@@ -36,21 +36,30 @@ def run(args: Namespace) -> int:
     """Write the plan of the watch and become the watch, which loads nothing of this."""
     path, trouble = site_file(args.site) or demo_site(), ""
     try:
-        made = _made(path, bool(args.site or os.environ.get("OMNI_SITE")))
+        made = _own(path, bool(args.site or os.environ.get("OMNI_SITE")))
         plans.write(made, record.file(made.site, record.PLAN))
-    except (InvalidFile, OSError) as error:
-        # Neither an editor's slip nor a full disk may leave the baseline alone: the last plan goes
-        # on.
+    except (InvalidFile, UsageError, OSError) as error:
+        # Neither an editor's slip nor a full disk nor another site's name may leave the baseline
+        # alone: the last plan goes on.
         earlier = plans.of_site_file(path, current=False)
         if earlier is None:
             raise
-        why = error.detail if isinstance(error, InvalidFile) else str(error)
+        why = str(error) if isinstance(error, OSError) else error.detail
         made, trouble = earlier, one_line(f"the site file cannot be used: {why}", 300)
         print(trouble, file=sys.stderr, flush=True)
     program, *rest = module_argv("console.watch.daemon")
     argv = [program, *OPTIONS, *rest, str(record.file(made.site, record.PLAN))]
     os.environ.update(ENVIRONMENT)
     os.execv(program, [*argv, *([trouble] if trouble else [])])
+
+
+def _own(path: Path, given: bool) -> WatchPlan:
+    """The plan from a site file whose name no other site has. Raises InvalidFile, UsageError."""
+    from console.config.site.site import load_site
+    from console.runner.prepare import namesakes
+
+    namesakes.refuse(load_site(path))
+    return _made(path, given)
 
 
 def _made(path: Path, given: bool) -> WatchPlan:
@@ -76,7 +85,7 @@ def install(args: Namespace) -> int:
     from console.watch.unit import text_of
 
     if (path := site_file(args.site)) is not None:
-        _made(path, True)  # what cannot be used is said here, not in the journal
+        _own(path, True)  # what cannot be used is said here, not in the journal
     one = systemd.unit(args.system, systemd.WATCH)
     command = "omni-console watch install"
     systemd.install(one, lambda: text_of(one, args.site, dict(os.environ)), command, now=True)

@@ -184,7 +184,8 @@ class Baseline(Observed):
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:
-            process.write_record(self.context.plan.records_dir, self.plan.name, spec, pid, start)
+            records, owner = self.context.plan.records_dir, self.context.plan.owner
+            process.write_record(records, self.plan.name, spec, pid, start, owner)
         except OSError as error:
             self.context.report.note("start", f"its record cannot be written: {error.strerror}")
         return f"pid {pid}"

@@ -118,8 +118,11 @@ def _process_groups(context: RollbackContext) -> dict[tuple[int, int], Licence]:
     for candidate in context.plan.candidates:
         if candidate.kind == "process" and not context.may_stay(candidate.service):
             # A process that an earlier run left behind is not in this run's live.jsonl.
-            recorded = process.read_record(context.plan.records_dir, candidate.service)
-            if recorded:
+            # Nor is one that another site of this name has started.
+            records = context.plan.records_dir
+            recorded = process.read_record(records, candidate.service)
+            theirs = process.owner_of(records, candidate.service).is_other(context.plan.owner)
+            if recorded and not theirs:
                 groups.setdefault(recorded, context.licence(Reason.EARLIER))
     covered = {}
     for group, why in groups.items():
