@@ -270,6 +270,23 @@ def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
     return _fill(document, data, values, loc)
 
 
+def names_input(data: Any, name: str) -> bool:
+    """Whether a value that is not filled in yet has a hole for this input, or a script's variable
+    of it, anywhere."""
+    if isinstance(data, dict):
+        return any(names_input(value, name) for value in data.values())
+    if isinstance(data, list):
+        return any(names_input(value, name) for value in data)
+    if not isinstance(data, str):
+        return False
+    return f"inputs.{name}" in _HOLE.findall(data) or variable_of(name) in data
+
+
+def variable_of(name: str) -> str:
+    """The variable in which a step's own program finds an input."""
+    return f"OMNI_INPUT_{name.upper().replace('-', '_')}"
+
+
 def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
     whole = _HOLE.fullmatch(text)
     if whole:

@@ -20,7 +20,7 @@ from console.common.redact import Known
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.captured import base_unit, read_output
-from console.config.playbook.inputs import Secret
+from console.config.playbook.inputs import Secret, variable_of
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host import cgroup
@@ -97,8 +97,7 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
     """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then `env`
     with its secrets read now."""
     env = {
-        f"OMNI_INPUT_{name.upper().replace('-', '_')}": input_text(value)
-        for name, value in context.plan.playbook.inputs.items()
+        variable_of(name): input_text(value) for name, value in context.plan.playbook.inputs.items()
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
     env |= context.plan.site.compose_env

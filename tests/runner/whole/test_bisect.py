@@ -224,6 +224,32 @@ def test_a_playbook_that_could_give_no_verdict_starts_nothing(
     assert not records.kept()
 
 
+BENCH = "id: say, benchmark: {service: cand, runs: 3}"
+TOK_S = GATE.replace("say.rate", "say.decode_tok_s")
+
+
+def test_an_input_that_nothing_uses_starts_nothing(world: World) -> None:
+    """Every run would be of one version, and its verdict would be said of all."""
+    path = world.write("b.yaml", book(UP, BENCH, TOK_S, inputs=INPUT))
+    done = world.console(*words(path))
+    assert (done.code, world.runs) == (2, []), done
+    assert "nothing in playbook trial uses input v" in done.err
+    assert not records.kept()
+
+
+def test_an_input_that_only_a_program_could_use_is_told(world: World) -> None:
+    """A program of a step may read every input from its environment."""
+    warning = "WARNING: nothing in the playbook names input v"
+    asked = [word for word in words(playbook(world)) if word != "--yes"]
+    assert warning not in world.console(*asked).err
+    say = SAY.format(text="sh ./rate").replace("id: say", "id: up")
+    world.write("b.yaml", book(say, GATE.replace("say.", "up."), inputs=INPUT))
+    done = world.console(*asked)
+    assert warning in done.err
+    assert "OMNI_INPUT_V" in done.err
+    assert world.runs == []
+
+
 @pytest.mark.full
 def test_a_run_whose_runner_died_is_resumed(world: World) -> None:
     mark = world.root / "once"

@@ -16,8 +16,12 @@ from console.common.text import clean, one_line
 from console.common.units import plural
 from console.config.locate import inputs_of, playbook_of, playbook_path
 from console.config.locate import site as site_of
+from console.config.playbook.inputs import names_input, variable_of
+from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
+from console.config.playbook.steps import Step
 from console.config.site.site import Site
+from console.config.yaml import parse
 from console.frontends.cli.follow import Follow
 from console.frontends.cli.run import lease_of
 from console.frontends.cli.search.consent import agreed
@@ -128,6 +132,12 @@ def _refuse(args: Namespace, playbook: Playbook, versions: tuple[str, ...]) -> N
         raise UsageError(
             f"playbook {playbook.name} has no gate", "its gate says which version is good"
         )
+    if not _is_named(playbook, args.over) and not any(map(_runs_a_program, _all_steps(playbook))):
+        raise UsageError(
+            f"nothing in playbook {playbook.name} uses input {one_line(args.over, 60)}",
+            "every run would be of the same version",
+            f"write ${{{{ inputs.{args.over} }}}} where the version belongs",
+        )
     stays = next((step for step in steps if step.cutover and step.cutover.stays), None)
     if stays is not None:
         raise UsageError(
@@ -139,6 +149,23 @@ def _refuse(args: Namespace, playbook: Playbook, versions: tuple[str, ...]) -> N
         raise UsageError(
             f"step {asks.id} waits for a person in every run", "", "--yes approves (recorded)"
         )
+
+
+def _is_named(playbook: Playbook, name: str) -> bool:
+    """Whether anything in the playbook but its declaration names an input."""
+    data = parse(playbook.text, str(playbook.path), TITLE).data
+    return names_input({key: value for key, value in data.items() if key != "inputs"}, name)
+
+
+def _all_steps(playbook: Playbook) -> list[Step]:
+    return [*(step for _, step in playbook.steps()), *playbook.model.finally_]
+
+
+def _runs_a_program(step: Step) -> bool:
+    """Whether a step starts a program that finds every input in its environment."""
+    suite = step.contract is not None and step.contract.suite
+    bench = step.tune is not None and step.tune.bench
+    return bool(step.run or step.script or step.build or step.imports or suite or bench)
 
 
 def _begins(
@@ -161,6 +188,12 @@ def _begins(
     asked, last = record.asked, len(record.asked.candidates) - 1
     ends = f"good {report.name_of(record, 0)}, bad {report.name_of(record, last)}"
     lead = f"{asked.playbook} over {clean(asked.over, 60)}: {last + 1} versions ({ends})"
+    if not _is_named(playbook, asked.over):
+        variable = variable_of(asked.over)
+        lead += (
+            f"\nWARNING: nothing in the playbook names input {clean(asked.over, 60)}; unless a "
+            f"program of its steps reads {clean(variable, 80)}, every run is of the same version"
+        )
     if report.is_over(record):
         return lead
     lead += f", going on after {plural(len(record.tries), 'version')}" if record.tries else ""
