@@ -10,7 +10,9 @@ import pytest
 
 from console.checks.doctor import guard
 from console.checks.doctor.facts import Level, each
+from console.common import paths
 from console.host import process
+from tests.disk import nearly_full
 from tests.doctor.conftest import PROCESS, Look, history
 from tests.watch import guard_ring
 
@@ -47,6 +49,17 @@ def test_a_state_directory_that_cannot_be_written(
     for check in ("machine.runs", "console.state"):
         (found,) = look(check)
         assert (found.level, "cannot be written" in found.detail) == (Level.FAILED, True)
+
+
+def test_a_disk_that_takes_files_but_no_bytes(monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    """As a full one does, or one whose quota is used up, whatever it says of free space."""
+    directory = paths.state_dir()
+    directory.mkdir(parents=True, exist_ok=True)
+    nearly_full(monkeypatch, 1000)
+    for check in ("machine.runs", "console.state"):
+        (found,) = look(check)
+        assert (found.level, "No space left on device" in found.detail) == (Level.FAILED, True)
+    assert list(directory.iterdir()) == []
 
 
 def test_directories_of_models(tmp_path: Path, look: Look) -> None:

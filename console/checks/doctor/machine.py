@@ -5,6 +5,7 @@ A declared figure overrides a measured one in every verdict, so a wrong one must
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -32,6 +33,7 @@ PRESSURE_PERCENT = 10.0
 SCARCE_DISK = 1 << 30
 FULL_DISK = 50 << 20
 """With less free space than this, a run's journal may fail to be written."""
+TRIED = 4096
 OLDEST_KERNEL = (5, 3)
 LADDER_SCORE = -900
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
@@ -163,12 +165,16 @@ def numa(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def refusal(path: Path) -> str:
-    """Why nothing can be written there, "" if it can; tried with an unnamed file.
+    """Why nothing can be written there, "" if it can; tried with an unnamed file and TRIED bytes in
+    it, since a full disk takes an empty one.
 
     A path that does not exist yet is judged by the directory it would be made in.
     """
     try:
-        tempfile.TemporaryFile(dir=existing(path)).close()
+        with tempfile.TemporaryFile(dir=existing(path), buffering=0) as file:
+            if os.write(file.fileno(), bytes(TRIED)) < TRIED:
+                return os.strerror(errno.ENOSPC)
+            os.fsync(file.fileno())  # a disk over the network takes the bytes first, and fails here
     except OSError as error:
         return error.strerror or str(error)
     return ""
