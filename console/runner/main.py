@@ -249,6 +249,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         return Server(run.socket, context.control)
     facts = baseline.facts(context.plan.site, lambda: context.services.client)
     if resume:
+        _answers_itself(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
         context.record("verb", from_step, verb="resume", who=operator(), why=words)
         end_unrecorded(context)
@@ -270,6 +271,15 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     _warm_up(context)
     _guard(context)
     return Server(run.socket, context.control)
+
+
+def _answers_itself(context: Context) -> None:
+    """Refuse to go on where another server has taken the baseline's address since: what it answers
+    would be measured as the baseline's. Not where the run has taken the baseline down, as its own
+    candidate may be there. Raises BaselineNotReady."""
+    view = context.view
+    if not (view.outage or view.cutover or view.over):
+        baseline.require_ours(context.plan.site)
 
 
 def _fits(context: Context) -> None:

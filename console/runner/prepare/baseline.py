@@ -278,12 +278,17 @@ def _plan(site: Site) -> SealedPlan:
     return SealedPlan("", "", written(site), site.name, engine=engine)
 
 
-def _is_ours(plan: SealedPlan) -> None:
+def require_ours(site: Site) -> None:
+    """The same of a run that goes on, and needs no proof now."""
+    _is_ours(_plan(site), "the run is not resumed")
+
+
+def _is_ours(plan: SealedPlan, then: str = "no run starts") -> None:
     """Raise BaselineNotReady where somebody else answers in the baseline's place, or beside it:
     what comes from there is then no word of the baseline, and no rollback ends a stranger."""
     stranger = observe.somebody_else(plan)
     if stranger:
-        where = f"no run starts: {observe.ELSE.removesuffix(' there')} at {plan.baseline.url}"
+        where = f"{then}: {observe.ELSE.removesuffix(' there')} at {plan.baseline.url}"
         raise BaselineNotReady(where, stranger, adoption.NOT_OURS)
 
 

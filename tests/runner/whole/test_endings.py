@@ -17,7 +17,7 @@ from console.journal.run_files import left_down, read_view, served_since
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.notify.event import missed
-from console.recovery.rollback import evidence, records
+from console.recovery.rollback import evidence, observe, records
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.progress import Result
 from console.runner import finish
@@ -253,6 +253,27 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
     assert world.serves()
     assert str(view.state) in ("succeeded", "rolled_back"), world.words
     assert view.stages, "the ladder was climbed"
+
+
+def test_a_run_is_not_resumed_while_somebody_else_answers_for_the_baseline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that one answers would be measured as the baseline's."""
+    world.detach(world.write("b.yaml", book("id: ask, approval: {prompt: Go on?}")))
+    world.state("waiting_approval")
+    world.interrupt()
+    with monkeypatch.context() as patch:
+        words = "something else answers there: pid 9, imposter, holds port 1"
+        patch.setattr(observe, "somebody_else", lambda plan: words)
+        refused = world.console("resume", world.run.id, "--detach")
+        assert refused.code != 0
+        for part in ("the run is not resumed: something else answers at", "pid 9, imposter"):
+            assert part in refused.err
+    assert not any(event.kind == "verb" for event in world.events())
+    assert world.console("resume", world.run.id, "--detach").code == 0
+    world.state("waiting_approval")
+    assert world.tell("approve").code == 0
+    assert str(world.over().state) == "succeeded"
 
 
 def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:
