@@ -140,6 +140,49 @@ def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
     assert [one for one in search().servers if one.url.endswith(f":{port}")] == []
 
 
+SHARES = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socket import SO_REUSEPORT, SOL_SOCKET
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'{"data": [{"id": "%s"}]}' % sys.argv[2].encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+class Server(HTTPServer):
+    def server_bind(self):
+        self.socket.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)
+        super().server_bind()
+
+Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_of_two_servers_at_one_address_neither_has_the_others_model(tmp_path: Path) -> None:
+    """The kernel chooses which of them is asked."""
+    port = free_port()
+    program = tmp_path / "server.py"
+    program.write_text(SHARES)
+    argv = [sys.executable, "-S", str(program), str(port)]
+    with (
+        running([*argv, "a.gguf"], stderr=-3) as first,
+        running([*argv, "b.gguf"], stderr=-3) as second,
+    ):
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: len(ports.strangers(url)) == 2, "both listen")
+        found = [one for one in search().servers if one.url == url]
+    assert {some(one.running).pid for one in found} == {first.pid, second.pid}
+    for one in found:
+        assert (one.model, one.hint) == ("", "give each a port of its own")
+        assert "share its address" in one.unfit
+        assert str(first.pid) in one.unfit
+        assert str(second.pid) in one.unfit
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may make a network namespace")
 def test_what_runs_in_another_network_is_not_taken_for_whoever_has_its_port_here() -> None:
     port = free_port()

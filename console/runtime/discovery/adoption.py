@@ -12,11 +12,11 @@ from console.common.argv import may_have_started, option_of, started
 from console.common.options.engines import engine_of
 from console.common.text import one_line
 from console.host import licence, process
-from console.host.ports import MAX_NAMED, answering, held_by_others, listeners
+from console.host.ports import answering, held_by_others, listeners
 from console.host.process import ProcessSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
-from console.runtime.discovery.servers import unfit_process
+from console.runtime.discovery.servers import OWN_PORT, shared_by, unfit_process
 
 CORRECT = "correct the site file"
 AGAIN = f"{CORRECT}, or let `omni-console init --force` write it from what runs"
@@ -102,8 +102,7 @@ def able(pids: Sequence[int], spec: ProcessSpec, url: str) -> list[int]:
 
 def shared(pids: Sequence[int]) -> str:
     """That processes share one address, of which none can be the baseline, and what to do."""
-    named = ", ".join(map(str, pids[:MAX_NAMED])) + (" …" if len(pids) > MAX_NAMED else "")
-    return f"pids {named} share its address, and clients get either: give each a port of its own"
+    return f"{shared_by(pids)}: {OWN_PORT}"
 
 
 def _of_several(pids: Sequence[int], spec: ProcessSpec | None, url: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -15,7 +16,7 @@ from console.common.errors import EngineError
 from console.common.options.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.common.text import one_line
 from console.host import process
-from console.host.ports import Door, doors, shares_ports, sockets_of
+from console.host.ports import MAX_NAMED, Door, doors, shares_ports, sockets_of
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
 from console.runtime.discovery import processes
@@ -28,6 +29,7 @@ from console.runtime.probe import TLS, TLS_REMEDY, Health, ProbeError, fetch, he
 PROBE_S = 2.0
 MODELS = "/v1/models"
 COMPLETIONS = "/v1/chat/completions"
+OWN_PORT = "give each a port of its own"
 DEMO = "console.rehearsal.demo.engine"
 
 
@@ -119,11 +121,35 @@ def search(socket: str = "") -> Search:
     known = {one.id for one in found_boxes}
     found += [one for one in _of_processes(pids, listening) if _container(one) not in known]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = list(pool.map(look, found))
+        asked = _without_shared(list(pool.map(look, found)), listening)
     looked = [f"{len(pids)} processes", f"{len(listening)} ports that listen"]
     if engine is not None:
         looked.append(f"the running containers of {one_line(engine.path, 80)}")
     return Search(tuple(sorted(asked, key=_order)), tuple(looked), tuple(trouble))
+
+
+def shared_by(pids: Sequence[int]) -> str:
+    """That processes share one address, of which none can be the baseline."""
+    named = ", ".join(map(str, pids[:MAX_NAMED])) + (" …" if len(pids) > MAX_NAMED else "")
+    return f"pids {named} share its address, and clients get either"
+
+
+def _without_shared(asked: list[Server], listening: list[Door]) -> list[Server]:
+    """The servers, of which those that share one address (SO_REUSEPORT) lose what was asked there:
+    either may have answered for the other."""
+    rows = Counter((door.address, door.port) for door in listening)
+    urls = {door.url for door in listening if rows[door.address, door.port] > 1}
+    told = list[Server]()
+    for one in asked:
+        pids = [
+            other.running.pid for other in asked
+            if other.running is not None and other.box is None and other.url == one.url
+        ]  # fmt: skip
+        if one.url in urls and one.box is None and len(pids) > 1:
+            unfit, hint = one.unfit or shared_by(pids), one.hint or OWN_PORT
+            one = replace(one, model="", unfit=unfit, hint=hint)
+        told.append(one)
+    return told
 
 
 def of_process(running: Running) -> Server | None:
