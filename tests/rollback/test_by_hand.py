@@ -23,6 +23,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.look import Looker
+from console.recovery.rollback.script import write
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
 from console.recovery.rollback.script.strangers import STRANGERS
@@ -57,6 +58,17 @@ def test_nothing_is_started_beside_what_serves_garbage_and_has_no_record(
     assert stage.baseline_process() is None, "nothing was started"
     said = "".join(line["detail"] for line in stage.lines) + done.stdout
     assert "restarting it once" not in said
+
+
+def test_what_answers_garbage_is_not_said_to_load(stage: Stage, lines: Path) -> None:
+    """It has loaded; the procedure and the script say the same of it."""
+    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
+    result = stage.roll_back()
+    assert write.ANSWERED in result.manual
+    done = run_script(stage)
+    assert (result.exit_code, done.returncode) == (7, 7)
+    assert f"  {write.ANSWERED}\n" in done.stdout
+    assert "may still load" not in done.stdout
 
 
 @pytest.mark.parametrize("status", [503, 401, 404])

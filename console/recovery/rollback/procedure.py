@@ -38,7 +38,7 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     unfinished,
 )
-from console.recovery.rollback.script.write import WAIT, commands
+from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left, measure, stop, verify
 from console.recovery.rollback.stages.measure import Measured
@@ -55,7 +55,6 @@ PROOFS = 3
 ENGINE_REPORT_S = 1.5
 """Seconds after which a hung engine is reported, even while the fence is still at work."""
 
-ANSWERED = "# the baseline runs and answers garbage: its log, or its engine's settings, may say why"
 ANOTHER = (
     "which proves nothing of the baseline: it was left alone, and nothing was started beside it"
 )
@@ -333,10 +332,9 @@ class Procedure:
         runs = not lives and readiness.baseline.running() is True
         ended_by = "" if lives or runs else readiness.baseline.ended_by
         by_hand = commands(
-            self.plan, lives=lives, runs=runs, container=readiness.baseline.container
-        )
-        if "garbled" in detail:  # it had loaded, and did answer
-            by_hand = tuple(ANSWERED if line == WAIT else line for line in by_hand)
+            self.plan, lives=lives, runs=runs, garbled="garbled" in detail,
+            container=readiness.baseline.container,
+        )  # fmt: skip
         first = (f"# {NEXT[ended_by]}; then omni-console rollback",) if ended_by else ()
         return Result(
             serving=False,

@@ -272,7 +272,10 @@ note_done() {
 give_up() {
   note_done failed "rollback.sh did not bring the baseline back" false
   say done "FAILED: the baseline is not proven to serve. By hand:"
-  if [ -n "$ALIVE" ]; then BY_HAND=$BY_HAND_ALIVE; elif runs; then BY_HAND=$BY_HAND_RUNS; fi
+  if [ -n "$ALIVE" ]; then BY_HAND=$BY_HAND_ALIVE
+  elif runs && [ "$WORD" = garbled ]; then BY_HAND=$BY_HAND_GARBLED
+  elif runs; then BY_HAND=$BY_HAND_RUNS
+  fi
   if [ -n "$LOG" ] && ! [ -e "$LOG" ]; then  # nothing has started it here
     BY_HAND=$(printf '%s\n' "$BY_HAND" | grep -v -x -F -e "  tail -n 50 $LOG")
   fi
