@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from console.checks.preflight import Level
-from console.checks.preflight.architecture import support, tensor_types, vocabulary
+from console.checks.preflight.architecture import absent, support, tensor_types, vocabulary
+from console.checks.preflight.architecture.absent import Absent
 from console.checks.preflight.architecture.on_host import HostProgram
-from console.checks.preflight.of_site import _asking
+from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.of_site import _asking, build_here
 from console.cli import main
-from console.models.gguf.header import Header, Tensor
+from console.config.site.site import load_site
+from console.models.gguf.header import ARCHITECTURE, Header, Tensor, Value
 from console.models.loader.complaints import PRE, TOKENIZER
-from tests.testbed.models import tiny_llama
+from console.runtime.docker.client import connect
+from tests.testbed.models import tiny_deepseek2, tiny_llama
 
 SITE = """\
 schema: omni.site/v1
@@ -151,6 +155,53 @@ def test_a_program_that_is_on_another_machine_is_not_to_be_had_either(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["verdict"]) == (4, "UNKNOWN")
     assert f"whether this build takes {option}" in told["because"]
+
+
+@pytest.mark.parametrize(
+    "whose", ["{container: gone, args: []}", "{process: {argv: [/opt/nowhere/llama-server]}}", ""]
+)
+@pytest.mark.parametrize(
+    ("architecture", "pre", "words", "told"),
+    [
+        ("qwen3next", "", (), "architecture qwen3next: whether it has this architecture"),
+        ("llama", "", ("-ctk", "q6_0"), "whether it has q6_0"),
+        ("llama", "qwen35", (), "the tokenizer qwen35; llama.cpp has qwen35 since #19468"),
+    ],
+)  # fmt: skip
+def test_what_a_build_that_is_gone_might_refuse_is_no_go(
+    model: Path, whose: str, architecture: str, pre: str, words: tuple[str, ...], told: str
+) -> None:
+    """It was a GO with a warning: the table says of every architecture that the build decides."""
+    path = model.parent / "site.yaml"
+    text = path.read_text()
+    if whose:
+        ours = whose.removesuffix("}") + ', url: "http://127.0.0.1:9"}'
+        text = text.replace('{process: {argv: [cat]}, url: "http://127.0.0.1:9"}', ours)
+    path.write_text(text)
+    gone = build_here(
+        load_site(path), lambda: connect("unix:///nowhere/docker.sock"),
+        "baseline" if whose else "none",
+    )  # fmt: skip
+    assert isinstance(gone, Absent)
+    kv: dict[str, Value] = {ARCHITECTURE: architecture, TOKENIZER: "gpt2", PRE: pre}
+    (found,) = absent.findings(gone, Loader(args=words), Header(3, "little", 32, 0, kv, (), 0))
+    assert (found.level, told in f"{found.title}: {found.words}") == (Level.UNKNOWN, True)
+    assert gone.why in found.words
+
+
+@pytest.mark.parametrize(
+    ("words", "missed"), [([], True), (["--args", "-c", "256"], False)], ids=["its flags", "others"]
+)
+def test_the_program_of_another_machine_is_missed_where_it_would_load_the_model(
+    model: Path, words: list[str], missed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other flags may be for another build, and are answered as ever."""
+    tiny_deepseek2(model)
+    site = model.parent / "site.yaml"
+    site.write_text(site.read_text().replace("[cat]", "[/opt/nowhere/llama-server, -c, '512']"))
+    code = main(["check", "checkpoint", str(model), "--json", *words])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, "There is no program /opt/nowhere/" in told["because"]) == (4 * missed, missed)
 
 
 def test_what_nobody_can_tell_names_the_build_that_it_needs() -> None:

@@ -14,12 +14,14 @@ from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import header as header_checks
 from console.checks.preflight import host as on_host
 from console.checks.preflight.architecture import (
+    absent,
     memory,
     options,
     support,
     tensor_types,
     whole_header,
 )
+from console.checks.preflight.architecture.absent import Absent
 from console.checks.preflight.architecture.check import (
     Command,
     Connect,
@@ -40,6 +42,7 @@ from console.config.site.site import Site, SiteModel
 from console.host.children import within
 from console.host.process import ProcessSpec
 from console.models.gguf.header import Header
+from console.models.hub.checkpoint import Format
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
 from console.models.sizing.flags.builds import Takes
@@ -53,9 +56,8 @@ if TYPE_CHECKING:
 
 Kept = dict[int, tuple[Header, list[Finding]]]
 """What was found of headers, by their ids."""
-UNSEEN = Finding(
-    Level.WARN, "the build", "the one that would load it is not to be had here, and was not asked"
-)
+AskedBuild = Callable[[], Engine | Absent | None]
+"""Looks for the build that would load a GGUF; None where there is none to be asked."""
 BUILD_S = 180.0
 """Most seconds that reading sources and asking the engine may take."""
 FITS = {
@@ -76,27 +78,25 @@ def services(site: Site, more: Mapping[str, ServiceSpec] | None = None) -> dict[
 def build_here(
     site: Site, connect: Connect, service: str = "baseline",
     more: Mapping[str, ServiceSpec] | None = None,
-) -> Engine | None:  # fmt: skip
-    """The build of a service, a program of this machine or in an image; None if it cannot be had
-    (no such service, no such program here, no container engine, no image)."""
+) -> Engine | Absent:  # fmt: skip
+    """The build of a service, a program of this machine or in an image; what is missing if it
+    cannot be had (no such service, no such program here, no container engine, no image)."""
     specs = services(site, more)
-    spec = specs.get(service)
-    if spec is None:
-        return None
     try:
-        if isinstance(spec.runs, ProcessSpec):
+        spec = specs.get(service)
+        if spec is not None and isinstance(spec.runs, ProcessSpec):
             own = HostProgram(spec.runs.argv, dict(spec.runs.env))
-            return own if own.program else None
+            return own if own.program else Absent("it has no program")
         return build_of(specs, connect, service=service)
-    except ConsoleError:
-        return None
+    except ConsoleError as error:
+        return Absent(one_line(str(error), 200))
 
 
 def checkpoint(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None, own: Command | None = None, include: Sequence[str] = (),
     exclude: Sequence[str] = (), to: Path | None = None, beside: bool = False,
-    line_bps: float | None = None, build: Callable[[], Engine | None] = lambda: None,
+    line_bps: float | None = None, build: AskedBuild = lambda: None,
     named: bool = False,
 ) -> Preflight:  # fmt: skip
     """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`. `own`:
@@ -124,7 +124,7 @@ def suggestion(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     own: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
     to: Path | None = None, beside: bool = False, top: int = TOP,
-    build: Callable[[], Engine | None] = lambda: None, named: bool = False,
+    build: AskedBuild = lambda: None, named: bool = False,
 ) -> Suggestion:  # fmt: skip
     """What of a repository fits, on the machine that `checkpoint` judges, with the engine of the
     baseline that comes back (`own`, or the site's `args`). Raises ConsoleError."""
@@ -137,20 +137,25 @@ def suggestion(
     )
 
 
-def _by(build: Callable[[], Engine | None], loader: Loader, *, sure: bool) -> ByBuild:
+def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
     """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
     known = cache(build)
+    # a baseline of another engine does not load a GGUF, and nobody misses it
+    missed = sure and fitting(loader, Format.GGUF).own == loader.own
     architectures: Kept = {}
     headers: Kept = {}
 
     def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
-        own = known()
+        seen = known()
+        own = None if isinstance(seen, Absent) else seen
         if own is not None and not found.served_by:
             told = _once(architectures, header, lambda: _knows(own, header, sure=sure))
             if not all(one.level in (Level.OK, Level.WARN) for one in told):
                 return [*told, *header_checks.unasked(header)]  # it says nothing of the rest
+        elif isinstance(seen, Absent) and missed and not found.served_by:
+            told = absent.findings(seen, loader, header)
         else:
-            told = [UNSEEN] if sure and not found.served_by else []
+            told = []
         # what serves with its options was asked by whoever started it
         refused = [] if own is None or loader.served else options.findings(own, loader, sure=sure)
         rest = _once(headers, header, lambda: _of_header(own, loader, header, sure=sure))
@@ -181,7 +186,7 @@ def _of_header(own: Engine | None, loader: Loader, header: Header, *, sure: bool
     return [*types, *whole_header.findings(own, header, sure=sure)]
 
 
-def _asking(build: Callable[[], Engine | None], *, sure: bool) -> AsksOptions:
+def _asking(build: AskedBuild, *, sure: bool) -> AsksOptions:
     """Asks the build about options, each once. Only the one that would serve may refuse; where it
     is the baseline's, and another one may be meant, it is named."""
     answers: dict[str, bool | str] = {}
@@ -190,7 +195,8 @@ def _asking(build: Callable[[], Engine | None], *, sure: bool) -> AsksOptions:
     def asks(words: Mapping[str, Sequence[str]]) -> Takes:
         new = {name: own for name, own in words.items() if name not in asked}
         asked.update(new)
-        if new and (own := build()) is not None:
+        own = build() if new else None
+        if own is not None and not isinstance(own, Absent):
             name = one_line(support.called(own), 100).removeprefix("the ")
             refusal = False if sure else f"the baseline's {name}"
             taken = options.takes(own, new).items()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from console.checks.lint.run import Outcome
     from console.checks.preflight.architecture.check import Command
     from console.checks.preflight.architecture.support import Engine
+    from console.checks.preflight.of_site import AskedBuild
     from console.checks.preflight.sources.assistant import BuildAsk
     from console.config.site.site import Site
 
@@ -273,7 +274,7 @@ def _lent(args: Namespace, site: Site) -> Command | None:
     return command_of(asked(site)[args.service], lambda: _docker(site))
 
 
-def _baseline(site: Site) -> Callable[[], Engine | None]:
+def _baseline(site: Site) -> AskedBuild:
     """Looks for the baseline's build."""
     from console.checks.preflight.of_site import build_here
 

@@ -108,7 +108,7 @@ def findings(
 ) -> list[Finding]:  # fmt: skip
     """What a build says of a header's tokenizer where not every build has it, or `always`. `sure`:
     see `tensor_types.findings`."""
-    if not always and _shared(header):
+    if not always and named_shared(header):
         return []
     verdict = verdict_on(header, build, cancelled)
     if verdict is None:
@@ -120,7 +120,8 @@ def findings(
     return [replace(finding, level=Level.UNKNOWN, hint=hint)]
 
 
-def _shared(header: Header) -> bool:
+def named_shared(header: Header) -> bool:
+    """Whether every build has the tokenizer and the pre-tokenizer that a header names."""
     tokenizer, pre = header.text(TOKENIZER), header.text(PRE) or ""
     return tokenizer in SHARED_TOKENIZERS and (tokenizer not in BYTE_PAIRS or pre in SHARED_PRE)
 
