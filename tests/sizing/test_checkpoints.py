@@ -372,6 +372,15 @@ def test_heads_that_are_fewer_than_ranks_are_doubled_layer_by_layer() -> None:
     assert (long - short) * GIB / (1 << 17) == pytest.approx(10 * 2 * 512 * 2)
 
 
+def test_a_rank_of_sglang_keeps_what_it_has_of_every_layer() -> None:
+    """Gemma 4 31B on eight ranks: two of sixteen heads in 50 layers, and one of four in ten, which
+    are doubled. The ten were taken as half a head, by the share of the others."""
+    words = "--context-length 8192 --mem-fraction-static 0.8 --language-model-only --tp 8"
+    found = judged("gemma4-31b", "sglang", words, cards(8, 80))
+    size = next(term.bytes for term in found.terms if term.name == "cache")
+    assert size == 8192 * 2 * 2 * (50 * 2 * 256 + 10 * 1 * 512)
+
+
 def gemma(**more: object) -> ModelFacts:
     config = KNOWN["gemma4-31b"]["config"]
     return from_config({**config, "text_config": {**config["text_config"], **more}}, 32 * GIB)

@@ -26,17 +26,16 @@ from console.models.sizing.assessment import (
     resident,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import cache_of, served_bytes
 from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import (
     AS_STORED,
     ConversionPlan,
-    LlamaPlan,
     SglangPlan,
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import has_encoder, kept_of_static, reads_images
 from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, GPTQ, kt_bytes, whole_layer
@@ -486,9 +485,7 @@ def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
 
 def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
     """Bytes a rank: heads are divided among ranks, a latent cache is kept whole by each."""
-    tokens, kind = _tokens(facts, plan), "fp8" if plan.type_kv.startswith("fp8") else plan.type_kv
-    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
-    cache = cache_of(replace(facts, recurrent=None), asked)  # states have a pool of their own
+    cache = rank_bytes(facts, _tokens(facts, plan), plan.type_kv, _ranks(plan).attention)
     if cache is None:
         ledger.unknown.append("the cache")
         return None
@@ -497,13 +494,7 @@ def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | Non
             f"no context is given: {_tokens(facts, plan):,} tokens are counted, and SGLang gives "
             "its cache whatever is left"
         )
-    spec = facts.attention
-    if spec.latent or not spec.kv_heads:
-        return served_bytes(facts, cache) // plan.stages
-    kept = max(spec.kv_heads)
-    ranks = _ranks(plan).attention
-    share = -(-kept // ranks) / kept if kept else 1.0
-    return int(cache.bytes * share) // plan.stages
+    return cache // plan.stages
 
 
 def _cache_words(facts: ModelFacts, plan: SglangPlan) -> str:

@@ -16,11 +16,12 @@ from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import cache_of, head_bytes, of_rank, served_bytes
+from console.models.sizing.kv_cache import head_bytes
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import LlamaPlan, VllmPlan
+from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import left_on
 from console.models.sizing.serving.loaded import FLOAT32, HALF, as_loaded, cache_type
@@ -349,20 +350,15 @@ def _tokens(facts: ModelFacts, plan: VllmPlan) -> int | None:
 def cache_on(facts: ModelFacts, plan: VllmPlan, batch: int) -> int | None:
     """Bytes on a rank of one request of the whole context, at least: heads are divided, and a
     latent cache is whole on each."""
-    tokens, spec, kind = _tokens(facts, plan), facts.attention, plan.type_kv
+    tokens, kind = _tokens(facts, plan), plan.type_kv
     if not head_bytes(kind, 16, 16) or _may_be_less(plan, LESS_CACHE):
         return 0  # nothing of its size is certain
     if tokens and (blocks := blocks_of_cache(facts, plan)):
         return blocks.of_request(tokens, prefixes=plan.prefixes) * blocks.size
-    wide = "fp8" if spec.latent and kind.startswith("fp8") else "bf16"
-    asked = LlamaPlan(ctx=tokens, parallel=1, type_k=wide, type_v=wide, ubatch=batch)
-    cache = cache_of(facts, asked) if tokens else None
-    if cache is None:
+    if not tokens:
         return None
-    if spec.latent:
-        known = kind.startswith("fp8") or kind in ("auto", "bf16")
-        return served_bytes(facts, cache) // plan.stages if known else 0
-    return of_rank(facts, cache, kind, plan.ranks) // plan.stages
+    cache = rank_bytes(facts, tokens, kind, plan.ranks, batch)
+    return None if cache is None else cache // plan.stages
 
 
 def blocks_of_cache(facts: ModelFacts, plan: VllmPlan) -> Blocks | None:
