@@ -20,6 +20,7 @@ from console.models.hub.model_config import describe, kind
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.loaded import cache_type
@@ -34,6 +35,7 @@ OLD = {
     "vllm-project/vllm#33155 (fails)": "0.14.1 ran out of memory where 0.11.2 serves the same",
 }
 """Refused by a release of the past, and GO here: the sum is that of today's."""
+MANY = Machine(cards=(Card("x", total=80 * GIB, free=79 * GIB, compute=(9, 0)),))
 CAREFUL = {
     "ktransformers doc/en/kt-kernel/AVX2-Tutorial.md": "says 256 GB of RAM; its source keeps 595",
     "kvcache-ai/ktransformers#1870": "its --cpu-offload-gb takes experts; F-020 saw them stay",
@@ -177,3 +179,54 @@ def test_an_old_release_that_is_known_is_no_go_without_a_doubt() -> None:
     for image in ("vllm/vllm-openai:v0.21.0", "vllm/vllm-openai:latest", "vllm:5000/x", ""):
         assert said(image=image).verdict is Verdict.GO
     assert said(env={"VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS": "0"}).verdict is Verdict.UNKNOWN
+
+
+def of_image(source: str, image: str, *words: str) -> Verdict:
+    """The verdict on a report as a service of an image would get it."""
+    row = next(one for one in LOGS if one["source"] == source)
+    loader = Loader(engine=row["engine"], args=(*row["argv"], *words), image=image)
+    facts = from_config(row["config"], int(row["weight_bytes"]))
+    return assess(facts, plan_of(loader, Format.SAFETENSORS), machine(row)).verdict
+
+
+@pytest.mark.parametrize("case", [1, 2])
+def test_vllm_before_0_8_measures_a_prompt_of_the_whole_context(case: int) -> None:
+    """vllm#10517: 29,000 tokens were refused and 20,000 served; --max-num-batched-tokens bounds a
+    step of any release."""
+    source, old = f"vllm-project/vllm#10517 (comment, case {case})", "vllm/vllm-openai:v0.6.4"
+    served, eager = (Verdict.GO, Verdict.TIGHT), ("--enforce-eager",)
+    assert of_image(source, old, *eager) is Verdict.UNKNOWN
+    for image in ("vllm/vllm-openai:v0.33.0", "own/vllm:0.6.4-with-patches"):
+        assert of_image(source, image, *eager) in served
+    assert of_image(source, old, "--max-num-batched-tokens", "2048", *eager) in served
+    if case == 1:
+        return
+    whole = of_image("vllm-project/vllm#10517 (comment, case 3)", old, *eager)
+    assert whole in served, "35,000 tokens are taken in steps of 512"
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new"),
+    [
+        ("sgl-project/sglang#6817", "lmsysorg/sglang:v0.4.6.post5-cu124", "lmsysorg/sglang:v0.5.9"),
+        ("vllm-project/vllm#33155 (fails)", "docker.io/vllm/vllm-openai:v0.14.1",
+         "vllm/vllm-openai:v0.33.0"),
+    ],
+)  # fmt: skip
+def test_a_release_that_was_seen_to_fail_is_no_go(source: str, old: str, new: str) -> None:
+    assert of_image(source, old) is Verdict.UNKNOWN
+    assert of_image(source, new) in (Verdict.GO, Verdict.TIGHT)
+
+
+def test_old_sglang_has_a_static_part_of_its_own_formula() -> None:
+    source, old = "kvcache-ai/ktransformers#1914 (Qwen3-30B-A3B)", "lmsysorg/sglang:v0.4.4.post2"
+    row = next(one for one in LOGS if one["source"] == source)
+    facts = from_config(row["config"], int(row["weight_bytes"]))
+
+    def unknown(image: str, *words: str) -> bool:
+        plan = sglang_plan(words, image)
+        return any("the static part of SGLang 0.4" in x for x in assess(facts, plan, MANY).unknown)
+
+    assert unknown(old)
+    assert not unknown(old, "--mem-fraction-static", "0.8")
+    assert not unknown("lmsysorg/sglang:v0.5.23-cu130")

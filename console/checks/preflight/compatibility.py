@@ -376,7 +376,7 @@ def _mapped(loader: Loader, plan: LlamaPlan) -> LlamaPlan:
 
 
 def _sglang(loader: Loader) -> SglangPlan:
-    return sglang_plan(loader.args)
+    return sglang_plan(loader.args, loader.image)
 
 
 def _vllm(loader: Loader) -> VllmPlan:

@@ -148,7 +148,7 @@ class SglangPlan:
     few builds have). `states` of layers without a cache are kept, else so many that they take
     `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in
     `state_type`. `refused`: what its start refuses. `load_format` as given, with `loader_extra`
-    where its loader is told more.
+    where its loader is told more. `release`: the one that the tag of its publisher's image names.
     """
 
     ranks: int = 1
@@ -192,6 +192,7 @@ class SglangPlan:
     kt_mmap: bool = False
     kt_weights: str = ""
     kt_experts: int | None = None
+    release: tuple[int, int] | None = None
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -221,7 +222,7 @@ class VllmPlan:
     `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
-    is told more.
+    is told more. `release`: the one that the tag of its publisher's image names.
     """
 
     ranks: int = 1
@@ -259,6 +260,7 @@ class VllmPlan:
     model: str = ""
     ray: bool = False
     config_format: str = ""
+    release: tuple[int, int] | None = None
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

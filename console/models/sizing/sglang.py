@@ -47,6 +47,7 @@ from console.models.sizing.serving.refused import (
     fp8_cache,
     not_known_of_pages,
 )
+from console.models.sizing.serving.releases import not_known_of_sglang
 from console.models.sizing.serving.shares import absorbed, dense_bytes, dense_of_rank
 from console.models.sizing.serving.states import pools, step_states
 from console.models.sizing.serving.tables import Tables, tables_of
@@ -183,6 +184,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]
+    ledger.unknown += not_known_of_sglang(facts, plan)
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]

@@ -33,6 +33,7 @@ from console.models.sizing.serving.refused import (
     fp8_cache,
     not_known_of_blocks,
 )
+from console.models.sizing.serving.releases import not_known_of_vllm
 from console.models.sizing.serving.shares import absorbed, dense_of_layers
 from console.models.sizing.serving.states import Blocks, blocks_of, step_states
 
@@ -107,6 +108,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += (needs := _encoders(facts, plan))
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
     ledger.unknown += _padded(facts, plan)
+    ledger.unknown += not_known_of_vllm(facts, plan, _tokens(facts, plan))
     if plan.guesses and not (facts.recurrent is not None and facts.spare_layers):
         ledger.unknown.append("not counted: --speculative-config, the layers that guess ahead")
     ledger.notes += plan.notes

@@ -24,6 +24,7 @@ from console.models.sizing.flags.reading import (
 from console.models.sizing.kv_cache import NOT_COUNTED
 from console.models.sizing.loader_plan import SglangPlan
 from console.models.sizing.serving.refused import SPANNING
+from console.models.sizing.serving.releases import release_of
 from console.models.sizing.serving.states import WIDTHS
 
 UNITS = {
@@ -37,8 +38,9 @@ KT_WEIGHTS = "--kt-weight-path"
 KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 
-def sglang_plan(argv: Sequence[str]) -> SglangPlan:
-    """SGLang's arguments, with those of its kt-kernel backend."""
+def sglang_plan(argv: Sequence[str], image: str = "") -> SglangPlan:
+    """SGLang's arguments, with those of its kt-kernel backend. `image`: whose tag may name an older
+    release than the one that is calculated."""
     got = plan_of("sglang", _SGLANG, argv)
     asked = got.get("type_kv", "auto")
     got["type_kv"] = fp8_of(asked) or ("auto" if asked == "auto" else "bf16")
@@ -48,7 +50,7 @@ def sglang_plan(argv: Sequence[str]) -> SglangPlan:
     got = _of_kt(got)
     if got.get("all_to_all") in SPANNING:
         got["expert_ranks"] = got.get("ranks", 1)
-    return SglangPlan(**{**got, **_copies(got)})
+    return SglangPlan(**{**got, **_copies(got)}, release=release_of("sglang", image))
 
 
 def _of_kt(got: dict[str, Any]) -> dict[str, Any]:

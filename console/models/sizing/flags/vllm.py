@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from console.common.text import one_line
@@ -25,6 +24,7 @@ from console.models.sizing.flags.reading import (
 )
 from console.models.sizing.kv_cache import NOT_COUNTED
 from console.models.sizing.loader_plan import VllmPlan
+from console.models.sizing.serving.releases import release_of
 from console.models.sizing.serving.states import WIDTHS
 
 UNITS = {
@@ -37,7 +37,6 @@ LOAD_NOTHING = ("ngram", "ngram_gpu", "suffix")
 """Ways to guess ahead without a model; only suffix decoding has a number of tokens of its own."""
 MEASURES, MEASURED_SINCE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", (0, 21)
 """Whether CUDA graphs are measured before the cache is made, and since when they usually are."""
-_RELEASE = re.compile(r":v?(\d{1,3})\.(\d{1,3})(?:\.\d|$)")
 OWN_LAYERS = ("mtp", "qwen3_next_mtp", "qwen3_5_mtp")
 """Ways to guess ahead with layers of the checkpoint itself; for others than gated delta nets what
 they take is not known here."""
@@ -52,12 +51,13 @@ def vllm_plan(
 ) -> VllmPlan:
     """The arguments of `vllm serve`, or of its module, and its variables, as a plan. `image`: whose
     tag may name an older release than the one that is calculated."""
-    release = _RELEASE.search(image)
-    old = release is not None and (int(release[1]), int(release[2])) < MEASURED_SINCE
+    release = release_of("vllm", image, own=False)
+    old = release is not None and release < MEASURED_SINCE
     got = plan_of("vllm", _VLLM, argv, env)
     if "type_kv" not in got and of_cache_type(got["problems"]):
         got["type_kv"] = NOT_COUNTED
-    return VllmPlan(**got, graphs_beyond=old or (env or {}).get(MEASURES) == "0")
+    beyond = old or (env or {}).get(MEASURES) == "0"
+    return VllmPlan(**got, graphs_beyond=beyond, release=release_of("vllm", image))
 
 
 def _human(name: str) -> Apply:
