@@ -262,3 +262,17 @@ def test_a_build_that_cannot_be_asked_suggests_nothing(
     server.write_text(f"#!/bin/sh\n{MUTE['linker']}\n")
     assert main(["check", "checkpoint", str(model), "--suggest", "--binary", str(server)]) == 4
     assert "libllama.so: cannot open it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("draft", "code"), [("./m.gguf", 0), ("./other.gguf", 4)])
+def test_a_draft_model_beside_the_question_is_read(
+    model: Path, draft: str, code: int, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Every draft model was UNKNOWN."""
+    monkeypatch.chdir(model.parent)
+    words = ["--engine", "llama.cpp", "--json", "--args", "-c", "512", "-md", draft]
+    assert main(["check", "checkpoint", str(model), *words]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert ("draft model" in {term["name"] for term in told["terms"]}) == (code == 0)
+    assert ("--spec-draft-model ./other.gguf" in told["because"]) == (code == 4)

@@ -2,7 +2,10 @@
 
 import pytest
 
-from console.host.sample import Card
+from console.checks.preflight.readings import with_draft
+from console.host.sample import Card, Machine
+from console.models.sizing.assess import assess
+from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.compute import compute_bytes, draft_bytes, work_of
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.llama import llama_plan
@@ -10,6 +13,7 @@ from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.model_facts import Kind
 from console.models.sizing.placement import place
 from tests.sizing.log_models import MIB, gated, model
+from tests.testbed.models import visible_llama
 from tests.waiting import some
 
 CARD = Card("card", total=96 << 30, free=96 << 30)
@@ -88,3 +92,67 @@ def test_weights_of_the_head_on_the_host_are_copied_to_a_card(more: str) -> None
     largest = max(weight.bytes for weight in facts.weights if weight.kind is Kind.SKIPPED)
     drafts = draft_bytes(facts, ahead, some(cache_of(facts, ahead)))
     assert used.compute - without.compute >= drafts + largest
+
+
+@pytest.fixture(scope="module")
+def guesser(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("draft") / "guesser.gguf"
+    visible_llama(path)
+    return str(path)
+
+
+def with_guesser(words: str, gib: float = 24, *, inside: bool = False) -> Assessment:
+    """Qwen3.8 27B of 15.4 GiB with a draft model, on one card."""
+    plan = with_draft(llama_plan(f"-ngl 99 -fa on -ub 256 {words}".split()), inside=inside)
+    card = Card("card", total=int(gib * 1024) * MIB, free=int(gib * 1024) * MIB)
+    return assess(QWEN, plan, Machine(cards=(card,), ram_available=64 << 30))
+
+
+def taken(found: Assessment, where: str = "card") -> int:
+    return sum(t.bytes or 0 for t in found.terms if (t.name, t.where) == ("draft model", where))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "--spec-type draft-simple -ngld 99", "-ngld all --spec-draft-n-max 8", "-ctk q8_0 -fa on"],
+)
+def test_a_draft_model_that_lies_here_is_counted(guesser: str, words: str) -> None:
+    """It was UNKNOWN. Its cache has the tokens and slots of the other model, in F16, as
+    llama-server b11669 prints it: 10 layers x 2 x 2 heads of 64 numbers here."""
+    for slots in ("-np 1", "-np 2", "-np 4 -kvu"):
+        short, long = (
+            with_guesser(f"-c {tokens} {slots} -md {guesser} {words}") for tokens in (8192, 16384)
+        )
+        assert short.verdict is Verdict.GO, short.because
+        of_tokens = taken(long) - taken(short)
+        assert 0 <= of_tokens - 8192 * 10 * 2 * 2 * 64 * 2 <= 8192 * 256 * 2, "and its mask"
+        assert taken(short) > 60 * MIB + of_tokens
+        assert 0 < taken(short, "host RAM") < 64 * MIB
+
+
+def test_what_a_draft_model_takes_is_expected_of_the_card(guesser: str) -> None:
+    """The guard holds the load to it."""
+    plain, more = with_guesser("-c 8192"), with_guesser(f"-c 8192 -md {guesser}")
+    serving = [dict(some(found.envelope).points[-1].vram)["card"] for found in (plain, more)]
+    assert serving[1] - serving[0] == taken(more) > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-md /nowhere/guesser.gguf", "-md {} -ngld 3", "-md {} --spec-type draft-eagle3",
+        "-md {} -ctkd q8_0", "-md {} -devd CUDA1", "-hfd org/guesser",
+    ],
+)  # fmt: skip
+def test_a_draft_model_that_is_not_counted_is_no_go(guesser: str, words: str) -> None:
+    assert with_guesser(f"-c 8192 {words.format(guesser)}").verdict is Verdict.UNKNOWN
+    assert with_guesser(f"-c 8192 -md {guesser}", inside=True).verdict is Verdict.UNKNOWN
+
+
+def test_a_draft_model_never_makes_a_no_go(guesser: str) -> None:
+    """Where all of it has no room, part of it may still go elsewhere."""
+    need = with_guesser("-c 8192").limits[0].need / (1 << 30)
+    found = with_guesser(f"-c 8192 -md {guesser}", need + 0.05)
+    assert found.verdict is Verdict.UNKNOWN
+    assert "the draft model: all of it takes" in found.because
+    assert with_guesser(f"-c 8192 -md {guesser}", need - 1).verdict is Verdict.NO_GO

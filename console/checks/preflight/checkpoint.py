@@ -29,6 +29,7 @@ from console.checks.preflight.readings import (
     facts_of,
     listing_of,
     shard_headers,
+    with_draft,
     within,
 )
 from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
@@ -276,6 +277,7 @@ class Judge:
         ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
         plan = plan_of(self._settled(loader, chosen.format), chosen.format)
         plan, weights = self._with_experts(plan, loader, facts)
+        plan = with_draft(plan, inside=loader.inside, of_service=bool(loader.of))
         findings = [
             *self.unseen, *known.findings, *self._standing(known, loader, plan, found),
             *not_there(loader, chosen.format), *weights,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from console.models.safetensors.read import File, StoredBytes
 from console.models.safetensors.read import read as read_stored
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
 READ_S = 120.0
@@ -90,6 +92,31 @@ def facts_of(
         raise BadFacts("the size of a file is not known", chosen.line)
     stored, why = _stored(listing, chosen, about.index)
     return from_config(about.config, chosen.size, stored, why)
+
+
+def with_draft(plan: LoaderPlan, *, inside: bool, of_service: bool = False) -> LoaderPlan:
+    """The plan with the model that guesses ahead, where its GGUF lies here and can be read; what of
+    the command line is then counted is not named any more. `inside`: paths are an image's;
+    `of_service`: they begin at a directory of its own."""
+    path = Path(plan.draft_file) if isinstance(plan, LlamaPlan) else Path()
+    if not isinstance(plan, LlamaPlan) or inside or (of_service and not path.is_absolute()):
+        return plan
+    try:
+        draft = _draft(str(path), path.stat().st_mtime_ns) if path.is_file() else None
+    except (GgufError, BadFacts, OSError):
+        return plan
+    if draft is None:
+        return plan
+    rest = tuple(what for what in plan.uncounted if what not in plan.draft_words)
+    return replace(plan, draft=draft, uncounted=rest)
+
+
+@lru_cache(maxsize=4)
+def _draft(path: str, changed: int) -> ModelFacts:
+    """The facts of one GGUF of this machine. Raises GgufError, BadFacts."""
+    return from_gguf(
+        merged([one.header for one in read_shards([path], token="", deadline_s=READ_S)])
+    )
 
 
 def _stored(

@@ -35,6 +35,8 @@ from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
 
 PERCENT = 100
+ALONE = 1 << 50
+"""Bytes of a card on which any model fits."""
 
 LEAST_CTX = 4096
 """The smallest context that llama.cpp's --fit goes down to."""
@@ -210,6 +212,7 @@ def weigh(
         plan = _auto(facts, plan, machine.cards, ledger)
     _context(facts, plan, ledger)
     placement = place(facts, plan, machine.cards)
+    _draft(placement, machine, ledger)
     ledger.notes += placement.notes
     ledger.stops += placement.refused
     ledger.unknown += placement.doubts
@@ -225,6 +228,34 @@ def weigh(
     _ceiling(placement.host, machine, ledger, ram_read_bps)
     ledger.envelope = _envelope(facts, placement, machine, ledger)
     return ledger, placement
+
+
+def _draft(placement: Placement, machine: Machine, ledger: Assessment) -> None:
+    """Add a model that guesses ahead, whose context has as many tokens and slots as the other's, in
+    F16 (llama-server b11669 prints 90 MiB of cache for each of two copies of SmolLM2-135M with
+    4,096 tokens). Which part each card gets is not known: every card has to have room for all."""
+    facts, plan = placement.plan.draft, placement.plan
+    if facts is None:
+        return
+    ledger.unknown += [f"the draft model: {what}" for what in facts.missing]
+    card = Card("draft", total=ALONE)
+    alone = LlamaPlan(
+        gpu_layers=ALL if placement.cards else 0, split_mode="none", fit=False, ubatch=plan.ubatch,
+        ctx=placement.cache.tokens if placement.cache else None, parallel=plan.slots,
+        kv_unified=plan.unified, flash=plan.flash, swa_full=plan.swa_full,
+    )  # fmt: skip
+    found = place(facts, alone, [card] if placement.cards else [])
+    size = sum(one.bytes - one.context for one in found.cards)
+    for share in placement.cards:
+        left = (capacity(machine.cards[share.card]) or 0) - share.bytes
+        if left < size:
+            ledger.unknown.append(
+                f"the draft model: all of it takes {format_bytes(size)}, and {share.name} has "
+                f"{format_bytes(max(0, left))} left"
+            )
+            return
+        share.draft = size
+    placement.host.draft = found.host.bytes
 
 
 def absent(plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment) -> None:
@@ -350,6 +381,7 @@ def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessme
     ledger.add("cache", share.cache, where, f"of {layers}")
     ledger.add("compute", share.compute, where, f"batch of {placement.plan.ubatch} tokens, reserve")
     ledger.add("expert cache", share.extra, where, "--moe-cache-mib")
+    ledger.add("draft model", share.draft, where, "with its cache and compute, at most")
     ledger.add("CUDA context", share.context, where, "estimate")
 
 
@@ -367,6 +399,7 @@ def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Asses
     ledger.add("cache", host.cache, HOST, "of the layers that work on the CPU")
     ledger.add("compute", host.compute, HOST, "batches, inputs and masks, reserve")
     ledger.add("process", FOOTPRINT, HOST, "vocabulary, graph, pinned buffers")
+    ledger.add("draft model", host.draft, HOST, "what of it stays on the host")
     in_pages = ledger.strategy is Strategy.MMAP
     where, layers = (PAGES if in_pages else HOST), _span(host.layers)
     ledger.add("weights", host.dense, where, layers if host.layers else "token table")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from console.models.sizing.model_facts import ModelFacts
+
 ALL = 1 << 20
 """More layers than any model has: `all`."""
 AUTO_SLOTS = 4
@@ -39,6 +41,8 @@ class LlamaPlan:
     `cpu_experts` and `cpu_dense`: of the first so many layers, asked behind the first `moved_after`
     overrides (None: behind all). `overrides` are (pattern, buffer type). `mtp`: the file's spare
     layers guess ahead, `drafts` tokens at once (None: 3). Sizes in MiB, as in the options.
+    `draft`: the model of `draft_file` that guesses ahead, None where it was not read;
+    `draft_words`: what of the command line is counted with it.
     `fit_target`: MiB that --fit leaves on each card (none: its default).
     `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
     leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
@@ -79,6 +83,9 @@ class LlamaPlan:
     mtp: bool = False
     rope_scaled: bool = False
     drafts: int | None = None
+    draft_file: str = ""
+    draft: ModelFacts | None = None
+    draft_words: tuple[str, ...] = ()
     moved_after: int | None = None
     least_devices: int = 0
     ik: bool = False

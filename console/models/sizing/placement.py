@@ -56,6 +56,7 @@ TABLE_TWICE = frozenset({"gemma3n"})
 class Share:
     """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
 
+    `draft` is what a model takes that guesses ahead for this one.
     `layers` are those that run there, `active` the bytes read for one token, `sizes` the largest
     tensors of its layers and `moved` those that an override took from another place's layer.
     """
@@ -68,6 +69,7 @@ class Share:
     compute: int = 0
     context: int = 0
     extra: int = 0
+    draft: int = 0
     active: int = 0
     layers: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
@@ -79,7 +81,7 @@ class Share:
 
     @property
     def bytes(self) -> int:
-        return self.weights + self.cache + self.compute + self.context + self.extra
+        return self.weights + self.cache + self.compute + self.context + self.extra + self.draft
 
     def add(self, weight: Weight, size: int, active: int, moved: bool = False) -> None:
         if weight.kind is Kind.EXPERTS:

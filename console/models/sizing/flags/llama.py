@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from console.common import redact
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
@@ -45,6 +46,9 @@ WAYS = (
 )  # fmt: skip
 """--spec-type of b11669."""
 
+ON_CARDS = re.compile(r"--spec-draft-ngl (?:all|auto|-1|99|\d{3,4})")
+"""A draft model with all layers on the cards, which is its default as well."""
+
 
 def llama_plan(
     argv: Sequence[str], env: Mapping[str, str] | None = None, *, takes: Takes | None = None
@@ -76,8 +80,11 @@ def _plan(
         read(reading, map(_with_value, of_build(source, reading, takes)), known, options)
     ubatch = _batches(reading)
     of_draft = reading.got.pop("of_draft", [])
+    words = reading.got.pop("draft_words", [])
+    reading.uncounted += words
     if reading.got.get("mtp") or reading.uncounted:
         reading.uncounted += of_draft
+    reading.got["draft_words"] = (*words, *filter(ON_CARDS.fullmatch, of_draft))
     plan = LlamaPlan(
         **reading.got, **reading.told(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
         overrides=tuple(reading.overrides), ubatch=ubatch,
@@ -225,6 +232,8 @@ def _speculation(reading: Reading, flag: str, value: str) -> None:
     for way in ways:
         if way not in WAYS:
             reading.refuse_value(flag, way, "one of " + ", ".join(WAYS))
+        elif way == "draft-simple":
+            reading.got.setdefault("draft_words", []).append(f"{flag} {way}")
         elif way not in ("none", "draft-mtp") and not way.startswith("ngram"):
             reading.uncounted.append(f"{flag} {one_line(way, 40)}")
 
@@ -232,6 +241,13 @@ def _speculation(reading: Reading, flag: str, value: str) -> None:
 def _of_draft(reading: Reading, flag: str, value: str) -> None:
     """Where a draft model goes: it matters only with one, or with the file's own layers for it."""
     reading.got.setdefault("of_draft", []).append(f"{flag} {one_line(value, 40)}".rstrip())
+
+
+def _draft_file(reading: Reading, flag: str, value: str) -> None:
+    """A model of its own that guesses ahead: it is counted where it can be read."""
+    text("draft_file")(reading, flag, value)
+    words = f"{flag} {one_line(redact.argv([flag, value])[1], 60)}"
+    reading.got.setdefault("draft_words", []).append(words)
 
 
 def _spec_default(reading: Reading, flag: str, value: str) -> None:
@@ -291,6 +307,7 @@ _LLAMA: Mapping[str, Apply] = {
     "--rope-scale": fixed("rope_scaled", True), "--yarn-orig-ctx": fixed("rope_scaled", True),
     "--rope-freq-scale": fixed("rope_scaled", True), "--batch-size": _whole("batch"),
     "--spec-draft-n-max": _whole("drafts", 0), "--model": _file,
+    "--model-draft": _draft_file,
     "--model-url": text("file"), "--hf-repo": text("file"), "--hf-file": text("file"),
     "--docker-repo": text("file"), "--spec-default": _spec_default, "--fit-target": _targets,
     "--n-gpu-layers-draft": _of_draft, "--cpu-moe-draft": _of_draft, "--device-draft": _of_draft,
