@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,8 +24,18 @@ from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime.answers.completion import Completion
-from tests.rollback.conftest import Stage
+from tests.rollback.conftest import Stage, in_script
 from tests.waiting import some
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Stands for /dev/shm."""
+    place = tmp_path / "shm"
+    place.mkdir()
+    monkeypatch.setattr(evidence, "SHM", place)
+    return place
+
 
 SITE, URL = "ws", "http://h:1"
 
@@ -93,7 +108,8 @@ def test_a_place_that_cannot_be_written_and_a_pipe_disturb_nobody() -> None:
     place.parent.mkdir(parents=True)
     place.write_text("")
     evidence.keep(SITE, URL, proof(1.0))
-    assert evidence.read(SITE, URL) == []
+    assert evidence.read(SITE, URL) == [proof(1.0)], "in memory"
+    shutil.rmtree(evidence.spare(SITE, URL))
     place.unlink()
     place.mkdir()
     os.mkfifo(place / "watch.proof.json")
@@ -187,3 +203,62 @@ def test_a_container_that_no_run_has_named_is_not_said_to_be_down() -> None:
     plan = SealedPlan("", "", Baseline("baseline", "container", URL), SITE)
     word, detail = container_state(plan, 1.0)
     assert (word, "before the first run" in detail) == (Word.UNKNOWN, True)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The state directory: nothing can be written there while it is `full`."""
+    made, write = SimpleNamespace(full=True), evidence.write_atomically
+
+    def write_or_fail(path: Path, text: str, *rest: Any, **more: Any) -> None:
+        if made.full and evidence.SHM not in path.parents:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, text, *rest, **more)
+
+    monkeypatch.setattr(evidence, "write_atomically", write_or_fail)
+    return made
+
+
+def test_a_full_disk_does_not_bring_an_earlier_proof_back(
+    disk: SimpleNamespace,
+) -> None:
+    """A rollback that failed there was lost, and every face said what an earlier one had proven."""
+    now = time.time()
+    failed = replace(proof(now, Witness.ROLLBACK), kind=Kind.FAILED, word=Word.REFUSING)
+    disk.full = False
+    assert evidence.keep(SITE, URL, proof(now - 60)) == ""
+    disk.full = True
+    words = evidence.keep(SITE, URL, failed)
+    assert "No space left on device; it is kept in memory" in words
+    assert evidence.read(SITE, URL) == [proof(now - 60), failed]
+    place = evidence.spare(SITE, URL)
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.chmod(0o777)
+    assert evidence.read(SITE, URL) == [proof(now - 60)], "anybody may have written that"
+    place.chmod(0o700)
+    disk.full = False
+    assert evidence.keep(SITE, URL, replace(failed, at=now + 1)) == ""
+    assert list(place.iterdir()) == [], "the disk has it again"
+
+
+def test_a_rollback_says_that_its_outcome_cannot_be_kept(
+    stage: Stage, disk: SimpleNamespace
+) -> None:
+    stage.seal(site_name="ws")
+    stage.roll_back()
+    assert any("how this ended cannot be written" in line["detail"] for line in stage.lines)
+    assert any("kept in memory" in line["detail"] for line in stage.lines)
+    evidence.SHM.rename(evidence.SHM.with_name("gone"))
+    stage.lines.clear()
+    stage.roll_back()
+    assert any("every face goes on saying" in line["detail"] for line in stage.lines)
+
+
+def test_the_script_keeps_in_memory_what_the_disk_does_not_take(stage: Stage) -> None:
+    stage.seal(site_name="ws")
+    body = 'SEEN=/proc/self; OTHER=""; at=9; note_seen failed refusing "HTTP 401"\n'
+    assert in_script(stage, body) == (0, "")
+    [seen] = evidence.read(stage.plan.site_name, stage.plan.baseline.url)
+    assert (seen.kind, seen.word, seen.at) == (Kind.FAILED, Word.REFUSING, 9.0)
+    result, words = in_script(stage, f"SPARE=/proc/self\n{body}")
+    assert (result, "how this ended cannot be kept" in words) == (0, True)

@@ -1,8 +1,10 @@
 """What witnesses have seen of a baseline, on disk: one small file for each witness and kind.
 
 The files of a baseline are in a directory of its own, and each is replaced whole, so nobody waits
-for a lock and nobody reads half a record. Errors with them are ignored: without evidence the state
-is unknown, which is true. `console.recovery.rollback.baseline_state` weighs what is read here.
+for a lock and nobody reads half a record. What the disk does not take is kept in memory until the
+machine restarts: else good evidence of before would stand for what is so now. What cannot be read
+is left out: without evidence the state is unknown, which is true.
+`console.recovery.rollback.baseline_state` weighs what is read here.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import contextlib
 import json
 import math
 import os
+import stat
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from zlib import crc32
 
 from console.common import paths, redact
 from console.common.files import open_regular, private_mode, write_atomically
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from console.runtime.answers.completion import Completion
 
 SIZE_LIMIT = 4096
+SHM = Path("/dev/shm")
 LOADING_STATUS = 503
 MAX_FILES = 64
 """More than all witnesses write of all kinds."""
@@ -54,6 +59,13 @@ def directory(site: str, url: str) -> Path:
     The address is part of it: two sites may have the same name and different baselines.
     """
     return paths.state_dir() / "evidence" / _name(site, url)
+
+
+def spare(site: str, url: str) -> Path:
+    """Where it is kept while the disk is full or read-only: in memory, for this user alone."""
+    place = f"{paths.state_dir()} {_name(site, url)}"
+    digest = crc32(place.encode("utf-8", "surrogateescape"))
+    return SHM / f"{paths.APP}-evidence.{os.getuid()}.{digest:08x}"
 
 
 def target_of(plan: SealedPlan) -> str:
@@ -100,16 +112,18 @@ def of_benchmark(
     )
 
 
-def record(plan: SealedPlan, seen: Evidence) -> None:
-    """Keep what was seen of the plan's baseline. Never raises."""
+def record(plan: SealedPlan, seen: Evidence) -> str:
+    """Keep what was seen of the plan's baseline. Return why it is not on the disk, clean; "" if it
+    is. Never raises."""
     if plan.site_name:
         detail = plan.secrets.text(seen.detail)
         remark = plan.secrets.text(seen.remark)
         found = replace(seen, target=target_of(plan), detail=detail, remark=remark)
-        keep(plan.site_name, plan.baseline.url, found)
+        return keep(plan.site_name, plan.baseline.url, found)
+    return ""
 
 
-def keep(site: str, url: str, seen: Evidence) -> None:
+def keep(site: str, url: str, seen: Evidence) -> str:
     """The same, where the baseline is known by its site and address alone.
 
     What is older than what is kept does not replace it. What has a time in the future is removed:
@@ -120,7 +134,7 @@ def keep(site: str, url: str, seen: Evidence) -> None:
     _drop_future(site, url)
     before = _read(file)
     if before is not None and seen.at < before.at:
-        return
+        return ""
     since = seen.since or seen.at
     if before is not None and before.word is seen.word and before.at <= seen.at:
         since = min(since, before.since or before.at)
@@ -128,11 +142,24 @@ def keep(site: str, url: str, seen: Evidence) -> None:
     rate = None if seen.tok_s is None else round(seen.tok_s, 3)
     remark = one_line(redact.text(seen.remark), REMARK_LIMIT)
     made = replace(seen, detail=detail, tok_s=rate, since=since, remark=remark)
-    with contextlib.suppress(OSError, ValueError):
+    in_memory, text = spare(site, url), json.dumps(asdict(made)) + "\n"
+    try:
         paths.make(file.parent)
         # A slow disk must delay nobody, and after a crash older evidence is good enough.
-        mode = private_mode(file.parent)
-        write_atomically(file, json.dumps(asdict(made)) + "\n", mode, durable=False)
+        write_atomically(file, text, private_mode(file.parent), durable=False)
+    except (OSError, ValueError) as error:
+        why = one_line(f"cannot be written to {file.parent}: {getattr(error, 'strerror', error)}")
+        try:
+            in_memory.mkdir(0o700, exist_ok=True)
+            if _is_own(in_memory):
+                write_atomically(in_memory / file.name, text, 0o600, durable=False)
+                return f"{why}; it is kept in memory until the machine restarts"
+        except (OSError, ValueError):
+            pass
+        return f"{why}; every face goes on saying what was known before"
+    with contextlib.suppress(OSError):
+        (in_memory / file.name).unlink()
+    return ""
 
 
 def read(site: str, url: str) -> list[Evidence]:
@@ -225,11 +252,23 @@ def _of_script(plan: SealedPlan) -> list[Evidence]:
 
 def _files(site: str, url: str) -> list[tuple[Path, Evidence]]:
     place, seen = directory(site, url), list[tuple[Path, Evidence | None]]()
-    with contextlib.suppress(OSError):
-        names = [name for name in sorted(os.listdir(place)) if name.endswith(".json")]
-        seen = [(place / name, _read(place / name)) for name in names[:MAX_FILES]]
+    in_memory = spare(site, url)
+    for folder in (place, *([in_memory] if _is_own(in_memory) else [])):
+        with contextlib.suppress(OSError):
+            names = [name for name in sorted(os.listdir(folder)) if name.endswith(".json")]
+            seen += [(folder / name, _read(folder / name)) for name in names[:MAX_FILES]]
     before = paths.state_dir() / "proof" / f"{_name(site, url)}.json"
     return [(file, one) for file, one in (*seen, (before, _earlier(before))) if one is not None]
+
+
+def _is_own(place: Path) -> bool:
+    """Whether it is a directory that nobody else can write to: /dev/shm is everybody's."""
+    try:
+        status = place.lstat()
+    except OSError:
+        return False
+    private = not status.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and private and status.st_uid == os.getuid()
 
 
 def _drop_future(site: str, url: str) -> None:

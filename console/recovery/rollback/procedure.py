@@ -166,7 +166,8 @@ class Procedure:
         seen, other = self._seen(result, context, readiness), another_process(self.plan)
         if other and context.answer is not None and context.answer.ok:
             seen = replace(seen, kind=Kind.ANSWERS, word=Word.SERVING)
-        evidence.record(self.plan, of_another(seen, other))
+        if unkept := evidence.record(self.plan, of_another(seen, other)):
+            report.note("serving", f"how this ended {unkept}")
         if self.settle is not None:
             self.settle()
         report.done(result)

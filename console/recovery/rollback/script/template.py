@@ -241,14 +241,25 @@ send_to() {
   return 0
 }
 
-# Writes what was learnt of the baseline to where the console's faces look. It starts no process.
+# Writes what was learnt of the baseline to where the console's faces look. It starts a process only
+# where the disk takes nothing.
 note_seen() {
-  [ -n "$SEEN" ] && [ -d "$SEEN" ] && [ -O "$SEEN" ] || return 0
-  file="$SEEN/script.$1.json"
-  [ ! -e "$file" ] || [ -f "$file" ] || return 0
+  [ -n "$SEEN" ] || return 0
+  write_seen "$SEEN" "$@" && return
+  # the disk is full or takes no writes: in memory, as the rollback keeps it
+  [ -d "$SPARE" ] || mkdir -m 700 "$SPARE" 2>/dev/null
+  write_seen "$SPARE" "$@" || say done "how this ended cannot be kept: faces say what was known before"
+}
+
+# Returns 1 if the directory $1 does not take it.
+write_seen() {
+  [ -d "$1" ] && [ -O "$1" ] && [ ! -L "$1" ] || return 1
+  file="$1/script.$2.json"; shift
+  [ ! -e "$file" ] || [ -f "$file" ] || return 1
   { printf '{"kind": "%s", "word": "%s", "at": %s, "witness": "script", ' "$1" "$2" "$at"
     printf '"detail": "%s", "other": "%s", "target": %s}\n' "$3" "$OTHER" "$TARGET"
   } 2>/dev/null >"$file"
+  [ -s "$file" ]
 }
 
 # Writes the last line of ladder.jsonl, from which resume and the next rollback know that this one

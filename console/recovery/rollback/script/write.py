@@ -104,6 +104,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
         "SEEN": str(evidence.directory(plan.site_name, base.url)) if plan.site_name else "",
+        "SPARE": str(evidence.spare(plan.site_name, base.url)) if plan.site_name else "",
         "TARGET": json.dumps(evidence.target_of(plan)),
         "PROGRESS": str(plan.rollback_dir / PROGRESS_FILE),
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
