@@ -248,7 +248,8 @@ note_seen() {
   write_seen "$SEEN" "$@" && return
   # the disk is full or takes no writes: in memory, as the rollback keeps it
   [ -d "$SPARE" ] || mkdir -m 700 "$SPARE" 2>/dev/null
-  write_seen "$SPARE" "$@" || say done "how this ended cannot be kept: faces say what was known before"
+  write_seen "$SPARE" "$@" ||
+    say done "how this ended cannot be kept: faces say what was known before"
 }
 
 # Returns 1 if the directory $1 does not take it.
