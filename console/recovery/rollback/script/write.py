@@ -51,6 +51,16 @@ _PROGRAMS = {LLAMA: "llama-server", VLLM: "vllm", SGLANG: "sglang", OLLAMA: "oll
 _USUAL = {engine.port: program for engine, program in _PROGRAMS.items()}
 """Which program listens at a port without being told one."""
 _PROGRAM = re.compile(r"[\w./+@:-]+", re.ASCII)
+SHELLS_OWN = frozenset((
+    "BASHOPTS", "BASH_VERSINFO", "EUID", "IFS", "LINENO", "OPTIND", "PPID", "SHELLOPTS", "UID",
+))  # fmt: skip
+"""Variables that some shell lets nobody set: it would end, and start no baseline."""
+_NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")
+_EXPORTED = (
+    r"env | sed -n 's/^\([A-Za-z_][A-Za-z_0-9]*\)=.*/\1/p' | grep -vxE '"
+    f"{'|'.join(sorted(SHELLS_OWN))}'"
+)
+"""Prints the names of the exported variables that can be unset."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
@@ -279,24 +289,27 @@ def _compose(plan: SealedPlan) -> str:
 
 
 def _spawn(plan: SealedPlan) -> list[str]:
-    """The lines of the subshell that becomes the baseline's process by `exec`."""
+    """The lines of the subshell that becomes the baseline's process by `exec`. No value of its
+    environment is in an argv, which everybody can read and auditd keeps."""
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]
     base = plan.baseline
     pairs = (*base.environment, *spec.env, (COOKIE, BASELINE_COOKIE), _mark(plan))
-    clear = ["-i"] if base.environment else []
-    words = shlex.join(["env", *clear, *(f"{k}={v}" for k, v in pairs)])
+    plain = [pair for pair in pairs if _NAME.fullmatch(pair[0]) and pair[0] not in SHELLS_OWN]
+    odd = [f"{name}={value}" for name, value in pairs if (name, value) not in plain]
     argv = " ".join(['"$program"', *map(shlex.quote, spec.argv[1:])])
-    written = shlex.quote(spec.argv[0])
     return [
         *([f"cd {shlex.quote(spec.cwd)} || exit 7"] if spec.cwd else []),
         f"program={shlex.quote(base.program)}",
-        f'if ! [ -x "$program" ]; then program={written}; fi',
-        "if command -v setsid >/dev/null 2>&1; then",
-        f'  exec {words} "$(command -v setsid)" $(command -v nohup) {argv}',
-        "fi",
-        f"exec {words} $(command -v nohup) {argv}",
+        f'if ! [ -x "$program" ]; then program={shlex.quote(spec.argv[0])}; fi',
+        f"set -- {argv}",
+        *([f'set -- "$(command -v env)" {shlex.join(odd)} "$@"'] if odd else []),
+        'if command -v nohup >/dev/null 2>&1; then set -- "$(command -v nohup)" "$@"; fi',
+        'if command -v setsid >/dev/null 2>&1; then set -- "$(command -v setsid)" "$@"; fi',
+        *([f'for name in $({_EXPORTED}); do unset "$name"; done'] if base.environment else []),
+        *(f"export {name}={shlex.quote(value)}" for name, value in plain),
+        'exec "$@"',
     ]
 
 
