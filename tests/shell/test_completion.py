@@ -160,7 +160,7 @@ def test_fish(place: Path) -> None:
     assert sorted(ask("omni-console fleet run demo --on boxb,")) == ["boxb,boxa", "boxb,my-box"]
     assert ask("omni-console run demo --input ca") == ["candidate="]
     assert sorted(ask("omni-console run demo --input candidate=")) == [
-        "candidate=fast", "candidate=slow", "candidate=garbled",
+        "candidate=fast", "candidate=garbled", "candidate=slow",
     ]  # fmt: skip
     assert set(HIDDEN) & set(ask("omni-console ")) == set()
 
