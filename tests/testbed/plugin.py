@@ -98,8 +98,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(MARK)
             item.add_marker(ALONE)
         if item.get_closest_marker(ALONE):
-            lane = MARK if item.get_closest_marker(MARK) else ALONE
-            item.add_marker(pytest.mark.xdist_group(lane))
+            item.add_marker(pytest.mark.xdist_group(_lane(item)))
+
+
+def _lane(item: pytest.Item) -> str:
+    """Which worker runs what has to be alone: one holds the terminals, and two the engine, as whole
+    runs mostly wait. Tests with engines of other kinds are together, for each is started once."""
+    if not item.get_closest_marker(MARK):
+        return ALONE
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    of_runs = "e2e" in item.path.parts and "kind" not in params
+    return f"{MARK} of runs" if of_runs else MARK
 
 
 @pytest.hookimpl(tryfirst=True)
