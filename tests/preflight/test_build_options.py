@@ -13,12 +13,14 @@ from console.checks.preflight.architecture.names import MARK, Said, Scan
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.compatibility import Loader
+from console.checks.preflight.of_site import Asking
 from console.checks.preflight.on_start import not_there
 from console.common.errors import ServiceError
 from console.models.hub.checkpoint import Format
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.loader_plan import Build as BuildFacts
 from tests.testbed.plugin import lacking
 
 MISSED = "error loading model: error loading model hyperparameters: key not found in model: llama.x"
@@ -206,3 +208,34 @@ def test_a_name_to_listen_at_that_this_machine_cannot_look_up_is_named(
     assert "no address nosuchhost.invalid" in named("nosuchhost.invalid")
     for host in ("here.test", "localhost", "LOCALHOST", "0.0.0.0", "::", "/run/a.sock", "a.sock"):
         assert named(host) == "", host
+
+
+LISTED = "0.1 I system_info: n_threads = 8 | CUDA : ARCHS = 750 | USE_GRAPHS = 1 |{} CPU : AVX = 1"
+
+
+@pytest.mark.parametrize(
+    ("says", "number", "told"),
+    [
+        (LISTED.format(" FA_ALL_QUANTS = 1 |"), "build 10825", BuildFacts(10825, pairs=True)),
+        (LISTED.format(""), "build 10825", BuildFacts(10825, pairs=False)),
+        ("system_info: n_threads = 8 | CPU : AVX = 1 |", "build 11669", BuildFacts(11669)),
+        (LISTED.format(""), "build 1", BuildFacts(None, pairs=False)),
+    ],
+)
+def test_a_build_tells_its_number_and_its_kernels(
+    says: str, number: str, told: BuildFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spiritbuun/buun-llama-cpp#59 has a start that lists FA_ALL_QUANTS, llama.cpp#24681 one that
+    does not."""
+    monkeypatch.setattr(Build, "build", lambda _: number)
+    assert options.about(Build(says=says)) == told
+    assert Asking(lambda: Build(says=says), sure=True).about == told
+
+
+def test_only_the_build_that_would_serve_may_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Build, "build", lambda _: "build 10825")
+    lacks, has = Build(says=LISTED.format("")), Build(says=LISTED.format(" FA_ALL_QUANTS = 1 |"))
+    assert Asking(lambda: lacks, sure=False).about == BuildFacts()
+    assert Asking(lambda: has, sure=False).about == BuildFacts(pairs=True)
+    assert Asking(lambda: None, sure=True).about is None
+    assert options.about(Build(trouble="silent")) == BuildFacts(10825)

@@ -10,7 +10,7 @@ from console.checks.preflight.architecture import absent, support, tensor_types,
 from console.checks.preflight.architecture.absent import Absent
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.compatibility import Loader
-from console.checks.preflight.of_site import _asking, build_here
+from console.checks.preflight.of_site import Asking, build_here
 from console.cli import main
 from console.config.site.site import load_site
 from console.models.gguf.header import ARCHITECTURE, Header, Tensor, Value
@@ -221,7 +221,7 @@ def test_a_build_that_cannot_be_read_has_no_name(
     tmp_path: Path,
 ) -> None:
     build = HostProgram([str(tmp_path / "llama-server")])
-    assert _asking(lambda: build, sure=False)({"--mlock": ("--mlock",)}) == {}
+    assert Asking(lambda: build, sure=False)({"--mlock": ("--mlock",)}) == {}
     assert support.called(build) == "the build"
 
 

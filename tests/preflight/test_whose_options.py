@@ -16,7 +16,7 @@ from console.checks.preflight.architecture.check import (
     of_baseline,
 )
 from console.checks.preflight.compatibility import Loader, fitting, plan_of
-from console.checks.preflight.of_site import _asking
+from console.checks.preflight.of_site import Asking
 from console.config.site.site import SiteModel, load_site
 from console.host.process import ProcessSpec
 from console.models.hub.checkpoint import Format
@@ -143,11 +143,11 @@ def test_a_measured_baseline_has_served(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_build_that_refuses_an_option_and_may_be_another_one_is_named(tmp_path: Path) -> None:
     build = Build(lacks=("--no-mmap",))
     words = {"--no-mmap": ("--no-mmap",), "--mlock": ("--mlock",)}
-    takes = _asking(lambda: build, sure=False)(words)
+    takes = Asking(lambda: build, sure=False)(words)
     (told,) = llama_plan(["-c", "1", "--no-mmap", "--mlock"], takes=takes).unsettled
     assert "as the baseline's llama-server (build 11669" in told
     assert told.endswith("does: is it the one?")
-    assert _asking(lambda: build, sure=True)(words) == {"--no-mmap": False, "--mlock": True}
+    assert Asking(lambda: build, sure=True)(words) == {"--no-mmap": False, "--mlock": True}
 
 
 def test_the_images_name_tells_engine_and_release(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from console.config.playbook.captured import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.site import load_site
 from console.models.gguf.read import read_header
-from console.models.sizing.compute import has_kernel
+from console.models.sizing.cards.flash_attention import has_kernel
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal import image

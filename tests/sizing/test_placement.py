@@ -15,11 +15,11 @@ import pytest
 from console.host.sample import Card
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.flags.llama import llama_plan
+from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.kv_cache import CACHE_TYPES, cache_of, row_bytes
-from console.models.sizing.loader_plan import LlamaPlan
+from console.models.sizing.loader_plan import Build, LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.placement import HOST, NO_SPLIT_EXPERTS, labels, place, places
+from console.models.sizing.placement import HOST, NO_ROWS, NO_SPLIT_EXPERTS, labels, place, places
 from tests.sizing import shapes
 from tests.sizing.tiny import MODELS, FakeHeader, header_of
 from tests.waiting import some
@@ -186,11 +186,34 @@ def test_the_cache_may_stay_with_the_host() -> None:
 
 def test_rows_are_shared_out() -> None:
     whole = LLAMA.weight_bytes - LLAMA.bytes_of(Kind.TOKENS)
-    rows = place(LLAMA, llama_plan(["-ngl", "99", "-sm", "row", "-ts", "75,25"]), CARDS)
+    words = ["-ngl", "99", "-c", "4096", "-ts", "75,25", "-sm"]
+    rows = place(LLAMA, llama_plan([*words, "row"]), CARDS)
     assert rows.cards[0].weights == pytest.approx(whole * 0.75, rel=0.01)
-    assert rows.cards[1].cache == 0  # with the main card
-    parts = place(LLAMA, llama_plan(["-ngl", "99", "-sm", "tensor", "-ts", "75,25"]), CARDS)
-    assert parts.cards[1].cache == pytest.approx(rows.cards[0].cache * 0.25, rel=0.01)
+    by_layer = place(LLAMA, llama_plan([*words, "layer"]), CARDS)
+    caches = [share.cache for share in by_layer.cards]
+    assert [share.cache for share in rows.cards] == caches  # ggml-org/llama.cpp#13661
+    for older in (
+        replace(llama_plan([*words, "row"]), build=Build(4200)),
+        replace(ik_plan(words[:-1]), split_mode="row"),
+    ):
+        assert [one.cache for one in place(LLAMA, older, CARDS).cards] == [sum(caches), 0]
+
+
+@pytest.mark.parametrize(
+    ("number", "refused", "doubted"),
+    [(None, False, True), (5261, False, False), (9888, False, False), (9890, True, False),
+     (11669, True, False)],
+)  # fmt: skip
+def test_rows_are_for_builds_with_split_buffers(
+    number: int | None, refused: bool, doubted: bool
+) -> None:
+    """ggml-org/llama.cpp#25884: b9888 loads with -sm row; b9890, #27465: "device CUDA0 does not
+    support split buffers". #21404 served with it in April 2026."""
+    plan = llama_plan(["-ngl", "99", "-c", "4096", "-sm", "row"])
+    placed = place(LLAMA, replace(plan, build=Build(number)), CARDS)
+    assert (NO_ROWS in placed.refused, NO_ROWS in placed.doubts) == (refused, doubted)
+    served = place(LLAMA, replace(plan, build=Build(serves=True)), CARDS)
+    assert (served.refused, served.doubts) == ((), ())
 
 
 def test_rows_of_experts_stay_with_their_layer() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from console.checks.preflight import Finding, Level, compatibility, load_format
 from console.checks.preflight import header as header_checks
@@ -54,7 +54,7 @@ from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
+from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 from console.models.sizing.serving.loaded import is_online
 
@@ -62,8 +62,16 @@ if TYPE_CHECKING:
     from console.config.site.site import SiteModel
 
 ByBuild = Callable[[Header, LoaderPlan, Assessment], list[Finding]]
-AsksOptions = Callable[[Mapping[str, Sequence[str]]], Takes]
-"""Asks the build that would load a GGUF which of some options it takes."""
+
+
+class AsksBuild(Protocol):
+    """Asks the build that would load a GGUF; `about`: what it tells of itself, None without one."""
+
+    def __call__(self, words: Mapping[str, Sequence[str]]) -> Takes:
+        """Which of some options it takes."""
+
+    @property
+    def about(self) -> Build | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,7 @@ def finding_lines(finding: Finding, width: int = fit_text.WIDTH) -> list[str]:
 
 def preflight(
     ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None,
-    asks: AsksOptions | None = None,
+    asks: AsksBuild | None = None,
 ) -> Preflight:  # fmt: skip
     """Look the checkpoint up and judge it; `by_build` asks the build that would load a GGUF how
     much memory it reserves, `asks` which options it takes. Raises ConsoleError if nothing can
@@ -266,7 +274,7 @@ class Judge:
     listing: Listing
     unseen: tuple[Finding, ...] = ()
     by_build: ByBuild | None = None
-    asks: AsksOptions | None = None
+    asks: AsksBuild | None = None
     _kept: dict[tuple[str, ...], tuple[Finding, ...]] = field(default_factory=dict)
     _experts: dict[tuple[object, ...], tuple[int | None, tuple[Finding, ...]]] = field(
         default_factory=dict
@@ -318,12 +326,17 @@ class Judge:
 
     def _settled(self, loader: Loader, format_: Format) -> Loader:
         """The loader with what is known of its build: a baseline that served takes its options."""
-        words = contested_by(loader) if speaks_gguf(loader, format_) else {}
-        if not words:
+        if not speaks_gguf(loader, format_):
             return loader
+        words = contested_by(loader)
         if loader.served:
-            return replace(loader, takes=dict.fromkeys(words, True))
-        return replace(loader, takes=self.asks(words)) if self.asks else loader
+            return replace(loader, takes=dict.fromkeys(words, True), build=Build(serves=True))
+        if self.asks is None:
+            return loader
+        takes = self.asks(words) if words else {}
+        plan = plan_of(loader, format_)
+        depends = isinstance(plan, LlamaPlan) and plan.depends_on_build
+        return replace(loader, takes=takes, build=self.asks.about if depends else None)
 
     def _standing(
         self, known: Known, loader: Loader, plan: LoaderPlan, found: Here

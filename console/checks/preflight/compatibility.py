@@ -27,12 +27,12 @@ from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
-from console.models.sizing.flags.builds import Takes, contested
+from console.models.sizing.flags.builds import Takes, build_of_image, contested
 from console.models.sizing.flags.converter import conversion_plan
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
-from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
+from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 
 TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
@@ -311,8 +311,9 @@ class Loader:
     `kind` is one of LOADERS or "" (chosen by format); `engine` a name of ENGINES or ""; `args` and
     `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
     are; `own`: the baseline's; `served`: the baseline was seen to serve. `takes`: what is known of
-    the build's options; `inside`: it runs in an image, which has files of its own; `inferred`: the
-    engine is that of the baseline's command line; `image`: what the image is called.
+    the build's options, `build`: what is known of it besides; `inside`: it runs in an image, which
+    has files of its own; `inferred`: the engine is that of the baseline's command line; `image`:
+    what the image is called.
     """
 
     kind: str = ""
@@ -324,6 +325,7 @@ class Loader:
     own: bool = False
     served: bool = False
     takes: Takes = field(default_factory=dict)
+    build: Build | None = None
     inside: bool = False
     inferred: bool = False
     image: str = ""
@@ -348,7 +350,14 @@ def _llama(loader: Loader) -> LlamaPlan:
         other = ik_plan(loader.args, loader.env, takes=loader.takes)
         if len(other.problems) < len(plan.problems):
             plan = other if loader.served else _by_ik(other, plan)
-    return _mapped(loader, plan)
+    return _mapped(loader, replace(plan, build=_known_build(loader)))
+
+
+def _known_build(loader: Loader) -> Build:
+    """What the build tells of itself, and where it tells nothing, its image's name."""
+    if loader.build is not None and loader.build != Build():
+        return loader.build
+    return build_of_image(loader.image)
 
 
 def _by_ik(plan: LlamaPlan, by_llama: LlamaPlan) -> LlamaPlan:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from console.checks.preflight.architecture.check import (
 )
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
-from console.checks.preflight.checkpoint import Ask, AsksOptions, ByBuild, Preflight, preflight
+from console.checks.preflight.checkpoint import Ask, ByBuild, Preflight, preflight
 from console.checks.preflight.compatibility import Loader, fitting, speaks_gguf
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.suggest import TOP, Suggestion, suggest
@@ -46,7 +46,7 @@ from console.models.hub.checkpoint import Format
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import LoaderPlan
+from console.models.sizing.loader_plan import Build, LoaderPlan
 from console.runtime.spec import ServiceSpec
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ def checkpoint(
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = named or lent is not None or loader.own
     known = cache(build)
-    found = preflight(
-        asked, machine, site, _by(known, loader, sure=sure), _asking(known, sure=sure)
-    )
+    found = preflight(asked, machine, site, _by(known, loader, sure=sure), Asking(known, sure=sure))
     if not named or speaks_gguf(fitting(loader, found.chosen.format), found.chosen.format):
         return found
     words = "it was not asked: only llama.cpp's tell what they take without a card"
@@ -133,7 +131,7 @@ def suggestion(
     machine = machine_for(site, to, beside=beside)
     known, sure = cache(build), named or loader.own
     return suggest(
-        asked, machine, site, _by(known, loader, sure=sure), top, _asking(known, sure=sure)
+        asked, machine, site, _by(known, loader, sure=sure), top, Asking(known, sure=sure)
     )
 
 
@@ -186,24 +184,38 @@ def _of_header(own: Engine | None, loader: Loader, header: Header, *, sure: bool
     return [*types, *whole_header.findings(own, header, sure=sure)]
 
 
-def _asking(build: AskedBuild, *, sure: bool) -> AsksOptions:
-    """Asks the build about options, each once. Only the one that would serve may refuse; where it
-    is the baseline's, and another one may be meant, it is named."""
-    answers: dict[str, bool | str] = {}
-    asked: set[str] = set()
+class Asking:
+    """Asks the build, once about each thing. Only the one that would serve may refuse; where it is
+    the baseline's, and another one may be meant, it is named."""
 
-    def asks(words: Mapping[str, Sequence[str]]) -> Takes:
-        new = {name: own for name, own in words.items() if name not in asked}
-        asked.update(new)
-        own = build() if new else None
+    def __init__(self, build: AskedBuild, *, sure: bool) -> None:
+        self._build = build
+        self._sure = sure
+        self._answers: dict[str, bool | str] = {}
+        self._asked: set[str] = set()
+
+    def __call__(self, words: Mapping[str, Sequence[str]]) -> Takes:
+        new = {name: own for name, own in words.items() if name not in self._asked}
+        self._asked.update(new)
+        own = self._build() if new else None
         if own is not None and not isinstance(own, Absent):
             name = one_line(support.called(own), 100).removeprefix("the ")
-            refusal = False if sure else f"the baseline's {name}"
+            refusal = False if self._sure else f"the baseline's {name}"
             taken = options.takes(own, new).items()
-            answers.update({name: good or refusal for name, good in taken})
-        return answers
+            self._answers.update({name: good or refusal for name, good in taken})
+        return self._answers
 
-    return asks
+    @cached_property
+    def about(self) -> Build | None:
+        """What the build tells of itself; None where there is none to ask."""
+        own = self._build()
+        if own is None or isinstance(own, Absent):
+            return None
+        found = options.about(own)
+        if self._sure:
+            return found
+        number = found.number if found.splits_rows else None
+        return Build(number, True if found.takes_pairs else None)
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

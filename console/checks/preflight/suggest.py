@@ -11,7 +11,7 @@ from functools import cache, partial
 from console.checks.preflight import Level
 from console.checks.preflight.checkpoint import (
     Ask,
-    AsksOptions,
+    AsksBuild,
     ByBuild,
     Judge,
     Judged,
@@ -145,7 +145,7 @@ class Suggestion:
 
 def suggest(
     ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None, top: int = TOP,
-    asks: AsksOptions | None = None,
+    asks: AsksBuild | None = None,
 ) -> Suggestion:  # fmt: skip
     """Search every set of the repository; `by_build` is asked about the rows that are shown, `asks`
     about options that not every build has. Raises ConsoleError if nothing can be said.

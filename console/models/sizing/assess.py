@@ -309,7 +309,8 @@ def assess(
     if isinstance(plan, LlamaPlan):
         plan = _in_time(facts, plan)
         if reference is not None and reference.serves:
-            plan = replace(plan, unsettled=())  # its build takes what it serves with
+            # its build takes what it serves with
+            plan = replace(plan, unsettled=(), build=replace(plan.build, serves=True))
     case = Case(facts, plan, _with_shared_ram(machine))
     ledger, placement = case.placed(ram_read_bps=ram_read_bps)
     _provenance(facts, machine, ledger)

@@ -8,20 +8,12 @@ do not; the sums do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from console.models.sizing.kv_cache import (
-    CACHE_TYPES,
-    FLOAT,
-    Cache,
-    cached_lengths,
-    layers_with_cache,
-    window_cells,
-)
+from console.models.sizing.kv_cache import FLOAT, Cache, cached_lengths, window_cells
 from console.models.sizing.latent import heads_at_once, spread_bytes
 from console.models.sizing.loader_plan import LlamaPlan
-from console.models.sizing.model_facts import EVERY_FOURTH_FULL, ModelFacts
+from console.models.sizing.model_facts import ModelFacts
 
 CONTEXT = 512 << 20
 """A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
@@ -36,114 +28,6 @@ SPARE = 4
 ROWS = 1 << 20
 """Positions, numbers of tokens and outputs, and what is rounded up."""
 HALF = 2
-SQUARE = (40, 64, 72, 80, 96, 112, 128, 256)
-"""Lengths of a head for which CUDA's flash attention has a kernel if K and V are equally long."""
-GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
-"""The others: how long V must be, and of what the number of queries for each K is a multiple."""
-PLAIN = ("f32", "f16", "bf16")
-STAYS_ON = (*EVERY_FOURTH_FULL, "granitehybrid")
-"""Models with states that keep flash attention when layers are on the host, too; Jamba does not."""
-FEW_TENSORS = 7
-"""With so few tensors in a layer the scheduler, which makes room by their number, has too little
-for such a graph: phi3 (joined matrices) and olmo (no norms)."""
-NO_FLASH = ("grok",)
-"""Architectures for which llama.cpp turns flash attention off, whatever is asked."""
-WHOLE_LAYERS = frozenset({
-    "grok", "mpt", "plamo2", "minicpm3", "gemma3n", "mamba", "mamba2", "jamba", "falcon-h1",
-    "olmo2", "olmoe", "deepseek2", "deepseek32", "hy_v4", "dots3note", "glm-dsa", "bitnet", "t5",
-    "nemotron_h", "nemotron_h_moe", "granitehybrid", "minimax-01", "minimax-m2", "minimax-m3",
-    "mistral4", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next", "qwen3tts",
-})  # fmt: skip
-"""Architectures that --split-mode tensor refuses (llm_arch_supports_sm_tensor of b11549)."""
-KERNEL_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
-
-
-def has_kernel(facts: ModelFacts, plan: LlamaPlan) -> bool:
-    """Whether CUDA's flash attention takes the heads and cache types of every layer."""
-    spec = facts.attention
-    which = [layer for layer, has in enumerate(layers_with_cache(facts)) if has]
-    if not which or not spec.kv_heads or spec.key is None:
-        return True
-    if plan.type_k not in KERNEL_TYPES or plan.type_v not in KERNEL_TYPES:
-        return False
-    value = spec.latent_rank if spec.latent else spec.value
-    shapes = {(spec.key, value)}
-    if spec.has_window:
-        shapes.add((spec.window_key or spec.key, spec.window_value or value))
-    queries = {(spec.heads or 0) // (spec.kv_heads[layer] or 1) for layer in which}
-
-    def takes(key: int, value: int | None) -> bool:
-        if key in SQUARE:
-            return value == key
-        length, multiple = GROUPED.get(key, (None, 1))
-        return length == value and all(many and many % multiple == 0 for many in queries)
-
-    return all(takes(key, value) for key, value in shapes)
-
-
-def settled(
-    facts: ModelFacts, plan: LlamaPlan, *, on_card: bool, on_host: bool
-) -> tuple[LlamaPlan, tuple[str, ...], tuple[str, ...]]:
-    """The plan with flash attention decided as llama.cpp does, why it would refuse it, and what of
-    it no sum here covers. `on_card`, `on_host`: some of the layers are there."""
-    refused, doubts = list(_not_split(facts, plan)), []
-    if facts.architecture in NO_FLASH and plan.flash:
-        plan = replace(plan, flash=False, flash_auto=False)
-    mixed = on_card and on_host and facts.recurrent is not None
-    if mixed and plan.flash_auto and plan.type_v in PLAIN and facts.architecture not in STAYS_ON:
-        plan = replace(plan, flash=False)
-    if on_card and plan.flash and not has_kernel(facts, plan):
-        if plan.flash_auto and plan.type_v in PLAIN:
-            plan = replace(plan, flash=False)
-        else:
-            doubts.append(
-                "CUDA has no flash attention for these heads, and it was asked for or is needed "
-                "for the type of V: it is computed on the CPU, with copies of the cache"
-            )
-    if plan.split_mode == "tensor" and plan.swa_full and facts.attention.has_window:
-        doubts.append(
-            "with --split-mode tensor and --swa-full llama.cpp aborts where it lays out the window "
-            "cache (llama.cpp#26122, b10126)"
-        )
-    if on_card and facts.recurrent is not None and not plan.kv_offload:
-        doubts.append("with --no-kv-offload states are worked on here and there")
-    if not plan.flash and plan.type_v not in PLAIN:
-        refused.append(f"--cache-type-v {plan.type_v} needs flash attention, which is off")
-    refused += _broken_blocks(facts, plan)
-    if facts.attention.latent and plan.type_k != plan.type_v:
-        doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
-    several = not plan.unified and plan.slots > 1
-    quantized = {plan.type_k, plan.type_v}.isdisjoint(PLAIN)
-    if several and quantized and sum(w.layer == 0 for w in facts.weights) <= FEW_TENSORS:
-        doubts.append(
-            f"llama.cpp b11434 aborts with so few tensors in a layer as {facts.architecture} has, "
-            f"a quantized cache and {plan.slots} slots"
-        )
-    return plan, tuple(refused), tuple(doubts)
-
-
-def _not_split(facts: ModelFacts, plan: LlamaPlan) -> Iterator[str]:
-    """Why --split-mode tensor is refused."""
-    if plan.split_mode != "tensor":
-        return
-    if facts.architecture in WHOLE_LAYERS:
-        yield f"--split-mode tensor is not there for {facts.architecture}"
-    if not plan.flash and not plan.flash_auto:
-        yield "--split-mode tensor needs flash attention, which is off"
-
-
-def _broken_blocks(facts: ModelFacts, plan: LlamaPlan) -> Iterator[str]:
-    """Heads that are no whole blocks of a quantized cache: flash attention refuses them."""
-    spec = facts.attention
-    if not plan.flash or spec.latent:
-        return
-    for flag, kind, length in (("k", plan.type_k, spec.key), ("v", plan.type_v, spec.value)):
-        block = CACHE_TYPES[kind][0]
-        if length and length % block:
-            yield (
-                f"--cache-type-{flag} {kind}: a head of {length} is no multiple of its block of "
-                f"{block}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

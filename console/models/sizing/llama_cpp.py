@@ -26,6 +26,7 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.cards.flash_attention import PAIRS, PLAIN, takes_types
 from console.models.sizing.compute import CONTEXT
 from console.models.sizing.kv_cache import CELLS
 from console.models.sizing.latent import LIMIT_MIB
@@ -223,6 +224,7 @@ def weigh(
             ledger.notes.append(f"{part.name}: {part.how} = {format_bytes(part.bytes)}")
     _cards(placement, machine.cards, ledger)
     _older(facts, placement, machine.cards, ledger)
+    _without_flash(facts, placement, machine, ledger)
     _unused(placement, machine.cards, ledger)
     _host(plan, placement, machine, ledger)
     _ceiling(placement.host, machine, ledger, ram_read_bps)
@@ -372,6 +374,35 @@ def _older(
             f"{format_bytes(most.compute)} to compute on {most.name}; --attention-max-batch "
             f"{LIMIT_MIB} settles it"
         )
+
+
+def _without_flash(
+    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Assessment
+) -> None:
+    """What a build takes more whose `auto` turns flash attention off for these types of a cache,
+    since it has no kernel for them: the scores of a whole batch. It decides, and is not known."""
+    plan, cards = placement.plan, machine.cards
+    if not plan.flash or not plan.flash_auto or plan.type_v not in PLAIN or ledger.short:
+        return
+    if takes_types(facts, plan) is not None or not placement.cards:
+        return
+    other = place(facts, replace(plan, flash=False), cards)
+    words = (
+        f"with K in {plan.type_k} and V in {plan.type_v} the build decides over flash attention, "
+        "and without"
+    )
+    tight = [
+        share for share in other.cards
+        if (capacity(cards[share.card]) or share.bytes) - share.bytes < CARD_MARGIN
+    ]  # fmt: skip
+    if tight:
+        most = max(tight, key=lambda share: share.bytes)
+        ledger.unknown.append(
+            f"{words} {most.name} takes {format_bytes(most.bytes)}, of which "
+            f"{format_bytes(most.compute)} to compute. {PAIRS}"
+        )
+    else:
+        ledger.notes.append(f"{words} a batch takes much longer. {PAIRS}")
 
 
 def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessment) -> None:

@@ -14,6 +14,16 @@ AUTO_SLOTS = 4
 CACHE_RAM_MIB = 8192
 CHECKPOINTS = 32
 """Copies of states and window caches that a llama-server keeps of every slot's prompt."""
+PAIRS_LACKING, PAIRS_SINCE = 10864, 10900
+"""The last build that surely lacks ggml-org/llama.cpp#28079, by its day, and one that surely has
+it: ollama/ollama#18317 took b10864 the day before, and 17 builds a day were made then."""
+ONE_TYPE = frozenset({"f32", "f16", "bf16", "q8_0", "q4_0"})
+"""Types of a cache of which K and V may both be with every build's flash attention."""
+ROWS_GONE = 9890
+"""The first build without split buffers: b9888 loads with `-sm row`, b9890 refuses it
+(ggml-org/llama.cpp#25884)."""
+CACHE_BY_LAYER = 4500
+"""A build of January 2025: since about then the cache of a layer lies with it under `-sm row`."""
 EXPERTS_OF_LAYER = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 DENSE_OF_LAYER = r"\.ffn_(up|down|gate)\."
 
@@ -28,6 +38,43 @@ class Strategy(StrEnum):
     KT = "kt-kernel resident"
     KT_MMAP = "kt-kernel mmap"
     CONVERSION = "conversion"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What is known of the llama.cpp build that loads a model, where builds differ.
+
+    `number`: its number, by `--version` or by the name of a release; None: not known. `pairs`:
+    whether it was built with GGML_CUDA_FA_ALL_QUANTS, as its start tells of it. `serves`: it was
+    seen to serve with the plan at hand.
+    """
+
+    number: int | None = None
+    pairs: bool | None = None
+    serves: bool = False
+
+    @property
+    def takes_pairs(self) -> bool | None:
+        """Whether its flash attention for CUDA takes K and V of different types: with that option,
+        or since ggml-org/llama.cpp#28079 (9 September 2026, after b10864)."""
+        if self.serves or (self.number is not None and self.number >= PAIRS_SINCE):
+            return True
+        if self.pairs is False and (self.number is None or self.number > PAIRS_LACKING):
+            return None  # newer ones do not tell of the option any more
+        return self.pairs
+
+    @property
+    def splits_rows(self) -> bool | None:
+        """Whether it has buffers for `--split-mode row` (ggml-org/llama.cpp#24216)."""
+        if self.serves:
+            return True
+        return None if self.number is None else self.number < ROWS_GONE
+
+    @property
+    def keeps_cache_on_main(self) -> bool:
+        """Whether `--split-mode row` puts the whole cache on the main card, if it is that old; the
+        log of ggml-org/llama.cpp#13661 (b5261) has a part of it on every card."""
+        return self.number is not None and self.number < CACHE_BY_LAYER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +93,8 @@ class LlamaPlan:
     `fit_target`: MiB that --fit leaves on each card (none: its default).
     `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
     leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
-    what some builds refuse, `older`: the build takes what those of the table's day do not.
+    what some builds refuse, `older`: the build takes what those of the table's day do not, `build`:
+    what is known of it besides.
     """
 
     gpu_layers: int | None = None
@@ -95,9 +143,16 @@ class LlamaPlan:
     refused: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     older: bool = False
+    build: Build = Build()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def depends_on_build(self) -> bool:
+        """Whether what builds of llama.cpp differ in matters to it; see `Build`."""
+        rare = self.type_k not in ONE_TYPE
+        return not self.ik and (self.split_mode == "row" or self.type_k != self.type_v or rare)
 
     @property
     def slots(self) -> int:

@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 from console.common.text import clean
 from console.host.sample import Card
+from console.models.sizing.cards.flash_attention import OLD_CARDS, by_vectors, has_kernel, settled
 from console.models.sizing.compute import (
     CONTEXT,
     SMALL,
     compute_bytes,
     draft_bytes,
-    has_kernel,
     host_compute_bytes,
-    settled,
     work_of,
 )
 from console.models.sizing.kv_cache import Cache, cache_of
@@ -36,6 +35,8 @@ from console.models.sizing.model_facts import Kind, ModelFacts, Weight
 
 MIB = 1 << 20
 HOST = -1
+VOLTA = (7, 0)
+"""The compute capability of the first cards with tensor cores."""
 LENT = 2
 """Tensors that are copied from the host to a card at once, at most."""
 NO_ROWS = (
@@ -255,8 +256,12 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     on_card = any(number != HOST for number in where[: facts.layers])
     on_host = HOST in where[: facts.layers]
     plan, refused, doubts = settled(facts, plan, on_card=on_card, on_host=on_host)
+    if plan.ik and plan.flash and on_card and not by_vectors(facts, plan):
+        before_volta = [(cards[number].compute or VOLTA) < VOLTA for number in used]
+        doubts += (OLD_CARDS,) if any(before_volta) else ()
     if plan.split_mode == "row" and not plan.ik and any(number != HOST for number in where):
-        doubts += (NO_ROWS,)
+        refused += (NO_ROWS,) if plan.build.splits_rows is False else ()
+        doubts += (NO_ROWS,) if plan.build.splits_rows is None else ()
     names = labels(cards)
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")
@@ -424,11 +429,13 @@ def _cache(
     by_place: dict[int, Share],
     parts: dict[int, float],
 ) -> None:
-    """The cache of a layer lies with the layer."""
+    """The cache of a layer lies with the layer; where weights are split by rows, builds before 2025
+    and ik_llama.cpp keep all of it on the main card (ollama/ollama#5527)."""
     used = list(parts)
+    on_main = plan.split_mode == "row" and (plan.ik or plan.build.keeps_cache_on_main)
     for layer, size in enumerate(cache.layers):
         number = where[layer] if plan.kv_offload else HOST
-        if number != HOST and plan.split_mode == "row":
+        if number != HOST and on_main:
             number = used[min(plan.main_gpu, len(used) - 1)]
         if number != HOST and plan.split_mode == "tensor":
             left = size

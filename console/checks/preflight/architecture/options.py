@@ -19,6 +19,7 @@ from console.common.errors import ConsoleError
 from console.common.options.command_line import Given, given
 from console.common.options.table import Effect, table
 from console.common.text import one_line
+from console.models.sizing.loader_plan import Build
 
 _REFUSED = re.compile(
     r"error: (?:invalid|unknown) (?:argument|parameter).*|error while handling argument.*"
@@ -42,6 +43,24 @@ def takes(build: Engine, words: Mapping[str, Sequence[str]]) -> dict[str, bool]:
     Raises Cancelled."""
     answers = {name: _refusal(build, own) for name, own in words.items()}
     return {name: not said for name, said in answers.items() if said is not None}
+
+
+_FEATURES = re.compile(r"system_info:.*\| (?:CUDA|ROCm) : ([^:]*)")
+_NUMBER = re.compile(r"\d{4,6}$")
+"""A number of ggml-org's commits; a shallow clone's build has number 1."""
+
+
+def about(build: Engine) -> Build:
+    """What the build tells of itself: its number, and whether its flash attention has kernels for
+    all types of a cache, which its start lists. Raises Cancelled."""
+    try:
+        number = _NUMBER.search(build.build())
+        lines = build.load(names.probe(names.PLAIN))
+    except (ConsoleError, OSError):
+        return Build()
+    listed = next((found[1] for line in lines if (found := _FEATURES.search(line))), None)
+    pairs = None if listed is None else "FA_ALL_QUANTS = 1" in listed
+    return Build(int(number[0]) if number else None, pairs)
 
 
 def findings(build: Engine, loader: Loader, *, sure: bool) -> list[Finding]:

@@ -3,17 +3,29 @@ build, which can be asked (`console.checks.preflight.architecture.options`)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import Reading
+from console.models.sizing.loader_plan import Build
 
 Takes = Mapping[str, bool | str]
 """What is known of the build at hand: an option's own name, and whether it takes it as it stands on
 the command line; the name of a build that refuses it and may be another one. An option that is not
 there is not known."""
+
+
+_RELEASE = re.compile(r"(?:^|/)gg(?:ml-org|erganov)/llama\.cpp:[a-z0-9-]*-b(\d{4,6})(?:@|$)")
+
+
+def build_of_image(image: str) -> Build:
+    """What the name of an official image tells: a release's number is its tag's end, and no
+    Dockerfile of ggml-org's (.devops/) has GGML_CUDA_FA_ALL_QUANTS."""
+    found = _RELEASE.search(image)
+    return Build(int(found[1]), pairs=False) if found else Build()
 
 
 def contested(

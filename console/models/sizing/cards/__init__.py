@@ -1,0 +1,1 @@
+"""What differs on cards: which kernels there are, and how tensors are split over them."""
