@@ -304,7 +304,8 @@ def _weights(
             kind = one_line(tensor.type_name, 40)
             unknown.append(f"the bytes of {name} (its type {kind} is not known here)")
             continue
-        if type_of(tensor.type) is None:
+        packed = type_of(tensor.type)
+        if packed is None:
             unknown.append(f"what loads {name}: its type {tensor.type} is newer than this reader")
         if not 0 <= tensor.bytes <= MOST_BYTES:
             raise BadFacts(f"the {SOURCE} cannot be true", f"{name} has {tensor.bytes} bytes")
@@ -315,7 +316,8 @@ def _weights(
                 f"the {SOURCE} cannot be true", f"{name} is in none of the {blocks} blocks"
             )
         kind_of = _kind(name, layer, layers)
-        found.append(Weight(name, kind_of, tensor.bytes, prod(tensor.dims), layer))
+        size = packed.block if packed is not None else 0
+        found.append(Weight(name, kind_of, tensor.bytes, prod(tensor.dims), layer, size))
     if not found:
         unknown.append("the tensors (there are none)")
     return tuple(found), unknown[:3]

@@ -44,7 +44,8 @@ class Kind(StrEnum):
 class Weight:
     """One tensor, or a group of equal ones if only a config.json is known.
 
-    `layer` is None outside the blocks; `name` is clean and in llama.cpp's form.
+    `layer` is None outside the blocks; `name` is clean and in llama.cpp's form. `block`: how many
+    elements its type packs together; 0: not known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Weight:
     bytes: int
     elements: int = 0
     layer: int | None = None
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)

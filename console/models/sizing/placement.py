@@ -9,7 +9,6 @@ take a place although nothing of them is loaded.
 from __future__ import annotations
 
 import re
-import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import NamedTuple
 from console.common.text import clean
 from console.host.sample import Card
 from console.models.sizing.cards.flash_attention import OLD_CARDS, by_vectors, has_kernel, settled
+from console.models.sizing.cards.tensor_split import TensorSplit, single, tensor_split
 from console.models.sizing.compute import (
     CONTEXT,
     SMALL,
@@ -216,9 +216,12 @@ def cards_of(plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
 
 
 def proportions(plan: LlamaPlan, cards: Sequence[Card], used: Sequence[int]) -> list[float]:
-    """Shares of the used cards, summing to 1: --tensor-split, else what is free on them."""
+    """Shares of the used cards, summing to 1: --tensor-split, else what is free on them, else
+    (tensors that are divided) the same for each."""
     given = list(plan.tensor_split[: len(used)])
     wanted = given + [0.0] * (len(used) - len(given))
+    if plan.split_mode == "tensor" and sum(wanted) <= 0:
+        wanted = [1.0] * len(used)  # whatever is free: one device stands for all of them
     if plan.split_mode == "none" or sum(wanted) <= 0:
         wanted = [float(capacity(cards[number]) or 0) for number in used]
     whole = sum(wanted)
@@ -233,7 +236,7 @@ def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[in
     if not used or wanted <= 0:
         return [HOST] * units
     # llama.cpp divides and compares in single precision, and a tie goes to the next card
-    bounds = [_single(one) for one in accumulate(proportions(plan, cards, used))]
+    bounds = [single(one) for one in accumulate(proportions(plan, cards, used))]
     found = (bisect_right(bounds, at) for at in _positions(wanted))
     return [HOST] * (units - wanted) + [used[min(number, len(used) - 1)] for number in found]
 
@@ -241,11 +244,7 @@ def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[in
 @lru_cache(maxsize=256)
 def _positions(wanted: int) -> tuple[float, ...]:
     """Where each of so many layers stands among them, from 0 up to 1."""
-    return tuple(_single(unit / wanted) for unit in range(wanted))
-
-
-def _single(value: float) -> float:
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+    return tuple(single(unit / wanted) for unit in range(wanted))
 
 
 def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placement:
@@ -271,7 +270,7 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
         doubts += (NO_SPLIT_EXPERTS,)
     cache = cache_of(facts, plan)
     if cache is not None:
-        _cache(plan, where, cache, by_place, parts)
+        _cache(facts, plan, where, cache, by_place, parts)
     if plan.moe_cache_mib:
         for number, part in parts.items():
             by_place[number].extra += int(plan.moe_cache_mib * MIB * part)
@@ -317,6 +316,7 @@ def _shared_out(
     by_place = {number: Share(number, "") for number in (*parts, HOST)}
     spreads = moves.split_mode in ("row", "tensor")
     twice = (where[-1] != HOST or facts.architecture in TABLE_TWICE) and facts.tied
+    divided = tensor_split(facts, tuple(parts.values())) if moves.split_mode == "tensor" else None
     bundles, notes = _bundles(facts, moves)
     for other, bundle in bundles:
         target = HOST if bundle.table else where[-1 if bundle.layer is None else bundle.layer]
@@ -327,13 +327,16 @@ def _shared_out(
                 # no kernel takes experts by rows (ggml-org/llama.cpp#22729): they stay whole
                 if weight.kind is Kind.EXPERTS and moves.split_mode == "row":
                     by_place[target].add(weight, weight.bytes, active)
+                elif divided is not None:
+                    _divide(weight, active, by_place, divided)
                 else:
                     _spread(weight, active, by_place, parts)
         else:
             by_place[target].take(bundle)
         for weight, _ in bundle.weights if bundle.table and twice else ():
             if weight.name == "token_embd.weight":
-                by_place[where[-1]].add(weight, weight.bytes, weight.bytes)
+                for one in parts if divided is not None and where[-1] != HOST else where[-1:]:
+                    by_place[one].add(weight, weight.bytes, weight.bytes)
     for unit, number in enumerate(where[: facts.layers]):
         for one in parts if number != HOST and spreads else (number,):
             by_place[one].layers.append(unit)
@@ -393,6 +396,13 @@ def _spread(
     by_place[numbers[-1]].add(weight, left, busy)
 
 
+def _divide(weight: Weight, active: int, by_place: dict[int, Share], divided: TensorSplit) -> None:
+    """One tensor as --split-mode tensor divides it; some are whole on every card."""
+    cards = [number for number in by_place if number != HOST]
+    for number, part in zip(cards, divided.of_weight(weight), strict=True):
+        by_place[number].add(weight, int(weight.bytes * part), int(active * part))
+
+
 def _override(mark: Mark, moves: Moves, notes: list[str]) -> int | None:
     """The place an override sends such tensors to, or None. The first that matches counts, in the
     order of the command line."""
@@ -423,6 +433,7 @@ def _names(pattern: str, name: str) -> bool:
 
 
 def _cache(
+    facts: ModelFacts,
     plan: LlamaPlan,
     where: list[int],
     cache: Cache,
@@ -432,17 +443,15 @@ def _cache(
     """The cache of a layer lies with the layer; where weights are split by rows, builds before 2025
     and ik_llama.cpp keep all of it on the main card (ollama/ollama#5527)."""
     used = list(parts)
+    divided = tensor_split(facts, tuple(parts.values())) if plan.split_mode == "tensor" else None
     on_main = plan.split_mode == "row" and (plan.ik or plan.build.keeps_cache_on_main)
     for layer, size in enumerate(cache.layers):
         number = where[layer] if plan.kv_offload else HOST
         if number != HOST and on_main:
             number = used[min(plan.main_gpu, len(used) - 1)]
-        if number != HOST and plan.split_mode == "tensor":
-            left = size
-            for one in used[:-1]:
-                by_place[one].cache += int(size * parts[one])
-                left -= int(size * parts[one])
-            by_place[used[-1]].cache += left
+        if number != HOST and divided is not None:
+            for one, part in zip(used, divided.of_cache(layer), strict=True):
+                by_place[one].cache += int(size * part)
         else:
             by_place[number].cache += size
 
@@ -472,7 +481,8 @@ def _compute(
     most = max(cache.layers, default=0) * (2 if facts.attention.latent else 1)  # V is part of K
     attends = bool(host.layers) and plan.kv_offload and (not plan.flash or has_kernel(facts, plan))
     for number in used:
-        share, last = by_place[number], number == where[-1]
+        scored = plan.split_mode == "tensor" and where[-1] != HOST
+        share, last = by_place[number], scored or number == where[-1]
         helps = lends and number == used[0]
         lent, scores = _lent(host) if helps else (), last or (helps and bool(table))
         if share.layers or lent or last:
@@ -495,7 +505,9 @@ def _draft(
     """The context of the layers that guess ahead, where the last layer is, and at the card that
     helps the host. It copies over what of its layers lies on the host, as the other one does."""
     own = draft_bytes(facts, plan, cache) + (0 if plan.kv_offload else cache.layers[-1] * 3 // 2)
-    by_place[where].compute += own
+    every = plan.split_mode == "tensor" and where != HOST
+    for number in [one for one in by_place if one != HOST] if every else [where]:
+        by_place[number].compute += own
     moves = Moves(
         plan.split_mode, True, plan.overrides, plan.cpu_experts, plan.cpu_dense, plan.moved_after
     )
