@@ -31,6 +31,7 @@ def verdict(plan: LlamaPlan) -> tuple[Verdict, str]:
         ("-fa", "--flash-attn", "--flash-attn on"),
         ("-fa -t 8", "--flash-attn", "--flash-attn on"),
         ("--log-colors", "--log-colors", "--log-colors auto"),
+        ("-cpent 3", "--checkpoint-every-n-tokens", "--checkpoint-min-step"),
     ],
 )
 def test_what_newer_builds_refuse_depends_on_the_build(
@@ -83,3 +84,28 @@ def test_what_a_build_is_asked_about() -> None:
     }  # fmt: skip
     assert contested("llama_cpp", ["-c", "4096", "-fa", "on", "--load-mode", "none"]) == {}
     assert contested("ik_llama", ["-fmoe", "--no-mmap"]) == {"--fused-moe": ("-fmoe",)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--draft-model /x.gguf",  # atomantic/PortOS#4653: "has never existed in any build"
+        "--draft_model /x.gguf", "--n-gpu-layers=99", "-ngl=99", "--ctx-size=8192", "-c=8192",
+        "--cache_type_k=q8_0",
+    ],
+)  # fmt: skip
+def test_what_no_build_takes_is_refused(words: str) -> None:
+    """llama.cpp compares whole words: "error: invalid argument: --n-gpu-layers=99"."""
+    for reader in (llama_plan, ik_plan):
+        level, why = verdict(reader(["-c", "4096", *words.split()]))
+        assert (level, "no build" in why) == (Verdict.NO_GO, True), why
+
+
+@pytest.mark.parametrize("words", ["--newer 3", "--newer=3", "-newer"])
+def test_what_a_newer_build_may_have_is_not_known(words: str) -> None:
+    assert verdict(llama_plan(["-c", "4096", *words.split()]))[0] is Verdict.UNKNOWN
+
+
+def test_a_refused_option_keeps_its_secret() -> None:
+    (told,) = llama_plan(["-c", "4096", "--api-key=hunter2"]).refused
+    assert "hunter2" not in told

@@ -20,6 +20,7 @@ BESIDE = {
     "--kt-mmap-experts-dir", "--kt-skip-gpu-expert-cpu-copy",
     "--mmap", "--no-mmap", "--mlock", "-dio", "--direct-io", "-ndio", "--no-direct-io", "-fmoe",
     "--fused-moe", "-ooae", "--offload-only-active-experts", "--tp", "--dp", "--speculative-algo",
+    "-cpent", "--checkpoint-every-n-tokens",
 }  # fmt: skip
 """Of open pull requests, of builds before, and beginnings that many take for a name."""
 APPLIERS = {

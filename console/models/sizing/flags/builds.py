@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from console.common import redact
 from console.common.options.command_line import Given, from_environment, given
-from console.common.options.table import table
+from console.common.options.table import Table, table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import Reading
 from console.models.sizing.loader_plan import Build
@@ -43,10 +44,19 @@ def contested(
     return found
 
 
-def of_build(options: Iterable[Given], reading: Reading, takes: Takes) -> Iterator[Given]:
+NEVER = {"--draft-model": "--model-draft"}
+"""Options that no build has ever had, and what is meant by them (atomantic/PortOS#4653)."""
+
+
+def of_build(
+    options: Iterable[Given], reading: Reading, takes: Takes, of: Table
+) -> Iterator[Given]:
     """The options that the build takes. What it refuses is named, and what is not known of it makes
     the plan unsettled. A variable that it does not know is passed over, as the build does."""
     for one in options:
+        if refusal := _in_no_build(one, of):
+            reading.refuse(refusal)
+            continue
         since = _since(one)
         taken = takes.get(one.name) if since else True
         if taken is None or isinstance(taken, str):
@@ -58,6 +68,19 @@ def of_build(options: Iterable[Given], reading: Reading, takes: Takes) -> Iterat
         elif since:
             reading.got["older"] = True
         yield one
+
+
+def _in_no_build(one: Given, of: Table) -> str:
+    """Why no build takes an option as it is written; "" where one may. Their readers compare whole
+    words (common/arg.cpp, and common/common.cpp of ik_llama.cpp)."""
+    if one.option is not None or one.stray is not None:
+        return ""
+    name, equals, _ = one.spelling.partition("=")
+    if equals and of.option(name) is not None:
+        shown = one_line(redact.argv((one.spelling,))[0], 60)
+        return f"{shown}: no build takes a value in the same word ({of.grammar.refusal})"
+    instead = NEVER.get(of.normal(one.spelling))
+    return f"{one_line(one.spelling, 60)}: no build has it; it is {instead}" if instead else ""
 
 
 def _since(one: Given) -> str:

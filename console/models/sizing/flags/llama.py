@@ -77,7 +77,7 @@ def _plan(
     reading = Reading(refused=[])
     known = named(options, appliers)
     for source in (_of_environment(env, options), given(argv, options)):
-        read(reading, map(_with_value, of_build(source, reading, takes)), known, options)
+        read(reading, map(_with_value, of_build(source, reading, takes, options)), known, options)
     ubatch = _batches(reading)
     of_draft = reading.got.pop("of_draft", [])
     words = reading.got.pop("draft_words", [])
