@@ -239,3 +239,9 @@ def test_only_the_build_that_would_serve_may_refuse(monkeypatch: pytest.MonkeyPa
     assert Asking(lambda: has, sure=False).about == BuildFacts(pairs=True)
     assert Asking(lambda: None, sure=True).about is None
     assert options.about(Build(trouble="silent")) == BuildFacts(10825)
+
+
+def test_the_real_build_tells_its_number(server: str) -> None:
+    """b11669 has kernels for every pair of types, and no buffers for rows."""
+    found = options.about(HostProgram((server,)))
+    assert (found.number, found.takes_pairs, found.splits_rows) == (11669, True, False)
