@@ -54,8 +54,9 @@ from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan
+from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
+from console.models.sizing.serving.kernels import SWITCHED_OFF, TENSOR
 from console.models.sizing.serving.loaded import is_online
 
 if TYPE_CHECKING:
@@ -451,6 +452,8 @@ KT_IDLE = (
     "--kt-weight-path DIRECTORY names the weights of the experts",
 )
 """Title, words and hint."""
+MLA_OFF = "VLLM_MLA_DISABLE"
+"""The variable with which vLLM keeps every head of a latent attention, and takes other kernels."""
 SHOWN = 5
 """Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
@@ -469,6 +472,8 @@ NEEDED = (
     ", architecture ",
     ", quantization ",
     ", method ",
+    ", attention ",
+    ", experts ",
     ANOTHER,
     load_format.TITLE,
     load_format.KT_TITLE,
@@ -553,7 +558,7 @@ def table(
         quantization.lower() if gguf else _computes(facts, plan, quantization), method_of(plan),
         getattr(plan, "split_mode", ""), machine,
         not getattr(plan, "kt_weights", ""),
-        getattr(plan, "dtype", "auto"),
+        getattr(plan, "dtype", "auto"), *_kernels(ask, engine, facts, plan),
     )  # fmt: skip
     found = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:
@@ -578,6 +583,17 @@ def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
     # without a name it may well be ik_llama.cpp's server: both programs are called llama-server
     level = Level.FAIL if ask.engine else Level.UNKNOWN
     return [Finding(level, f"{engine}, {TYPES}", words, hint)]
+
+
+def _kernels(ask: Loader, engine: str, facts: ModelFacts, plan: LoaderPlan) -> tuple[str, str]:
+    """The kinds of attention and of experts that an engine needs kernels for."""
+    if engine not in ("vllm", "sglang", "kt-kernel") or not isinstance(plan, VllmPlan | SglangPlan):
+        return "", ""
+    latent = facts.attention.latent and isinstance(plan, VllmPlan)
+    off = latent and ask.env.get(MLA_OFF, "0") not in ("", "0")
+    online = is_online(facts, plan.quantization)
+    experts = (TENSOR if online else facts.scaled_by) if facts.experts.count else ""
+    return SWITCHED_OFF if off else facts.attends, experts
 
 
 def _computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:

@@ -38,7 +38,9 @@ TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
 EQUAL = 0.10
 """Cards whose memories differ by less than this share of the larger one are equal."""
-ASKED = ("format", "architecture", "quantization", "method")
+REQUIRED = ("format", "architecture", "quantization", "method")
+"""Facts without which a refusal of the table cannot be excluded."""
+ASKED = (*REQUIRED, "attention", "experts")
 """Facts that, if given, some rule has to cover."""
 
 Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
@@ -46,7 +48,8 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Day = Annotated[str, StringConstraints(pattern=r"^20\d\d-[01]\d-[0-3]\d$")]
 Lesson = Annotated[str, StringConstraints(pattern=r"^[FSP]-\d{3}$")]
 Column = Literal[
-    "format", "architecture", "quantization", "method", "split", "compute", "cards", "imports"
+    "format", "architecture", "quantization", "method", "attention", "experts", "split", "compute",
+    "cards", "imports",
 ]  # fmt: skip
 
 
@@ -61,6 +64,8 @@ class When(Strict):
     architecture: list[Text] = []
     quantization: list[Text] = []
     method: list[Text] = []
+    attention: list[Text] = []
+    experts: list[Text] = []
     split: list[Text] = []
     dtype: list[Text] = []
     sm: list[Capability] = []
@@ -154,7 +159,9 @@ class Question:
     `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
     `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
     tensor, graph. `dtype`: as on the engine's command line. `converts`: kt-kernel's weights are
-    made of this checkpoint, and not ready.
+    made of this checkpoint, and not ready. `attention`: its kind, `experts`: of how many weights
+    theirs share a scale, as console.models.sizing.serving.kernels names them; "" for a model
+    without, and for engines whose own files decide it.
     """
 
     engine: str
@@ -166,6 +173,8 @@ class Question:
     machine: Machine | None = None
     converts: bool = True
     dtype: str = "auto"
+    attention: str = ""
+    experts: str = ""
 
 
 def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
@@ -189,7 +198,7 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
             covered[rule.about] = covered.get(rule.about, False) or rule.level != "ok"
             found.append((rule, _finding(question, rule, missing)))
         elif rule.level == "fail":
-            untried |= {name: untried.get(name, 0) + 1 for name in missing if name in ASKED}
+            untried |= {name: untried.get(name, 0) + 1 for name in missing if name in REQUIRED}
     kept = [one for rule, one in found if rule.level != "ok" or not covered[rule.about]]
     kept += _uncovered(question, covered, untried)
     if not kept:

@@ -53,6 +53,7 @@ from console.models.sizing.model_facts import (
     Weight,
 )
 from console.models.sizing.serving.consistency import against, check
+from console.models.sizing.serving.kernels import attention_kind, scale_kind
 from console.models.sizing.serving.states import gated
 
 SOURCE = "config.json"
@@ -131,6 +132,8 @@ def from_config(
         weights_from=origin,
         classes=classes(config),
         encoders=encoders(config),
+        attends=attention_kind(keys.table, attention, recurrent, classes(config)),
+        scaled_by=scale_kind(quantization(config)),
         missing=tuple(dict.fromkeys(keys.missing)),
     )
 

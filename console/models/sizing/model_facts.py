@@ -157,7 +157,9 @@ class ModelFacts:
     "" where nothing says it. `gptq_besides`: what its GPTQ has that is not symmetric, in order or
     of 4 bits. `cache_fp8`: the engines that keep its cache in FP8 by themselves.
     `of_ik`: types of its tensors that only ik_llama.cpp has, with their numbers. `classes` are the
-    names of transformers' classes for it, `encoders` its parts for images and sound.
+    names of transformers' classes for it, `encoders` its parts for images and sound. `attends`: the
+    kind of its attention, `scaled_by`: of how many weights a scale is, as serving/kernels.py names
+    them; "" where no config.json tells it.
     """
 
     architecture: str
@@ -182,6 +184,8 @@ class ModelFacts:
     of_ik: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     encoders: tuple[Encoder, ...] = ()
+    attends: str = ""
+    scaled_by: str = ""
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
