@@ -199,10 +199,11 @@ class SglangPlan:
     `replicas`: copies of the whole, or with `attention_apart` of the attention within the ranks.
     `attention_replicas` is --attn-dp-size alone. Whole experts are shared out among `expert_ranks`.
     `chunk`, `prefill` and `graph_batch` size what SGLang keeps free for a step (None: its default).
-    `drafts`: the checkpoint's spare layers guess ahead. `speculates`: whatever guesses.
-    `all_to_all`: how experts exchange tokens. `page`: tokens of a page of the cache (0: the
-    backend's own), `attention` its backend. `text_only` and `multimodal`: an encoder for images is
-    left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
+    `drafts`: the checkpoint's spare layers guess ahead. `speculates`: whatever guesses, `trees`: in
+    several branches. `all_to_all`: how experts exchange tokens. `page`: tokens of a page of the
+    cache (0: the backend's own), `attention` its backend, `phases` those for prompts or answers
+    alone. `text_only` and `multimodal`: an encoder for images is left out, or asked for.
+    `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
     nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
     are, with experts of `kt_experts` bytes (None: not known).
     `kt_prefill`: prompts of so many tokens take every layer's experts to the cards, 0: none.
@@ -232,9 +233,11 @@ class SglangPlan:
     graphs: bool = True
     drafts: bool = False
     speculates: bool = False
+    trees: bool = False
     all_to_all: str = ""
     page: int = 0
     attention: str = ""
+    phases: tuple[str, ...] = ()
     text_only: bool = False
     multimodal: bool = False
     states: int | None = None

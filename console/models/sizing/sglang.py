@@ -35,6 +35,7 @@ from console.models.sizing.loader_plan import (
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.backends import not_known_of_backends, refused_backends
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import has_encoder, kept_of_static, reads_images
@@ -188,7 +189,8 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
-    ledger.stops += [f"SGLang refuses {what}" for what in plan.refused]
+    ledger.stops += [f"SGLang refuses {what}" for what in (*plan.refused, *refused_backends(plan))]
+    ledger.unknown += not_known_of_backends(facts, plan)
     if has_encoder(facts, plan) and not reads_images(facts):
         ledger.unknown.append(
             "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "

@@ -24,6 +24,12 @@ ON = ("on", "enabled", "true", "1", "yes")
 OFF = ("off", "disabled", "false", "0", "no")
 MAX_NUMBER = 1 << 31
 GIB = 1 << 30
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "--kv-cache-dtype": ("f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"),
+    "--dtype": ("fp16", "bf16", "fp32", "f16", "f32", "fp8", "int8", "int4"),
+}
+"""Words of other programs, which no release of an engine in Python has taken (vLLM 0.33: ModelDType,
+CacheDType; SGLang 0.5.23: its choices)."""
 _HUMAN = re.compile(r"(\d{1,12}(\.\d{1,9})?)([A-Za-z]{1,2})")
 
 
@@ -110,7 +116,8 @@ def plan_of(
 def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table) -> None:
     """Engines in Python get new words for their closed sets with most releases, so that another
     word may be a newer one's; what is no number is refused by all of them."""
-    told = reading.problem if of.grammar.python and option.choices else reading.refuse_value
+    may_be_new = option.choices and value.strip() not in ELSEWHERE.get(option.name, ())
+    told = reading.problem if of.grammar.python and may_be_new else reading.refuse_value
     told(option.name, value, wanted)
 
 
@@ -139,14 +146,17 @@ def _apply(reading: Reading, one: Given, appliers: Mapping[str, Apply]) -> None:
         reading.uncounted.append(name)
 
 
-def number(name: str, least: int = 0, most: int = MAX_NUMBER) -> Apply:
+def number(name: str, least: int = 0, most: int = MAX_NUMBER, *, bounded: bool = False) -> Apply:
+    """A whole number. `bounded`: the engine itself refuses what is smaller than `least`."""
+
     def apply(reading: Reading, flag: str, value: str) -> None:
         if not WHOLE.fullmatch(value):
             reading.refuse_value(flag, value, "a whole number")
         elif least <= int(value) <= most:
             reading.got[name] = int(value)
         else:
-            reading.problem(flag, value, between(least, most))
+            told = reading.refuse_value if bounded and int(value) < least else reading.problem
+            told(flag, value, between(least, most))
 
     return apply
 
@@ -183,14 +193,17 @@ def sized(value: str, units: Mapping[str, int]) -> int | None:
     return int(float(match[1]) * unit)
 
 
-def fraction(name: str, most: float, scale: float = 1.0) -> Apply:
+def fraction(name: str, most: float, scale: float = 1.0, *, bounded: bool = False) -> Apply:
+    """A number from 0 up to `most`. `bounded`: the engine itself refuses others."""
+
     def apply(reading: Reading, flag: str, value: str) -> None:
         if not is_python_float(value):
             reading.refuse_value(flag, value, f"a number up to {most:.15g}")
         elif 0 <= (read_value := float(value)) <= most:
             reading.got[name] = read_value * scale
         else:
-            reading.problem(flag, value, f"a number up to {most:.15g}")
+            told = reading.refuse_value if bounded else reading.problem
+            told(flag, value, f"a number up to {most:.15g}")
 
     return apply
 

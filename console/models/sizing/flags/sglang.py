@@ -94,6 +94,7 @@ def _graph_batches(reading: Reading, flag: str, value: str) -> None:
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What guesses ahead loads the file's own spare layers, a model of its own, or nothing."""
     reading.got["speculates"] = value.upper() != "NONE"
+    reading.got["trees"] = reading.got.get("trees", False) or value.upper() == "NGRAM"
     if value.upper() in OWN_LAYERS:
         reading.got["drafts"] = True
     elif value.upper() not in ("NGRAM", "NONE"):
@@ -110,6 +111,17 @@ def _all_to_all(reading: Reading, flag: str, value: str) -> None:
 def _attention(reading: Reading, flag: str, value: str) -> None:
     reading.got["attention"] = value
     reading.notes.append(f"{flag} {value} is not judged")
+
+
+def _phase(reading: Reading, flag: str, value: str) -> None:
+    """The backend of one phase: prompts, or answers."""
+    reading.got["phases"] = (*reading.got.get("phases", ()), value)
+    reading.notes.append(f"{flag} {value} is not judged")
+
+
+def _branches(reading: Reading, flag: str, value: str) -> None:
+    if value.isdecimal() and int(value) > 1:
+        reading.got["trees"] = True
 
 
 def _kt_weights(reading: Reading, flag: str, value: str) -> None:
@@ -142,7 +154,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--dtype": text("dtype"), "--quantization": text("quantization"),
     "--load-format": text("load_format"), "--model-loader-extra-config": told_more,
     "--speculative-algorithm": _speculation, "--speculative-num-steps": fixed("", None),
-    "--speculative-eagle-topk": fixed("", None), "--revision": text("model"),
+    "--speculative-eagle-topk": _branches, "--revision": text("model"),
     "--speculative-num-draft-tokens": fixed("", None),
     "--kt-cpuinfer": fixed("kt", True), "--kt-threadpool-count": fixed("kt", True),
     KT_WEIGHTS: _kt_weights, "--kt-method": _kt_method,
@@ -153,6 +165,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--model-path": text("model"), "--language-model-only": fixed("text_only", True),
     "--enable-multimodal": fixed("multimodal", True), "--moe-a2a-backend": _all_to_all,
     "--page-size": number("page", 1), "--attention-backend": _attention,
+    "--prefill-attention-backend": _phase, "--decode-attention-backend": _phase,
     "--max-mamba-cache-size": number("states", 1), "--disable-radix-cache": fixed("radix", False),
     "--mamba-full-memory-ratio": fraction("state_share", 100.0),
     "--mamba-ssm-dtype": choice("state_type", tuple(WIDTHS)),

@@ -152,12 +152,12 @@ def _limits(reading: Reading, flag: str, value: str) -> None:
 
 
 _VLLM: Mapping[str, Apply] = {
-    "--tensor-parallel-size": number("ranks", 1, 1024),
-    "--pipeline-parallel-size": number("stages", 1, 1024),
-    "--data-parallel-size": number("replicas", 1, 1024),
+    "--tensor-parallel-size": number("ranks", 1, 1024, bounded=True),
+    "--pipeline-parallel-size": number("stages", 1, 1024, bounded=True),
+    "--data-parallel-size": number("replicas", 1, 1024, bounded=True),
     "--enable-expert-parallel": _experts, "--no-enable-expert-parallel": _experts,
-    "--gpu-memory-utilization": fraction("fraction", 1.0), "--max-model-len": _length,
-    "--max-num-seqs": number("seqs", 1), "--max-num-batched-tokens": _human("batch"),
+    "--gpu-memory-utilization": fraction("fraction", 1.0, bounded=True), "--max-model-len": _length,
+    "--max-num-seqs": number("seqs", 1, bounded=True), "--max-num-batched-tokens": _human("batch"),
     "--kv-cache-dtype": _kv_type, "--dtype": text("dtype"), "--quantization": text("quantization"),
     "--load-format": _load_format, "--model-loader-extra-config": told_more,
     "--enforce-eager": fixed("graphs", False), "--no-enforce-eager": fixed("graphs", True),
@@ -170,7 +170,7 @@ _VLLM: Mapping[str, Apply] = {
     "--no-enable-chunked-prefill": fixed("chunked", False),
     "--max-num-active-seqs": number("active", 1),
     "--long-prefill-token-threshold": number("long_prefill"),
-    "--block-size": number("page", 1), "--distributed-executor-backend": _executor,
+    "--block-size": number("page", 1, bounded=True), "--distributed-executor-backend": _executor,
     "--config-format": _config_format,
     "--enable-prefix-caching": fixed("prefixes", True),
     "--no-enable-prefix-caching": fixed("prefixes", False),
