@@ -300,15 +300,21 @@ def _reads(key: object) -> str:
     return "sound" if _SOUND.fullmatch(key) else ""
 
 
+_HEADS = ("num_heads", "num_attention_heads", "attention_heads")
+"""What the configuration of an encoder calls its heads."""
+
+
 def _encoder(reads: str, value: object) -> Encoder:
     """Its sizes as SGLang reads them: a class that counts its layers as `depth` has none of the
     usual name, and the usual number is taken."""
     table = value if isinstance(value, Mapping) else {}
     layers, width = table.get("num_hidden_layers"), table.get("hidden_size")
+    heads = next((table[name] for name in _HEADS if name in table), None)
     if layers is None and _is_count(table.get("depth")):
         layers = 24
     return Encoder(
         reads,
         layers if _is_count(layers) and layers <= MOST_LAYERS else None,
         width if _is_count(width) and width <= MOST_LENGTH else None,
+        heads if _is_count(heads) and heads <= MOST_LENGTH else None,
     )

@@ -144,6 +144,7 @@ class Encoder:
     reads: str
     layers: int | None = None
     width: int | None = None
+    heads: int | None = None
 
 
 @dataclass(frozen=True)

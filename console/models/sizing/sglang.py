@@ -38,7 +38,12 @@ from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.backends import not_known_of_backends, refused_backends
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
-from console.models.sizing.serving.encoders import has_encoder, kept_of_static, reads_images
+from console.models.sizing.serving.encoders import (
+    has_encoder,
+    kept_of_static,
+    not_known_of_encoder,
+    reads_images,
+)
 from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, GPTQ, kt_bytes, whole_layer
 from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
@@ -191,11 +196,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.stops += [f"SGLang refuses {what}" for what in (*plan.refused, *refused_backends(plan))]
     ledger.unknown += not_known_of_backends(facts, plan)
-    if has_encoder(facts, plan) and not reads_images(facts):
-        ledger.unknown.append(
-            "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
-            "--language-model-only does without"
-        )
+    ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
     if plan.kt_prefill and plan.kt_method not in PREFILLS:

@@ -23,7 +23,7 @@ from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
-from console.models.sizing.serving.encoders import left_on
+from console.models.sizing.serving.encoders import by_vllm_encoder, left_on
 from console.models.sizing.serving.loaded import FLOAT32, HALF, as_loaded, cache_type
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
@@ -106,6 +106,9 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += facts.missing
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
     ledger.unknown += (needs := _encoders(facts, plan))
+    refused, doubts = by_vllm_encoder(facts, plan)
+    ledger.stops += refused
+    ledger.unknown += doubts
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
     ledger.unknown += _padded(facts, plan)
     ledger.unknown += not_known_of_vllm(facts, plan, _tokens(facts, plan))

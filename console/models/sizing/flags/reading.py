@@ -28,8 +28,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "--kv-cache-dtype": ("f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"),
     "--dtype": ("fp16", "bf16", "fp32", "f16", "f32", "fp8", "int8", "int4"),
 }
-"""Words of other programs, which no release of an engine in Python has taken (vLLM 0.33: ModelDType,
-CacheDType; SGLang 0.5.23: its choices)."""
+"""Words of other programs, which no release of an engine in Python has taken (ModelDType and
+CacheDType of vLLM 0.33, the choices of SGLang 0.5.23)."""
 _HUMAN = re.compile(r"(\d{1,12}(\.\d{1,9})?)([A-Za-z]{1,2})")
 
 

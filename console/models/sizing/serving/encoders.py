@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from console.models.sizing.loader_plan import SglangPlan
+from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import Encoder, ModelFacts
 
 IMAGES, VIDEO, SOUND = "image", "video", "audio"
@@ -34,9 +34,51 @@ OFF_IN_SGLANG = frozenset((
     "Step3VLForConditionalGeneration", "InklingForConditionalGeneration",
 ))  # fmt: skip
 """Classes that SGLang serves as text models unless --enable-multimodal is given."""
+COPIED = "--mm-encoder-tp-mode"
+"""The option by which vLLM keeps an encoder whole on each rank."""
 FACTOR, LEAST_FACTOR, MOST_FACTOR, SENSITIVITY = 0.95, 0.8, 1.05, 0.1
 USUAL_LAYERS, USUAL_WIDTH = 24, 1024
 """The encoder (ViT-L/14) for which SGLang takes away just 5 %."""
+
+
+DIVIDED_ALWAYS = frozenset(("Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration"))
+"""Classes whose encoder vLLM 0.33 divides whatever its heads are (`divide` in glm4_1v.py,
+vllm#24004); of others some fall back to whole copies (`is_vit_use_data_parallel`)."""
+
+
+def undivided(facts: ModelFacts, ranks: int) -> str:
+    """The encoder whose heads so many ranks do not divide, in words; "" where there is none."""
+    counts = {encoder.heads for encoder in facts.encoders if encoder.heads}
+    odd = sorted(count for count in counts if count % ranks)
+    return f"its encoder's {odd[0]} heads are not divisible by {ranks} ranks" if odd else ""
+
+
+def by_vllm_encoder(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[str]]:
+    """What vLLM refuses of an encoder, and what is not known of it."""
+    words = undivided(facts, plan.ranks)
+    if not words or any(one.startswith(COPIED) for one in plan.uncounted):
+        return [], []
+    if DIVIDED_ALWAYS.intersection(facts.classes) and not plan.text_only:
+        return [f"{words}: {COPIED} data keeps whole copies of it"], []
+    return [], [f"whether this release keeps whole copies of it, as {words} ({COPIED} data does)"]
+
+
+def not_known_of_encoder(facts: ModelFacts, plan: SglangPlan, ranks: int) -> list[str]:
+    """What SGLang's formula leaves out of an encoder, and whether its heads can be divided."""
+    if not has_encoder(facts, plan):
+        return []
+    found = []
+    if not reads_images(facts):
+        found.append(
+            "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
+            "--language-model-only does without"
+        )
+    if words := undivided(facts, ranks):
+        found.append(
+            f"whether this release pads or copies it, as {words} (SGLang does for GLM-4V since "
+            "sgl-project/sglang#13856; --mm-enable-dp-encoder keeps whole copies)"
+        )
+    return found
 
 
 def left_on(facts: ModelFacts, limits: Collection[str]) -> list[str]:
