@@ -558,7 +558,7 @@ def table(
         quantization.lower() if gguf else _computes(facts, plan, quantization), method_of(plan),
         getattr(plan, "split_mode", ""), machine,
         not getattr(plan, "kt_weights", ""),
-        getattr(plan, "dtype", "auto"), *_kernels(ask, engine, facts, plan),
+        getattr(plan, "dtype", "auto"), *_kernels(ask, engine, facts, plan), facts.classes,
     )  # fmt: skip
     found = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:

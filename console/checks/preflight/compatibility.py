@@ -126,6 +126,14 @@ class Table(Strict):
                 return name
         return architecture
 
+    def names(self, architecture: str, classes: Iterable[str] = ()) -> set[str]:
+        """The names by which rules may call a model: its architecture's, and where the table knows
+        none of that, those of its classes."""
+        family = self.family(architecture)
+        if family != architecture or architecture in self.families:
+            return {architecture, family}
+        return {architecture, *(name for one in classes if (name := self.family(one)) != one)}
+
 
 @cache
 def table(path: Path = TABLE) -> Table:
@@ -161,7 +169,8 @@ class Question:
     tensor, graph. `dtype`: as on the engine's command line. `converts`: kt-kernel's weights are
     made of this checkpoint, and not ready. `attention`: its kind, `experts`: of how many weights
     theirs share a scale, as console.models.sizing.serving.kernels names them; "" for a model
-    without, and for engines whose own files decide it.
+    without, and for engines whose own files decide it. `classes`: of transformers, by which a model
+    of several parts is known whose `architecture` is that of its language model.
     """
 
     engine: str
@@ -175,6 +184,7 @@ class Question:
     dtype: str = "auto"
     attention: str = ""
     experts: str = ""
+    classes: tuple[str, ...] = ()
 
 
 def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
@@ -215,7 +225,7 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
         wanted: list[str] = getattr(when, name)
         given: str = getattr(question, name)
         if wanted and name == "architecture":
-            names = {given, rows.family(given)}
+            names = rows.names(given, question.classes)
             facts[name] = bool(names & set(wanted)) if given else None
         elif wanted:
             facts[name] = given.lower() in [one.lower() for one in wanted] if given else None

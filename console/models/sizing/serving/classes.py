@@ -23,6 +23,12 @@ def listed(engine: str) -> frozenset[str]:
     return frozenset(name for name, *engines in rows if engine in engines)
 
 
+def _converted(name: str) -> str:
+    """The class that vLLM loads to score texts with (`as_seq_cls_model`; `_normalize_arch` in its
+    registry.py; vllm#19260)."""
+    return name.replace("ForSequenceClassification", "ForCausalLM")
+
+
 def not_known_of_class(facts: ModelFacts, engine: str) -> list[str]:
     """Where the configuration names no class, or none that the engine lists."""
     if facts.source == GGUF:
@@ -31,7 +37,10 @@ def not_known_of_class(facts: ModelFacts, engine: str) -> list[str]:
         return [
             "architectures (it names no class, by which the engine chooses what loads the model)"
         ]
-    if listed(engine).intersection(facts.classes):
+    known = listed(engine)
+    if known.intersection(facts.classes):
+        return []
+    if engine == "vllm" and any(_converted(name) in known for name in facts.classes):
         return []
     named = ", ".join(facts.classes)
     return [f"architectures ({named}: {_NAMES[engine]} lists no such class, a newer one may)"]
