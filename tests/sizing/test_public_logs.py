@@ -98,8 +98,6 @@ OWN = ("weights", "experts", "latent attention", "offloaded", "MXFP4 kernels")
 def on_first(found: Assessment, *names: str) -> float:
     where = found.terms[0].where
     sizes = {t.name: t.bytes or 0 for t in found.terms if t.where == where and t.name in names}
-    if "MXFP4 kernels" in sizes:  # the room to work in is not loaded
-        sizes["MXFP4 kernels"] -= 5 * GIB
     return sum(sizes.values()) / GIB
 
 

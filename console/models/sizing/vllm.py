@@ -58,9 +58,12 @@ RAY = 3 * GIB
 """Ray's own processes on a host: its daemons, and its store of objects while little is in it."""
 AUTO_CTX = 8192
 """Tokens counted for `--max-model-len auto`, which takes what there is room for."""
-MXFP4_SHARE, MXFP4_WORK = 0.06, 5 * GIB
-"""What kernels for MXFP4 add: a layout of their own (64.4 GiB are loaded of a checkpoint of
-60.8), and room to work in (vllm#33155, vllm#27508). It differs by release."""
+MXFP4_SHARE, MXFP4_COPIES = 0.06, 3.2
+"""What kernels for MXFP4 add: a layout of their own, of all experts (64.4 and 66.0 GiB are loaded
+of a checkpoint of 60.8, vllm#33155 and vllm#23278; 12.9 and 13.7 of one of 12.8, vllm#22331), and
+while a layer gets it, copies of the experts of that layer (TensorRT-LLM#16125 names the temporaries
+of the swizzle). Of gpt-oss-120b that is 5 GiB, as its logs have (vllm#33155, vllm#27508), of 20b a
+fourth, as a layer has a fourth of the experts. Both differ by release."""
 GATHERED = 4 * 2
 """Bytes for each number of a token of another replica, whose tokens the experts of each see, too:
 what they get, give back, and hold meanwhile. recipes#12 has 2 to 3 GiB of it for 8 replicas."""
@@ -219,8 +222,9 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     batch, seqs = step_of(facts, plan, card)
     ledger.add("step", _step(facts, plan, batch, seqs), where, _step_words(batch, seqs))
     if facts.stored == "mxfp4":
-        size = int(experts * MXFP4_SHARE) + MXFP4_WORK
-        ledger.add("MXFP4 kernels", size, where, "their layout and workspace, as logs show")
+        layer = experts // max(1, -(-(facts.layers or 1) // plan.stages))
+        ledger.add("MXFP4 kernels", int(experts * MXFP4_SHARE), where, "their layout, as logs show")
+        ledger.add("MXFP4 repacking", int(layer * MXFP4_COPIES), where, "of the experts of a layer")
     graphs, most = graphs_of(facts, plan, seqs)
     ledger.add("CUDA graphs", graphs, where, "estimate; --enforce-eager has none")
     more = COMMUNICATION if plan.ranks * plan.replicas > 1 else 0
