@@ -88,6 +88,22 @@ def test_kernels_of_int8_end_before_the_later_blackwell(
 
 
 @pytest.mark.parametrize(
+    ("compute", "level", "words"),
+    [
+        ((7, 0), Level.UNKNOWN, "for compressed-tensors 8.0"),  # llm-compressor#1258
+        ((7, 5), Level.UNKNOWN, "up to 0.11 refuse"),  # vllm#25022, vllm#26297
+        ((8, 0), Level.OK, "has kernels"), ((12, 0), Level.OK, "has kernels"),
+    ],
+)  # fmt: skip
+def test_older_releases_refuse_packed_integers_of_compressed_tensors(
+    compute: tuple[int, int], level: Level, words: str
+) -> None:
+    here = Machine(cards=(Card("?", compute=compute),))
+    found = of(Question("vllm", "safetensors", "qwen3", "w4a16", machine=here), "quantization")
+    assert [(one.level, words in one.words) for one in found] == [(level, True)]
+
+
+@pytest.mark.parametrize(
     ("quantization", "method", "converts", "level", "words"),
     [
         ("gptq", "GPTQ_INT4", False, Level.OK, "read as it is stored"),
