@@ -48,16 +48,13 @@ from console.models.hub import model_config
 from console.models.hub.checkpoint import Contents, Format, WeightSet
 from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
-from console.models.hub.model_config import kind
 from console.models.hub.progress import download_time, seconds_for
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.flags.builds import Takes
-from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
+from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
-from console.models.sizing.serving.kernels import SWITCHED_OFF, TENSOR
-from console.models.sizing.serving.loaded import is_online
 
 if TYPE_CHECKING:
     from console.config.site.site import SiteModel
@@ -452,8 +449,6 @@ KT_IDLE = (
     "--kt-weight-path DIRECTORY names the weights of the experts",
 )
 """Title, words and hint."""
-MLA_OFF = "VLLM_MLA_DISABLE"
-"""The variable with which vLLM keeps every head of a latent attention, and takes other kernels."""
 SHOWN = 5
 """Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
@@ -555,10 +550,12 @@ def table(
     gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
     question = compatibility.Question(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
-        quantization.lower() if gguf else _computes(facts, plan, quantization), method_of(plan),
+        quantization.lower() if gguf else compatibility.computes(facts, plan, quantization),
+        method_of(plan),
         getattr(plan, "split_mode", ""), machine,
         not getattr(plan, "kt_weights", ""),
-        getattr(plan, "dtype", "auto"), *_kernels(ask, engine, facts, plan), facts.classes,
+        getattr(plan, "dtype", "auto"), *compatibility.kernels_of(ask, engine, facts, plan),
+        facts.classes,
     )  # fmt: skip
     found = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:
@@ -583,23 +580,6 @@ def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
     # without a name it may well be ik_llama.cpp's server: both programs are called llama-server
     level = Level.FAIL if ask.engine else Level.UNKNOWN
     return [Finding(level, f"{engine}, {TYPES}", words, hint)]
-
-
-def _kernels(ask: Loader, engine: str, facts: ModelFacts, plan: LoaderPlan) -> tuple[str, str]:
-    """The kinds of attention and of experts that an engine needs kernels for."""
-    if engine not in ("vllm", "sglang", "kt-kernel") or not isinstance(plan, VllmPlan | SglangPlan):
-        return "", ""
-    latent = facts.attention.latent and isinstance(plan, VllmPlan)
-    off = latent and ask.env.get(MLA_OFF, "0") not in ("", "0")
-    online = is_online(facts, plan.quantization)
-    experts = (TENSOR if online else facts.scaled_by) if facts.experts.count else ""
-    return SWITCHED_OFF if off else facts.attends, experts
-
-
-def _computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:
-    """What kernels are wanted for: how weights are stored, or what an engine makes of them."""
-    asked = str(getattr(plan, "quantization", ""))
-    return asked if is_online(facts, asked) else kind(quantization) or facts.stored
 
 
 def not_known(findings: Iterable[Finding]) -> str:

@@ -27,15 +27,21 @@ from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
+from console.models.hub.model_config import kind
 from console.models.sizing.flags.builds import Takes, build_of_image, contested
 from console.models.sizing.flags.converter import conversion_plan
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
 from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
+from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.serving.kernels import SWITCHED_OFF, TENSOR
+from console.models.sizing.serving.loaded import is_online
 
 TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
+MLA_OFF = "VLLM_MLA_DISABLE"
+"""The variable with which vLLM keeps every head of a latent attention, and takes other kernels."""
 EQUAL = 0.10
 """Cards whose memories differ by less than this share of the larger one are equal."""
 REQUIRED = ("format", "architecture", "quantization", "method")
@@ -488,3 +494,20 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
 def method_of(plan: LoaderPlan) -> str:
     """kt-kernel's method if the plan names one; for a conversion, its target method."""
     return str(getattr(plan, "kt_method", "") or getattr(plan, "method", ""))
+
+
+def kernels_of(loader: Loader, engine: str, facts: ModelFacts, plan: LoaderPlan) -> tuple[str, str]:
+    """The kinds of attention and of experts that an engine needs kernels for."""
+    if engine not in ("vllm", "sglang", "kt-kernel") or not isinstance(plan, VllmPlan | SglangPlan):
+        return "", ""
+    latent = facts.attention.latent and isinstance(plan, VllmPlan)
+    off = latent and loader.env.get(MLA_OFF, "0") not in ("", "0")
+    online = is_online(facts, plan.quantization)
+    experts = (TENSOR if online else facts.scaled_by) if facts.experts.count else ""
+    return SWITCHED_OFF if off else facts.attends, experts
+
+
+def computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:
+    """What kernels are wanted for: how weights are stored, or what an engine makes of them."""
+    asked_for = str(getattr(plan, "quantization", ""))
+    return asked_for if is_online(facts, asked_for) else kind(quantization) or facts.stored
