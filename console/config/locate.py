@@ -45,6 +45,20 @@ def site_file(given: str | None) -> Path | None:
     return default if default.exists() else None
 
 
+def own_site(given: str | None) -> Path:
+    """The site file, or that of a demo which was made before: whoever asks after a baseline makes
+    none. Raises UsageError."""
+    made = paths.demo_dir() / "site.yaml"
+    path = site_file(given) or (made if made.exists() else None)
+    if path is None:
+        raise UsageError(
+            "no site file",
+            f"neither {paths.default_site()} nor {paths.SYSTEM_SITE}: no baseline is known",
+            "omni-console init writes one for what runs; or name it: --site FILE",
+        )
+    return path
+
+
 def services(given: str | None) -> frozenset[str]:
     """Services that a playbook may use without declaring them: the site's, or the demo's.
 

@@ -17,6 +17,7 @@ import pytest
 
 from console.checks.doctor import run as doctor
 from console.cli import main
+from console.common import paths
 from console.common.errors import Exit
 from console.host import process, systemd
 from console.host.systemd import WATCH, Unit
@@ -412,3 +413,18 @@ def test_a_new_channel_is_told_of_nothing_that_is_long_over(
     site.write_text(f"{site.read_text()}notify: [{{command: [cat]}}]\n")
     assert main(["watch", "post", "--site", str(site)]) == 0
     assert [item.event.title for item in Outbox().items()] == [f"{now - 5}"]
+
+
+@pytest.mark.parametrize("command", [["watch", "status"], ["metrics"], ["rollback"]])
+def test_without_a_site_file_each_command_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:  # fmt: skip
+    """Nothing is said of a demo that nobody has made, and none is made for the question."""
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+    assert main(command) != Exit.OK
+    said = "".join(capsys.readouterr())
+    assert "no site file" in said, said
+    assert "--site FILE" in said
+    assert "demo" not in said
+    assert not (paths.demo_dir() / "site.yaml").exists()

@@ -16,7 +16,7 @@ from console.common.errors import Exit, InvalidFile, UsageError
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.common.units import number, plural
-from console.config.locate import demo_site, site_file
+from console.config.locate import demo_site, own_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
 from console.journal.watch_record import CUT_OVER, PLANNED, WatchState
@@ -137,8 +137,8 @@ def _running(state: WatchState | None, one: systemd.Unit | None) -> str:
 
 def sealed_of(given: str | None) -> SealedPlan:
     """The baseline of a site; from the plan of its watch if that is of today's file, for no parser
-    is loaded then, or if the file cannot be used. Raises InvalidFile."""
-    path = site_file(given) or demo_site()
+    is loaded then, or if the file cannot be used. Raises InvalidFile, or UsageError without it."""
+    path = own_site(given)
     if (known := plans.of_site_file(path, current=True)) is not None:
         return known.sealed
     try:
