@@ -30,6 +30,8 @@ from console.host.ports import connected
 BODY_LIMIT = 1 << 20
 HEALTH_S = 2.0
 """Seconds that the health path may take for its whole answer."""
+PAGE = "(a page, no answer of an engine)"
+"""What is said of a body that a proxy or another server has made for people."""
 TLS_HEAD = 6
 """Bytes that tell a record of TLS: its kind, its version, its length, and what it is in it."""
 OVERLOADED = frozenset({502, 503, 504, 529})
@@ -461,7 +463,7 @@ def engine_dead(text: str) -> str:
 def error_words(body: bytes) -> str:
     """The `error.message` of a JSON body, else its beginning, but never a page's; clean."""
     if body.lstrip()[:1] == b"<":
-        return "(a page, no answer of an engine)"
+        return PAGE
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

@@ -39,7 +39,7 @@ from console.runtime import proxy
 from console.runtime.answers.completion import Completion, complete, longer, prove
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
-from console.runtime.probe import ALL_THE_SAME, Health, busy, health
+from console.runtime.probe import ALL_THE_SAME, PAGE, Health, busy, health
 from console.watch.plan import Settings
 
 HEALTH_S, HEALTH_PART = 5.0, 0.25
@@ -116,10 +116,10 @@ class Looker:
     def look(self, pid: int | None = None) -> Look:
         """Never raises for what a server or a file may do."""
         found = self._look(pid)
-        silent = found.word == SUSPECT and "refused" in found.detail
-        if found.word != PLANNED and not found.life and not silent:
+        nobody = found.word == SUSPECT and "refused" in found.detail
+        if found.word != PLANNED and not found.life and not nobody:
             found = self._unless_strange(found)
-        sure = silent or found.dead or found.stranger or found.gone
+        sure = nobody or found.dead or found.stranger or found.gone
         if found.word == SUSPECT and not sure:
             found = self._silent(found, self._pid_of_candidate() or pid)
         else:
@@ -134,6 +134,8 @@ class Looker:
         switched = proxy.recorded(self.plan.records_dir, base.url)
         limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
         state, words = health(base.url, base.ready_path, limit_s)
+        if state is Health.LOADING and PAGE in words:  # a proxy's, which knows of no load
+            state, words = Health.UNHEALTHY, f"HTTP 503 {words}"
         if switched is not None:
             return self._candidate(switched, held, state, words)
         seen = self._answer(pid, held, state, words)
@@ -212,13 +214,16 @@ class Looker:
         seen = observe.somebody_else(self.plan)
         if seen.startswith(SHARED):
             return Look(UNJUDGED, seen, asked=found.asked)
-        other = "" if seen else observe.another_process(self.plan)
-        if other and found.word not in (SUSPECT, LOADING):
+        does = observe.HAS_PORT if found.word == SUSPECT else observe.ANSWERS
+        other = "" if seen else observe.another_process(self.plan, does)
+        if other:
             garbage = found.detail if found.word == GARBLED and not found.weak else ""
-            words = f"{other}; it answers garbage: {garbage}" if garbage else other
+            wrong = found.word in (SUSPECT, LOADING, UNJUDGED) and found.detail
+            words = f"it answers garbage: {garbage}" if garbage else wrong
+            words = f"{other}; {words}" if words else other
             return Look(UNJUDGED, words, asked=found.asked, other=other, garbage=garbage)
         # one that does not run, or does not answer, is no stranger's doing
-        if not seen or found.word in (SUSPECT, LOADING):
+        if not seen or (found.word == SUSPECT and ": " not in seen):
             return found
         return Look(SUSPECT, seen, asked=found.asked, stranger=True)
 

@@ -246,12 +246,31 @@ def test_what_is_known_of_the_baseline_is_not_said_of_another_process(earlier: E
 
 
 def test_what_another_process_answered_itself_is_said_of_it() -> None:
-    """Garbage as long as nothing better is known of the same process, by whoever asked it."""
+    """As long as nothing better is known of the same process, by whoever asked it; whether the
+    baseline serves nobody knows, whatever a stranger answers."""
     other = "another process (pid 7, since 14:03:05) with other flags answers"
     garbage = replace(failed(60, W.GARBLED, Witness.WATCH), other=other)
     sane = seen(Kind.ANSWERS, W.SERVING, 30, Witness.WATCH, other=other)
     asks_nothing = seen(Kind.ANSWERS, W.SERVING, 20, Witness.HEALTH, other=other)
     here = look(0, other=other)
-    assert state_of([garbage, asks_nothing, here], NOW).word is W.GARBLED
-    assert state_of([garbage, sane, here], NOW).word is W.UNKNOWN
-    assert state_of([garbage, look(0, other=other.replace("7", "8"))], NOW).word is W.UNKNOWN
+    told = {"it answers garbage": [garbage, asks_nothing, here], "": [garbage, sane, here]}
+    for words, known in told.items():
+        state = state_of([proof(90), *known], NOW)
+        assert (state.word, state.proven, state.figure) == (W.UNKNOWN, False, None)
+        assert state.doubt.startswith(f"not proven: {other}")
+        assert ("garbage" in state.doubt) is bool(words)
+    assert "garbage" not in state_of([garbage, look(0, other=other.replace("7", "8"))], NOW).doubt
+
+
+@pytest.mark.parametrize("word", [W.GARBLED, W.REFUSING, W.DOWN, W.UNKNOWN, W.LOADING])
+def test_whose_answer_it_is_comes_first(word: Word) -> None:
+    """A stranger's word is none of the baseline's, neither alone nor once the baseline is back."""
+    other = "another process (pid 7, since 14:03:05) with other flags answers"
+    theirs = replace(failed(30, word, Witness.ROLLBACK), other=other, dead=word is W.DOWN)
+    assert state_of([theirs], NOW).word is W.UNKNOWN
+    back = state_of([proof(60), theirs, look(0)], NOW)
+    assert (back.word, back.proven) == (W.SERVING, False)
+    assert "not proven since another process answered there at " in back.doubt
+    assert state_of([theirs, proof(0)], NOW).proven
+    away = state_of([proof(60), theirs, look(0, W.DOWN)], NOW)
+    assert (away.word, away.doubt) == (W.DOWN, "")

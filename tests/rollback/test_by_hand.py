@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,17 @@ from console.host.ports import owners, ports_of, shares_ports
 from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
-from console.recovery.rollback.look import Looker
+from console.recovery.rollback.look import Looker, word_of
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.proof import PROOF
 from console.recovery.rollback.script.stops import STOPS
 from console.recovery.rollback.script.strangers import STRANGERS
+from console.recovery.rollback.stages import verify
 from console.recovery.rollback.stages.held import _asks_for, _is_like
+from console.runtime.probe import Health
+from console.watch.look import SUSPECT
+from console.watch.look import Looker as WatchLooker
+from console.watch.plan import Settings
 from tests.rollback.conftest import NOBODY, STANDIN, Stage, as_root, run_script
 from tests.waiting import some, until
 
@@ -330,16 +336,44 @@ def test_the_script_proves_no_one_with_other_flags(stage: Stage, more: list[str]
     assert process.alive(*by_hand)
 
 
-def test_garbage_of_one_with_other_flags_is_told_of_it(stage: Stage, lines: Path) -> None:
+@pytest.mark.parametrize("way", ["ladder", "script"])
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"message": {"content": "GGGGGGGG"}}, "it answers garbage"),
+        ({"status": 401}, ""), ({"status": 500, "error": "CUDA error: misaligned address"}, ""),
+        ({"status": 500, "health": 500}, ""), ({"health": 401, "status": 401}, ""),
+        ({"health": 503, "status": 503}, ""), ({"slow": 60, "most": 0}, ""),
+        ({"drips": {"/v1/chat/completions": "HTTP/1.1 2"}}, ""),
+    ],
+)  # fmt: skip
+def test_what_one_with_other_flags_says_is_no_word_of_the_baseline(
+    stage: Stage, lines: Path, monkeypatch: pytest.MonkeyPatch, way: str, told: dict[str, Any],
+    says: str,
+) -> None:  # fmt: skip
+    """Garbage, errors, refusals, silence, slow answers: whose they are comes first."""
+    for name in ("HUNG_S", "QUICK_S", "REFUSING_S"):
+        monkeypatch.setattr(verify, name, 1.0)
+    stage.base(ready_timeout_s=3.0)
     stage.seal(site_name="ws")
     argv = [*some(stage.plan.baseline.process).argv, "--ignore-term"]
-    lines.write_text(json.dumps({"message": {"content": "GGGGGGGG"}}))
     by_hand = stage.spawn(argv, "theirs")
     stage.until_it_is()
-    assert stage.roll_back().exit_code == 7
-    state = Looker().state(stage.plan)
-    assert (state.word, state.proven) == (Word.GARBLED, False), state
-    assert f"not proven: another process (pid {by_hand[0]}, since " in state.doubt
+    lines.write_text(json.dumps(told))
+    if way == "script":
+        done = run_script(stage)
+        code, words = done.returncode, done.stdout
+    else:
+        result = stage.roll_back()
+        code, words = int(result.exit_code), "\n".join([result.detail, *result.manual])
+    assert code == 7, words
+    named = f"another process (pid {by_hand[0]}, since "
+    assert named in words
+    assert "may still load" not in words, "the list by hand is not the baseline's"
+    for state in (evidence.state(stage.plan), Looker().state(stage.plan)):
+        assert (state.word, state.proven) == (Word.UNKNOWN, False), state
+        assert f"not proven: {named}" in state.doubt
+        assert says in state.doubt
     assert process.alive(*by_hand)
 
 
@@ -371,3 +405,42 @@ def test_the_script_takes_no_container_of_compose_run_for_the_baseline_by_its_na
         timeout=60,
     )  # fmt: skip
     assert done.stdout == f"{found}\n", done
+
+
+PAGE = """
+import http.server, sys
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"<html><body><h1>503 Service Unavailable</h1></body></html>"
+        self.send_response(503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    do_POST = do_GET
+    def log_message(self, *args): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Proxy).serve_forever()
+"""
+
+
+def test_a_page_of_a_proxy_with_no_backend_is_no_loading(stage: Stage) -> None:
+    """No engine answers with a page while it loads; and whose answer it is comes first."""
+    stage.base(ready_timeout_s=1.0)
+    stage.seal(site_name="ws")
+    port = stage.plan.baseline.url.rpartition(":")[2]
+    proxy = stage.spawn([sys.executable, "-c", PAGE, port], "theirs")
+    until(lambda: ports_of({proxy[0]}), "it listens")
+    page = "503 (a page, no answer of an engine)"
+    for state in (Looker().state(stage.plan), evidence.state(stage.plan, looked(stage))):
+        assert (state.word, page in state.detail) == (Word.DOWN, True), state
+        assert f"something else answers there: pid {proxy[0]}" in state.detail
+    seen = WatchLooker(stage.plan, Settings(interval_s=60.0)).look()
+    assert (seen.word, seen.stranger) == (SUSPECT, True)
+    assert stage.roll_back().exit_code == 7
+    assert Looker().state(stage.plan).word is Word.DOWN
+    assert process.alive(*proxy)
+    assert word_of(Health.LOADING, "Loading model") is Word.LOADING
+    assert word_of(Health.LOADING, page) is Word.UNKNOWN
+
+
+def looked(stage: Stage) -> Evidence:
+    return Looker().look(stage.plan)

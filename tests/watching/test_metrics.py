@@ -22,7 +22,7 @@ from console.host import process
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal import watch_record as record
 from console.journal.watch_record import SERVING, WORDS, WatchState
-from console.recovery.rollback import evidence
+from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import (
     BaselineState,
     Evidence,
@@ -179,9 +179,11 @@ def test_the_command_reads_runs_the_watch_and_the_machine(
 
 @pytest.mark.parametrize(("answers", "up"), [("refused", 0), ("silent", 1)])
 def test_a_watch_that_has_just_seen_it_serve_hides_no_death(
-    home: Path, capsys: pytest.CaptureFixture[str], answers: str, up: int
-) -> None:
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    answers: str, up: int,
+) -> None:  # fmt: skip
     """Of a server that is silent it knows more than one look: whether it computes."""
+    monkeypatch.setattr(observe, "somebody_else", lambda plan: "")
     silent = socket.create_server(("127.0.0.1", 0))
     port = silent.getsockname()[1] if answers == "silent" else 1
     site, now, me = home / "site.yaml", time.time(), os.getpid()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -92,6 +92,11 @@ class Kind(StrEnum):
 
 GOOD = (Kind.PROOF, Kind.MEASURED)
 LOOKS = (Kind.ANSWERS, Kind.AWAY)
+_OTHER_DOES = {
+    Word.GARBLED: "it answers garbage", Word.REFUSING: "it does not do what it is asked",
+    Word.LOADING: "it loads",
+}  # fmt: skip
+"""How another process is that has the baseline's place, where it does not serve."""
 SPOKE = (Word.REFUSING, Word.GARBLED, Word.LOADING)
 """How a server is that answered something when it failed."""
 
@@ -106,7 +111,7 @@ class Evidence:
     a bound from below; `remark`: what is to be known of a proof that is good. Both are clean.
     `dead`: the server itself says that its engine is dead, whatever its health path says.
     `container`: the name that the plan has for the container that answered, and the id that it had.
-    `other`: which process answered that is not known to be the baseline; all before is of another.
+    `other`: which process was there that is not known to be the baseline: it is no word of that.
     `cut_over`: it is of the candidate that clients were given to, so that it says nothing of the
     baseline, and what is known of the baseline says nothing of it.
     """
@@ -221,7 +226,11 @@ def state_of(
         return BaselineState(detail="nothing is known of it yet")
     if known[-1].cut_over:
         return _of_candidate(known[-1], known)
-    known = [e for e in known if not e.cut_over]
+    answered = [e for e in known if not e.cut_over]
+    if answered[-1].other:
+        return _of_another(answered, now)
+    # what another process said is no word of the baseline's
+    known = [e for e in answered if not e.other]
     proof, failed, look = _newest(known, *GOOD), _newest(known, Kind.FAILED), _newest(known, *LOOKS)
     at = {id(e): place for place, e in enumerate(known)}
     if failed is not None and proof is not None and at[id(failed)] < at[id(proof)]:
@@ -235,8 +244,6 @@ def state_of(
     gone = failed is not None and spoke and _ended_since(
         known[at[id(failed)] :], (Word.DOWN,)
     )  # fmt: skip
-    if look is not None and look.other:
-        return _of_another(look, known, proof, now)
     if failed is None and look is not None:
         look = _unless_silent(known, look)
     word, decisive = _judged(proof, failed, look, gone=gone)
@@ -247,7 +254,7 @@ def state_of(
         doubt = f"not proven since {ATTEMPT[failed.witness]} failed at {when}{why}"
         since = failed.since or failed.at
     elif proof is not None and word is Word.SERVING:
-        doubt = _started_since(known[at[id(proof)] :], now)
+        doubt = _started_since(answered[answered.index(proof) :], now)
     # what failed says why in the doubt
     detail = "" if word is Word.SERVING or decisive is failed else decisive.detail
     if failed is not None and decisive is not failed and word is Word.UNKNOWN:
@@ -271,25 +278,25 @@ def _of_candidate(look: Evidence, known: list[Evidence]) -> BaselineState:
     )  # fmt: skip
 
 
-def _of_another(
-    look: Evidence, known: list[Evidence], proof: Evidence | None, now: float
-) -> BaselineState:
-    """The state where a process answers that is not known to be the baseline: neither proofs nor
-    figures of the one before are its own. What it said itself, when it failed, is. While it answers
-    well, nobody knows whether the baseline serves."""
+def _of_another(known: list[Evidence], now: float) -> BaselineState:
+    """The state where a process answers that is not known to be the baseline: whatever it does,
+    well or not, nobody knows whether the baseline serves. What it does wrong is said of it."""
+    look, proof = known[-1], _newest([e for e in known if not e.other], *GOOD)
     who = look.other.partition(",")[0]
     # whoever else than a health path names it has asked it for a completion
     asked = [
         e for e in known if e.witness is not Witness.HEALTH and e.other.startswith(f"{who},")
     ]  # fmt: skip
-    if look.word is Word.SERVING and asked and asked[-1].word in SPOKE:
-        look = replace(asked[-1], other=look.other)
-    serves = look.word is Word.SERVING
-    word, detail = (Word.UNKNOWN, "") if serves else (look.word, look.detail)
+    wrong = asked[-1] if look.word is Word.SERVING and asked else look
+    says = ": ".join(
+        filter(None, (_OTHER_DOES.get(wrong.word), wrong.detail.removeprefix("garbled, ")))
+    )
+    doubt = f"not proven: {look.other}"
     return BaselineState(
-        word, detail, look.at, look.since or look.at, look.by,
+        Word.UNKNOWN, "", look.at, look.since or look.at, look.by,
         proven_at=proof.at if proof is not None else 0.0,
-        proven_by=proof.by if proof is not None else "", doubt=f"not proven: {look.other}",
+        proven_by=proof.by if proof is not None else "",
+        doubt=doubt if wrong.word is Word.SERVING or not says else f"{doubt}; {says}",
     )  # fmt: skip
 
 
@@ -371,6 +378,9 @@ def _since(known: list[Evidence], decisive: Evidence) -> float:
 def _started_since(known: list[Evidence], now: float) -> str:
     """Why the first of these, a proof, says nothing of the server that is there now; "" if it
     does."""
+    if others := [e for e in known[1:] if e.other]:
+        when = time_words(others[-1].at, now)
+        return f"not proven since another process answered there at {when}"
     away = [e for e in known[1:] if _was_away(e)]
     if away:
         when = time_words(away[-1].at, now)

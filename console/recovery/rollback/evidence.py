@@ -38,6 +38,7 @@ from console.recovery.rollback.baseline_state import (
 from console.recovery.rollback.baseline_state import last_proof as newest_proof
 from console.recovery.rollback.progress import PROGRESS_FILE, SCRIPT
 from console.recovery.rollback.sealed_plan import SealedPlan
+from console.runtime.probe import PAGE
 
 if TYPE_CHECKING:
     from console.runtime.answers.completion import Completion
@@ -87,7 +88,7 @@ def of_completion(done: Completion, witness: Witness, at: float, life: str = "")
         word = Word.UNKNOWN
     elif done.refuses:
         word = Word.REFUSING
-    elif done.status == LOADING_STATUS and not done.dead:
+    elif done.status == LOADING_STATUS and not done.dead and PAGE not in done.detail:
         word = Word.LOADING
     elif done.fails:
         word = Word.REFUSING

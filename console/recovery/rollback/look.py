@@ -67,7 +67,10 @@ class Looker:
         self._remark = ""
         self._other = ""
         self._owner_looked = float("-inf")
-        self._answered = False
+        self._answered = self._heard = False
+        """Whether it answered well, and whether anybody took the connection at all."""
+        self._owner_of: Word | None = None
+        """What was seen when it was looked at last whose answer that was."""
         self._of = ("", "", "")
         self._known: tuple[str, float] = ("", 0.0)
         """For which relay it was seen, and when, that the candidate itself is in place."""
@@ -81,13 +84,17 @@ class Looker:
         # it may have been removed and made anew under its name since the plan was sealed
         plan = plan.name_first
         if (seen_of := identity(plan)) != self._of:
-            self._of, self._answered, self.stranger = seen_of, False, ""
+            self._of, self.stranger = seen_of, ""
+            self._owner_of = None
         at = time.time()  # of its beginning: a proof that is over before the look is, is newer
+        self._heard = False
         word, detail = self._seen(plan)
+        self._heard = self._heard and not self.cut_over
+        self._owner_of = self._owner_of if self._heard else None
         self._answered = word is Word.SERVING and not self.cut_over
         seen = _evidence(word, detail, at)
         life, remark = (self._life, self._remark) if self._answered else ("", "")
-        other = self._other if self._answered else ""
+        other = self._other if self._heard else ""
         target = evidence.target_of(plan)
         return replace(
             seen, target=target, life=life, remark=remark, other=other, cut_over=self.cut_over
@@ -126,44 +133,56 @@ class Looker:
         if says_200(came):
             return self._serving(plan)
         if time.monotonic() - begun >= HEALTH_S:  # whoever asks again waits for nothing again
-            return (Word.UNKNOWN, SLOW) if came else _paused(plan) or (Word.UNKNOWN, SILENT)
+            word, detail = (Word.UNKNOWN, SLOW) if came else _paused(plan) or (Word.UNKNOWN, SILENT)
+            return self._whose(plan, word, detail, spoke=bool(came))
         return self._check_again(plan)
 
     def _check_again(self, plan: SealedPlan) -> tuple[Word, str]:
         """Check again after an unclear answer, with words for the result."""
-        from console.runtime.probe import Health, health
+        from console.runtime.probe import PAGE, Health, health
 
         base = plan.baseline
         state, detail = health(base.url, base.ready_path, HEALTH_S)
         detail = without(detail, base.url)
         if state is Health.SERVING:
             return self._serving(plan)
-        if state is Health.REFUSING:
-            word, stranger = self._serving(plan)
-            return (word, stranger) if stranger else (Word.REFUSING, detail)
-        if state is Health.LOADING:
-            return Word.LOADING, detail if detail.startswith("HTTP") else f"503 {detail}"
         if state is Health.REFUSED:
+            self.stranger = ""
             return _refused(plan, detail)
-        said = f"its health path says {detail}" if detail.startswith("HTTP") else detail
-        return word_of(state), said
+        if state is Health.LOADING and not detail.startswith("HTTP"):
+            detail = f"HTTP 503 {detail}" if PAGE in detail else f"503 {detail}"
+        word, spoke = word_of(state, detail), state is not Health.UNHEALTHY or "HTTP" in detail
+        if word is Word.UNKNOWN and detail.startswith("HTTP"):
+            detail = f"its health path says {detail}"
+        return self._whose(plan, word, detail, spoke=spoke)
 
     def _serving(self, plan: SealedPlan) -> tuple[Word, str]:
         """Serving, unless there are signs that another server answers there."""
+        return self._whose(plan, Word.SERVING, "")
+
+    def _whose(
+        self, plan: SealedPlan, word: Word, detail: str, *, spoke: bool = True
+    ) -> tuple[Word, str]:
+        """What was heard at the address, unless it was not the baseline that was heard: whose
+        answer it is comes first, and so does whose silence."""
         from console.recovery.rollback import observe
 
+        self._heard = True
         now = time.monotonic()
-        if not self._answered or now - self._owner_looked >= OWNER_S:
-            self._owner_looked = now
-            self.stranger = _stranger(plan)
-            self._life = "" if self.stranger else observe.life(plan)
-            self._remark = "" if self.stranger else _renamed(plan)
-            self._other = "" if self.stranger else observe.another_process(plan)
+        if word is not self._owner_of or now - self._owner_looked >= OWNER_S:
+            self._owner_looked, self._owner_of = now, word
+            self.stranger = _stranger(plan) if spoke else _holder(plan)
+            well = word is Word.SERVING and not self.stranger
+            self._life = observe.life(plan) if well else ""
+            self._remark = _renamed(plan) if well else ""
+            does = observe.ANSWERS if spoke else observe.HAS_PORT
+            self._other = "" if self.stranger else observe.another_process(plan, does)
         if not self.stranger:
-            return Word.SERVING, ""
+            return word, detail
         # one that shares the address says nothing of the baseline, which may be well beside it
-        shares = self.stranger.startswith(f"{observe.ELSE}, too")
-        return Word.UNKNOWN if shares else Word.DOWN, self.stranger
+        shares = self.stranger.partition(":")[0].endswith(", too")
+        words = f"{self.stranger}: {detail}" if detail else self.stranger
+        return Word.UNKNOWN if shares else Word.DOWN, words
 
 
 def identity(plan: SealedPlan) -> tuple[str, str, str]:
@@ -173,7 +192,7 @@ def identity(plan: SealedPlan) -> tuple[str, str, str]:
 
 def of_health(state: Health, detail: str, at: float) -> Evidence:
     """What the health path's answer at the Unix time `at` says of a server."""
-    return _evidence(word_of(state), detail, at)
+    return _evidence(word_of(state, detail), detail, at)
 
 
 def _evidence(word: Word, detail: str, at: float) -> Evidence:
@@ -181,9 +200,13 @@ def _evidence(word: Word, detail: str, at: float) -> Evidence:
     return Evidence(kind, word, at, Witness.HEALTH, one_line(redact.text(detail), 200))
 
 
-def word_of(state: Health) -> Word:
+def word_of(state: Health, detail: str) -> Word:
     """What the health path's answer says of a server, in one word. One that answers with an error
-    may serve all the same: only a completion tells."""
+    may serve all the same: only a completion tells. A page is a proxy's, which knows no loading."""
+    from console.runtime.probe import PAGE
+
+    if state == "loading" and PAGE in detail:
+        return Word.UNKNOWN
     if state in ("serving", "loading"):
         return Word(state)
     if state == "refused":
@@ -291,6 +314,13 @@ def _stranger(plan: SealedPlan) -> str:
         return observe.somebody_else(plan)
     word, detail = _owner(plan)
     return f"something else answers there; {detail}" if word is Word.DOWN else ""
+
+
+def _holder(plan: SealedPlan) -> str:
+    """Who has the address instead of the baseline, in words, where nobody answers there; "" for
+    nobody who can be named: a baseline that does not run is no stranger's doing."""
+    words = "" if plan.baseline.kind == "container" else _stranger(plan)
+    return words.replace(" answers ", " listens ", 1) if ": " in words else ""
 
 
 def _paused(plan: SealedPlan, limit_s: float = ENGINE_S) -> tuple[Word, str] | None:

@@ -50,6 +50,8 @@ from console.runtime.probe import TLS, Health, health
 
 ELSE = "something else answers there"
 OTHER = "another process (pid"
+ANSWERS, HAS_PORT = "answers", "has its port"
+"""What that one is seen to do: whether it answers is not always known."""
 ELSEWHERE = "and the url says"
 """Of a baseline that listens, but not at its URL."""
 CORRECT = "correct `url` in the site file, or what starts it: no restart changes that"
@@ -432,10 +434,11 @@ def somebody_else(plan: SealedPlan) -> str:
         report.close()
 
 
-def another_process(plan: SealedPlan) -> str:
-    """Which process of the baseline's program answers at its address, with other flags than the
-    baseline's and without a record, in clean words; "" for none, and where that cannot be told. It
-    may be what its operator has put in its place: what was known of the baseline is not its own."""
+def another_process(plan: SealedPlan, does: str = ANSWERS) -> str:
+    """Which process of the baseline's program listens at its address, with other flags than the
+    baseline's and without a record, in clean words that end with what it `does`; "" for none, and
+    where that cannot be told. It may be what its operator has put in its place: what was known of
+    the baseline is not its own."""
     spec = plan.baseline.process
     if spec is None or process.known(plan.records_dir, plan.baseline.name, spec, BASELINE_COOKIE):
         return ""
@@ -445,7 +448,7 @@ def another_process(plan: SealedPlan) -> str:
             continue
         if not any(tuple(line) == spec.argv for line in lines):
             since = time_words(process.wall_time(start), time.time())
-            return f"{OTHER} {holder.pid}, since {since}) with other flags answers"
+            return f"{OTHER} {holder.pid}, since {since}) with other flags {does}"
     return ""
 
 

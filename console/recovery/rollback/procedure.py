@@ -25,7 +25,14 @@ from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.context import FAILED, RollbackContext, engine_of
-from console.recovery.rollback.observe import OWNER_S, another_process, of_another, renamed
+from console.recovery.rollback.observe import (
+    ANSWERS,
+    HAS_PORT,
+    OWNER_S,
+    another_process,
+    of_another,
+    renamed,
+)
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
     Emit,
@@ -45,6 +52,7 @@ from console.recovery.rollback.stages.measure import Measured
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
+from console.runtime.answers.completion import Completion
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
@@ -163,10 +171,8 @@ class Procedure:
         result = self._prove_and_measure(context, readiness)
         hide = self.plan.secrets.text
         result = replace(result, detail=hide(result.detail), manual=tuple(map(hide, result.manual)))
-        seen, other = self._seen(result, context, readiness), another_process(self.plan)
-        if other and context.answer is not None and context.answer.ok:
-            seen = replace(seen, kind=Kind.ANSWERS, word=Word.SERVING)
-        if unkept := evidence.record(self.plan, of_another(seen, other)):
+        seen = self._told(self._seen(result, context, readiness), context)
+        if unkept := evidence.record(self.plan, seen):
             report.note("serving", f"how this ended {unkept}")
         if self.settle is not None:
             self.settle()
@@ -182,6 +188,7 @@ class Procedure:
         baseline = readiness.baseline
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
+                self._another(context, readiness)
                 break
             if self._another(context, readiness):
                 break
@@ -202,10 +209,12 @@ class Procedure:
     def _another(self, context: RollbackContext, readiness: verify.Readiness) -> bool:
         """Whether another process with other flags answers: then that is reported, and not that the
         baseline serves."""
-        other = another_process(self.plan)
+        answer = context.answer
+        other = another_process(self.plan, _does(answer))
         if other:
             readiness.misplaced = True
-            context.fail("serving", f"{other}, {ANOTHER}; {_advice(context.plan)}")
+            wrong = f" ({answer.why})" if answer is not None and not answer.ok else ""
+            context.fail("serving", f"{other}{wrong}, {ANOTHER}; {_advice(context.plan)}")
         return bool(other)
 
     def _beside(self, context: RollbackContext, result: Result) -> Result:
@@ -224,6 +233,19 @@ class Procedure:
         context.report.failed("stop", f"{beside} still runs beside the baseline, which serves")
         beside = self.plan.secrets.text(beside)
         return replace(result, detail=words, left=beside, nothing_to_do=False)
+
+    def _told(self, seen: Evidence, context: RollbackContext) -> Evidence:
+        """What this rollback has learnt, as what another process says where that has the address:
+        nothing of it is a word of the baseline."""
+        answer = context.answer
+        other = another_process(self.plan, _does(answer))
+        if other and answer is not None and answer.ok:
+            seen = replace(seen, kind=Kind.ANSWERS, word=Word.SERVING)
+        elif other and answer is not None:
+            seen = evidence.of_completion(answer, seen.witness, seen.at, seen.life)
+        elif other:
+            seen = replace(seen, detail="")  # why nothing was started: it has the port
+        return of_another(seen, other)
 
     def _seen(
         self, result: Result, context: RollbackContext, readiness: verify.Readiness
@@ -390,6 +412,12 @@ def _advice(plan: SealedPlan) -> str:
     from console.runtime.discovery import adoption  # late: no rollback waits for it
 
     return adoption.advice(plan.baseline.process, plan.baseline.url)
+
+
+def _does(answer: Completion | None) -> str:
+    """What another process in the baseline's place is seen to do, by the newest answer."""
+    heard = answer is not None and (answer.ok or answer.status or answer.sends)
+    return ANSWERS if heard else HAS_PORT
 
 
 def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:

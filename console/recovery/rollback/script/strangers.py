@@ -77,16 +77,31 @@ speaks_tls() (
   esac
 )
 
-# Which process of the baseline's program answers at its address, with other flags than the site
-# file's and without a record, in words: nothing that it says proves the baseline.
+# Which process of the baseline's program listens at its address, with other flags than the site
+# file's and without a record, in words that end with what it does ($1): nothing that it says is a
+# word of the baseline.
 another_process() {
   [ "$KIND" = process ] && [ -z "$SPAWNED" ] && ! baseline_pid >/dev/null || return 0
   for pid in $(for inode in $(answering 3); do holders "$inode"; done); do
     start=$(start_of "$pid")
     if [ -z "$start" ] || ! has_other_flags "$pid" || is_started_as_told "$pid"; then continue; fi
-    echo "another process (pid $pid, since $(begun_at "$start")) with other flags answers"
+    echo "another process (pid $pid, since $(begun_at "$start")) with other flags $1"
     return
   done
+}
+
+# Whether another process has the baseline's address, well or not: that is said, and it is left
+# alone.
+another_is_there() {
+  does=answers
+  if [ "$result" != 0 ] && [ -z "${status-}" ]; then does='has its port'; fi
+  OTHER=$(another_process "$does")
+  [ -n "$OTHER" ] || return 1
+  ALIVE=yes; fault=''
+  if [ "$result" = 0 ]; then WORD=serving
+  elif [ "$WORD" = garbled ]; then fault=" (garbled: $why)"; fi
+  say serving "$OTHER$fault, which proves nothing of the baseline: it was left alone, and nothing \
+was started beside it; omni-console adopt takes it over, or says why it cannot"
 }
 
 # Whether a process runs the baseline's program and tells it other things than the site file does,

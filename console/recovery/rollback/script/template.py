@@ -270,9 +270,10 @@ note_done() {
   { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
     read -r up rest </proc/uptime; } 2>/dev/null
   at=$((${at:-0} + ${up%%.*}))
-  case "$1$WORD" in
+  case "$1$WORD$OTHER" in
     ok*) note_seen proof serving "$2" ;;
-    *serving) note_seen answers serving "$2" ;;  # another process does
+    *serving?*) note_seen answers serving '' ;;  # another process does
+    *?another*) note_seen failed "$WORD" '' ;;
     *) note_seen failed "$WORD" "$2" ;;
   esac
   [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
@@ -380,8 +381,11 @@ restore() {
   if [ -n "$LEFT" ]; then say stop "a candidate may still run"; else say stop "done"; fi
   if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
-    OTHER=$(another_process); say start "${OTHER:-already serving}"
-  elif held; then [ -n "$CLIENT" ] || WORD=unknown; give_up
+    OTHER=$(another_process answers); say start "${OTHER:-already serving}"
+  elif held; then [ -n "$CLIENT" ] || WORD=unknown
+    OTHER=$(another_process 'has its port')
+    [ -z "$OTHER" ] || say start "$OTHER, which proves nothing of the baseline"
+    give_up
   elif [ "$KIND" = process ]; then start_process
   elif [ "$KIND" = unit ]; then start_unit || give_up
   else start_container || give_up
@@ -391,17 +395,13 @@ restore() {
     say ready "no curl, python3 or wget that works: cannot check it"; give_up
   fi
   prove_baseline; result=$?
+  if another_is_there; then give_up; fi
   # What is garbled may be so since its start; what hangs has just been started in vain.
   if [ "$result" = 2 ] && [ -z "$FRESH" ] && works_for_others; then result=1; fi
   if { [ "$result" = 2 ] && [ -z "$FRESH" ]; } || [ "$result" = 3 ]; then
     if start_again; then prove_baseline; result=$?; fi
   fi
-  OTHER=$(another_process)
-  if [ "$result" = 0 ] && [ -n "$OTHER" ]; then
-    WORD=serving; ALIVE=yes; result=1
-    say serving "$OTHER, which proves nothing of the baseline: it was left alone, and nothing was \
-started beside it; omni-console adopt takes it over, or says why it cannot"
-  fi
+  if another_is_there; then give_up; fi
   [ "$result" = 0 ] || give_up
   beside=$(lives_on | tr '\n' ' ')
   beside=${beside:+${beside}still runs}; sure=$beside

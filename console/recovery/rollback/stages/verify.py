@@ -11,7 +11,7 @@ from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.ports import has_clients, held_words, in_use, port_of, streams
 from console.recovery.rollback.context import RollbackContext
-from console.recovery.rollback.observe import OWNER_S
+from console.recovery.rollback.observe import HAS_PORT, OWNER_S, another_process
 from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.sealed_plan import Proof
 from console.recovery.rollback.stages.held import held
@@ -118,9 +118,14 @@ class Readiness(Whose):
 
     def restart(self, stage: StageName, detail: str) -> bool:
         """Start the baseline anew because of this trouble, once in a rollback; else report the
-        trouble as a failure and return False. What is alive or still loads is left alone."""
+        trouble as a failure and return False. What is alive or still loads is left alone, and so is
+        whoever else has its address: what that one says is no trouble of the baseline."""
         if stage == "ready" and not self.misplaced and self.at_work in ("", SENDS):
             detail = self._asked_all_the_same(detail)
+        if other := another_process(self.context.plan, HAS_PORT):
+            self.misplaced = True
+            self.context.fail(stage, f"{other}: {detail}")
+            return False
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
         if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
