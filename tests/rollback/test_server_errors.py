@@ -15,6 +15,7 @@ from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import Looker
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line
+from console.recovery.rollback.script.write import ITS_ENGINE_IS_DEAD, WAIT
 from console.recovery.rollback.stages import verify
 from console.runtime.answers.completion import prove
 from console.runtime.probe import engine_dead
@@ -99,11 +100,14 @@ def test_a_server_whose_engine_is_dead_is_restarted_once(
     assert "its engine is dead" in result.detail
     assert not process.alive(*before)
     assert len([line for line in stage.lines if "restarting it once" in line["detail"]]) == 1
+    assert ITS_ENGINE_IS_DEAD in result.manual
+    assert WAIT not in result.manual, "it is known that it does not load"
     before = stage.running()
     done = run_script(stage)
     assert done.returncode == 7
     assert "its engine is dead" in done.stdout
     assert done.stdout.count("restarting it once") == 1
+    assert (ITS_ENGINE_IS_DEAD in done.stdout, WAIT in done.stdout) == (True, False)
     assert not process.alive(*before)
 
 

@@ -45,7 +45,7 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     unfinished,
 )
-from console.recovery.rollback.script.write import commands
+from console.recovery.rollback.script.write import ANSWERED, ITS_ENGINE_IS_DEAD, WAIT, commands
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left, measure, stop, verify
 from console.recovery.rollback.stages.measure import Measured
@@ -355,7 +355,9 @@ class Procedure:
         runs = not lives and readiness.baseline.running() is True
         ended_by = "" if lives or runs else readiness.baseline.ended_by
         by_hand = commands(
-            self.plan, lives=lives, runs=runs, garbled="garbled" in detail,
+            self.plan, lives=lives, runs=runs,
+            why=ITS_ENGINE_IS_DEAD if probe.DEAD in detail else ANSWERED if "garbled" in detail
+            else WAIT,
             container=readiness.baseline.container,
         )  # fmt: skip
         first = (f"# {NEXT[ended_by]}; then omni-console rollback",) if ended_by else ()

@@ -286,6 +286,7 @@ give_up() {
   note_done failed "rollback.sh did not bring the baseline back" false
   say done "FAILED: the baseline is not proven to serve. By hand:"
   if [ -n "$ALIVE" ]; then BY_HAND=$BY_HAND_ALIVE
+  elif runs && [ -n "${dead-}" ]; then BY_HAND=$BY_HAND_DEAD
   elif runs && [ "$WORD" = garbled ]; then BY_HAND=$BY_HAND_GARBLED
   elif runs; then BY_HAND=$BY_HAND_RUNS
   fi

@@ -43,6 +43,7 @@ _CURL, _CURL_REFUSED = "curl -q --noproxy '*' -sS", 7
 """A question that no user's settings and no proxy change; its exit code where nothing listens."""
 WAIT = "# the baseline runs, and may still load: wait, or see in its log why it does not answer"
 ANSWERED = "# the baseline runs and answers garbage: its log, or its engine's settings, may say why"
+ITS_ENGINE_IS_DEAD = "# the baseline runs, and its engine is dead: its log may say why; do not wait"
 MORE_TOKENS = 128
 """Tokens that a second question gets: a model that reasons needs more than the first one gives."""
 _PORTABLE = re.compile(r"(?:[A-Za-z0-9 _,:;!%&=<>@#~/'-]|\.[*+]?|\\[.()|]|[()|^$](?![?*+]))+")
@@ -184,7 +185,8 @@ def _by_hand(plan: SealedPlan) -> dict[str, str]:
         "BY_HAND": commands(plan, later=True),
         "BY_HAND_ALIVE": commands(plan, lives=True, later=True),
         "BY_HAND_RUNS": commands(plan, runs=True, later=True),
-        "BY_HAND_GARBLED": commands(plan, runs=True, garbled=True, later=True),
+        "BY_HAND_GARBLED": commands(plan, runs=True, why=ANSWERED, later=True),
+        "BY_HAND_DEAD": commands(plan, runs=True, why=ITS_ENGINE_IS_DEAD, later=True),
     }
     return {name: "\n".join(f"  {line}" for line in lines) for name, lines in lists.items()}
 
@@ -326,19 +328,19 @@ def docker_words(plan: SealedPlan) -> str:
 
 
 def commands(
-    plan: SealedPlan, *, lives: bool = False, runs: bool = False, garbled: bool = False,
+    plan: SealedPlan, *, lives: bool = False, runs: bool = False, why: str = WAIT,
     container: str = "", later: bool = False,
 ) -> tuple[str, ...]:  # fmt: skip
     """Commands that stop candidates, start the baseline where nothing listens at its address, show
     its log and query it. Nothing that takes a connection or may still load is ended, and nothing is
     started beside it. `lives`: it is known to live and refuses, or is busy, so only its log and its
     answer help. `runs`: it is up, and may still load, so that candidates beside it end at most;
-    `garbled`: it has loaded, and did answer.
+    `why`: what is known of one that runs and does not serve, as a comment.
     `container`: the one that it has become, where that is known. `later`: they are kept for a time
     when the baseline may have been started anew, and then it writes to the file of its start.
     """
-    base, up = plan.baseline, ANSWERED if garbled else WAIT
-    out: list[str] = [] if lives else [*_stops(plan), *([up] if runs else _starts(plan))]
+    base = plan.baseline
+    out: list[str] = [] if lives else [*_stops(plan), *([why] if runs else _starts(plan))]
     if base.kind == "container":
         name = container or _container(plan)
         out += [f"{docker_words(plan)} logs --tail 50 {shlex.quote(name)}"] if name else []
