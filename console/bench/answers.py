@@ -1,4 +1,5 @@
-"""What a server said while it was measured: is it an answer at all, and what is kept to be read.
+"""What a server said while it was measured: is it an answer at all, and what is kept to be read;
+and whose failure it is where each run failed.
 
 Measurements ask engines to go on after the end of an answer (`ignore_eos`), so that every run has
 the same length. A small model that may not end falls into a loop after a sane answer; so an answer
@@ -11,14 +12,16 @@ model.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from console.bench.client import PROMPTS, ChatRequest
 from console.bench.metrics import Sample
-from console.bench.sse import Reply
+from console.bench.sse import FailureKind, Reply
 from console.common import redact
 from console.common.text import one_line
 from console.common.units import plural
@@ -59,6 +62,9 @@ GOES_ON = LOOPS | {Kind.WORD, Kind.CHARACTER, Kind.SYMBOLS}
 
 AskFreely = Callable[[], Reply]
 """Sends the same request once more, with leave to end the answer; called at most once for each."""
+OWN = re.compile(r"HTTP (502|503|504|529)\b")
+"""In a server error: its queue is full, which may be our doing."""
+WANTS_KEY = re.compile(r"HTTP (401|403)\b")
 
 
 @dataclass(slots=True)
@@ -308,3 +314,22 @@ def _unexpected(reply: Reply, expect: str) -> Garbled | None:
         return unexpected(reply.answer, expect)
     except TooSlow as error:
         return Garbled(Kind.UNEXPECTED, str(error))
+
+
+def failure_of(url: str, runs: Iterable[Sample]) -> str:
+    """How the server failed each of these runs, in clean words; "" where one was answered, and
+    where the failure may be ours: a connection, a limit, a key, a request, a name of a model."""
+    failures = [run.error for run in runs]
+    keyed = "@" in urlsplit(url).netloc
+    if not failures or not all(_is_theirs(failure, keyed=keyed) for failure in failures):
+        return ""
+    count = len(failures)
+    each = "its only run" if count == 1 else f"each of {count} runs"
+    return f"{each} failed: {failures[-1]}"
+
+
+def _is_theirs(failure: str, *, keyed: bool) -> bool:
+    kind = failure.partition(": ")[0]
+    if kind == FailureKind.REFUSED:
+        return not keyed and bool(WANTS_KEY.search(failure))
+    return kind in (FailureKind.SERVER, FailureKind.TRUNCATED) and not OWN.search(failure)

@@ -29,7 +29,7 @@ from console.journal.store import Event, Journal, events
 from console.notify import event as news
 from console.notify import outbox
 from console.recovery.rollback import evidence, live, observe
-from console.recovery.rollback.baseline_state import BY, Witness, Word
+from console.recovery.rollback.baseline_state import BY, Kind, Witness, Word
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
 from console.recovery.rollback.stages import drain
 from console.runner.control import Control
@@ -312,6 +312,8 @@ def outage(context: Context, step: str, attempt: int) -> None:
 def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResult) -> None:
     """Keep what a benchmark of the baseline shows: how fast it is, or that it answers garbage. From
     then on that is its state, in the journal and on every face of the console."""
+    from console.bench.answers import failure_of  # the measurement has loaded what that needs
+
     known = context.plan.site.model.baseline.reference
     reference, tolerance = (known.tok_s, known.tolerance) if known is not None else (None, 0.0)
     garbage = result.garbled if result.garbled is not None and result.garbled.mostly else ""
@@ -320,18 +322,20 @@ def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResul
     rate = decode.median if decode is not None and decode.n else result.metrics["tok_s"].mean
     some = str(result.garbled) if result.garbled is not None and not garbage else ""
     seen = evidence.of_benchmark(
-        rate, str(garbage), context.clock.now(), reference, tolerance, some
-    )
+        rate, str(garbage), context.clock.now(), reference, tolerance, some,
+        failure_of(result.url, result.runs),
+    )  # fmt: skip
     if seen is None:
         return
     facts: dict[str, Any] = {"tok_s": seen.tok_s, "degraded": seen.degraded}
     facts |= {"notes": [some]} if some else {}
     if seen.word is Word.GARBLED:
         facts = {"garbled": seen.detail}
-    context.record(
-        "serving", attempt.step, attempt.number, **facts,
-        reference=reference, by=BY[Witness.BENCHMARK],
-    )  # fmt: skip
+    if seen.kind is Kind.MEASURED or garbage:
+        context.record(
+            "serving", attempt.step, attempt.number, **facts,
+            reference=reference, by=BY[Witness.BENCHMARK],
+        )  # fmt: skip
     with contextlib.suppress(ConsoleError, OSError):  # without the plan nobody knows whose it is
         plan = context.way_back()
         if observe.answers(plan, known=False):  # another server's answers say nothing of it

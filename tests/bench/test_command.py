@@ -12,10 +12,17 @@ from console.bench.interference import Surroundings
 from console.cli import main
 from console.frontends.cli import bench
 from console.recovery.rollback import evidence
-from console.recovery.rollback.baseline_state import BaselineState, Word, state_of
+from console.recovery.rollback.baseline_state import (
+    BaselineState,
+    Evidence,
+    Witness,
+    Word,
+    state_of,
+)
+from console.recovery.rollback.baseline_state import Kind as Proven
 from console.runtime.answers.sanity import Kind
 from tests.bench.machine import NoWatch, still
-from tests.bench.scripted import Answer, answers, garbage, reply, scripted, streams
+from tests.bench.scripted import Answer, answers, garbage, reply, scripted, sse, streams
 from tests.ports import free_port
 
 
@@ -119,3 +126,35 @@ def test_a_benchmark_of_another_server_says_nothing_of_the_baseline(
     with scripted(*[streams(garbage(8), 0.002)] * 12) as server:
         url = f"http://127.0.0.1:{free_port()}"
         assert known_of(url, server.url, monkeypatch, tmp_path).word is Word.UNKNOWN
+
+
+def broken(error: dict[str, object] | None) -> Answer:
+    """A stream whose second event is an error, or the last."""
+    more = [sse({"error": error})] if error else []
+    return streams([*reply(8)[:2], *more])
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (broken({"message": "CUDA error: device-side assert triggered"}), Word.DOWN),
+        (broken({"message": "no such adapter"}), Word.REFUSING), (broken(None), Word.REFUSING),
+        (answers(200, b'{"error": {"message": "broken"}}'), Word.REFUSING),
+        (answers(401, b'{"error": "key"}'), Word.REFUSING),
+        (answers(404, b'{"error": "no such model"}'), Word.SERVING),
+        (answers(429, b'{"error": "too many"}'), Word.SERVING),
+        (answers(503, b'{"error": "full"}'), Word.SERVING),
+    ],
+)  # fmt: skip
+def test_a_benchmark_of_which_every_run_failed_is_a_failed_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, word: Word
+) -> None:
+    """Unless the failure may be that of whoever measures."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with scripted(*[answer] * 12) as server:
+        before = Evidence(Proven.PROOF, Word.SERVING, time.time() - 60.0, Witness.ROLLBACK)
+        evidence.keep("measured", server.url, before)
+        state = known_of(server.url, server.url, monkeypatch, tmp_path)
+    assert state.word is word, state
+    assert state.proven is (word is Word.SERVING)
+    assert ("a benchmark failed" in state.doubt) is (word is not Word.SERVING), state.doubt

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+from console.bench.answers import failure_of
 from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.beside.who import server_at
 from console.bench.client import Waiting
@@ -81,7 +82,7 @@ def _remember(result: BenchmarkResult) -> None:
         garbage = result.garbled if result.garbled is not None and result.garbled.mostly else ""
         seen = evidence.of_benchmark(
             result.metrics["tok_s"].mean, str(garbage), time.time(), base.reference_tok_s,
-            base.tolerance,
+            base.tolerance, failure=failure_of(result.url, result.runs),
         )  # fmt: skip
         if seen is not None:
             evidence.record(plan, observe.known_start(plan, seen))

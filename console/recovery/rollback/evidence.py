@@ -38,7 +38,7 @@ from console.recovery.rollback.baseline_state import (
 from console.recovery.rollback.baseline_state import last_proof as newest_proof
 from console.recovery.rollback.progress import PROGRESS_FILE, SCRIPT
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime.probe import PAGE
+from console.runtime.probe import PAGE, engine_dead
 
 if TYPE_CHECKING:
     from console.runtime.answers.completion import Completion
@@ -99,12 +99,17 @@ def of_completion(done: Completion, witness: Witness, at: float, life: str = "")
 
 def of_benchmark(
     tok_s: float | None, garbage: str, at: float, reference: float | None, tolerance: float,
-    remark: str = "",
+    remark: str = "", failure: str = "",
 ) -> Evidence | None:  # fmt: skip
     """What a benchmark of the baseline says of it; None for one without any figure. `garbage`: why
-    most of its answers are none, in clean words, "" if they are sane; `remark`: why some are."""
+    most of its answers are none, in clean words, "" if they are sane; `remark`: why some are;
+    `failure`: how the server failed each run, "" if it did not."""
     if garbage:
         return Evidence(Kind.FAILED, Word.GARBLED, at, Witness.BENCHMARK, garbage)
+    if failure:
+        dead = bool(engine_dead(failure))
+        word = Word.DOWN if dead else Word.REFUSING
+        return Evidence(Kind.FAILED, word, at, Witness.BENCHMARK, failure, dead=dead)
     if tok_s is None:
         return None
     slow = reference is not None and tok_s < reference * (1 - tolerance)
