@@ -85,6 +85,7 @@ class ProbeError(ConsoleError):
         super().__init__(_TITLES[kind], one_line(detail))
         self.kind = kind
         self.status = status
+        self.received = received
         self.lives = kind == "tls" or (kind == "garbage" and received > 0)
         """Something answers, and not by HTTP: no restart makes another protocol of that."""
 
@@ -256,7 +257,8 @@ def fetch(
     except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
         raise _no_http(url, link, "reset", str(error) or "reset", timeout_s) from None
     except http.client.IncompleteRead:
-        raise ProbeError("reset", f"{url}: the reply broke off") from None
+        received = link.received if link is not None else 0
+        raise ProbeError("reset", f"{url}: the reply broke off", received=received) from None
     except OSError as error:
         raise ProbeError("refused", f"{url}: {error.strerror or error}") from None
     except (http.client.BadStatusLine, http.client.UnknownProtocol):

@@ -36,7 +36,7 @@ from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
 from console.runtime import proxy
-from console.runtime.answers.completion import Completion, complete, longer, prove
+from console.runtime.answers.completion import Completion, complete, longer, prove, streamed
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
 from console.runtime.probe import ALL_THE_SAME, PAGE, Health, busy, health
@@ -105,6 +105,8 @@ class Looker:
         self.plan, self.settings = plan, settings
         self._clock = clock or SystemClock()
         self._silent_since: float | None = None
+        self._streams = True
+        """Whether the next question is for a streamed answer."""
         self._loading = False
         """Its health path said at the last look that it loads."""
         self._passed = 0
@@ -268,7 +270,10 @@ class Looker:
         }  # fmt: skip
         # always the same slot, so that the others keep what they remember of conversations
         slot = seen.slots - 1 if seen.slots > 1 else None
-        done = complete(base.url, max_tokens=self.settings.tokens, slot=slot, **asked)
+        ask = streamed if self._streams else complete
+        done = ask(base.url, max_tokens=self.settings.tokens, slot=slot, **asked)
+        # by turns, as clients ask in both ways; what breaks is asked again until it does not
+        self._streams = done.breaks or not self._streams
         if done.garbled is not None and done.cut_short:
             # A model that reasons where nobody sees it says nothing within so few tokens.
             done = prove(base.url, max_tokens=self.settings.tokens, **asked)

@@ -8,7 +8,9 @@ completes nothing before the process whose pid is in that file has ended. With `
 JSON in it says how it answers for as long as it is there: `health` and `status` of the replies,
 the seconds that its health path is `slow`, `error`, its `slots`, the `message`, that its tokens
 are `uncounted`, the `raw` reply in its place, a line for its `log`, `most` tokens after which it
-hangs, or `spins`; by path how an answer begins that `drips` on byte by byte and never ends.
+hangs, or `spins`; in `stream` how a streamed answer is, `well`, `cut`, or the words of an error
+that comes after its third event (else it streams nothing); by path how an answer begins that
+`drips` on byte by byte and never ends.
 What is asked for by GET /stream it sends a word of every 50 ms.
 `--tls FILE` speaks TLS with the key and certificate in it.
 `--shared` shares its address with others that do (SO_REUSEPORT). With `--once FILE` it
@@ -92,6 +94,9 @@ class Handler(BaseHTTPRequestHandler):
         if "raw" in told:
             self.answer(200, told["raw"])
             return
+        if asked.get("stream") and "stream" in told:
+            self.stream(count, told["stream"])
+            return
         counted = {} if "uncounted" in told else {
             "usage": {"completion_tokens": count},
             "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / rate},
@@ -112,6 +117,28 @@ class Handler(BaseHTTPRequestHandler):
         if Handler.once and not os.path.exists(Handler.once):
             open(Handler.once, "w").close()
             os._exit(0)
+
+    def stream(self, count: int, ends: str) -> None:
+        """Send the answer in events, a word each, as far as it comes."""
+
+        def event(value: Any) -> None:
+            self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
+
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for word in counting(count).split()[: count if ends == "well" else 3]:
+            event({"choices": [{"delta": {"content": f"{word} "}, "finish_reason": None}]})
+        if ends == "cut":
+            return
+        if ends != "well":
+            event({"error": {"message": ends}})
+            return
+        event({
+            "choices": [{"delta": {}, "finish_reason": "length"}],
+            "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / TOK_S},
+        })  # fmt: skip
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def drips(self) -> bool:
         """Send an answer that never ends, where that is told, until the client goes."""

@@ -197,6 +197,10 @@ class Procedure:
                 if not readiness.restart("measure", f"garbled, {measured.garbled}"):
                     break
                 continue
+            if measured.broken:
+                if not readiness.restart_if_dead(measured.broken):
+                    break
+                continue
             answered = measured.tok_s is not None and measured.bound is None
             still_serves = baseline.is_ours(OWNER_S) if answered else baseline.serving()
             if self._another(context, readiness):

@@ -16,6 +16,7 @@ from console.common.units import format_duration, plural
 from console.runtime.answers import sanity
 from console.runtime.answers.degenerate import Sign, broken, degenerate, signs, telling, together
 from console.runtime.answers.sanity import Garbled, Kind
+from console.runtime.answers.stream import BREAKS, is_stream, whole
 from console.runtime.probe import (
     BUSY,
     DEAD,
@@ -74,6 +75,8 @@ class Completion:
     """The words of an error that say that the engine behind the server is dead; clean."""
     sends: bool = False
     """It was not over in time, and a part of it came: the server is alive, and slow."""
+    breaks: bool = False
+    """It was to be streamed, and an error came in it, or it ended before the answer did."""
 
     @property
     def refuses(self) -> bool:
@@ -123,9 +126,11 @@ def complete(
     slot: int | None = None,
     nonce: bool = True,
     expect: str = "",
+    stream: bool = False,
 ) -> Completion:
-    """POST /v1/chat/completions (temperature 0, no stream) and judge the answer; never raises.
-    `slot`: which one of llama-server's answers. `expect`: a pattern that the answer has to match.
+    """POST /v1/chat/completions (temperature 0) and judge the answer; never raises. `slot`: which
+    one of llama-server's answers. `expect`: a pattern that the answer has to match. `stream`: it is
+    asked for in events, as most clients ask; what breaks only then, other answers do not show.
 
     Needs a text that is an answer (see `sanity`).
     `decode_tok_s` is (predicted_n - 1) * 1000 / predicted_ms of llama-server's `timings`, else
@@ -137,8 +142,10 @@ def complete(
         "messages": [{"role": "user", "content": content}],
         "max_tokens": max_tokens,
         "temperature": 0,
-        "stream": False,
+        "stream": stream,
     }
+    if stream:
+        ask["stream_options"] = {"include_usage": True}
     if model:
         ask["model"] = model
     if slot is not None:
@@ -154,12 +161,33 @@ def complete(
     except ProbeError as error:
         elapsed_s, sends = time.monotonic() - begun, error.kind == "slow"
         words = str(error)
+        if stream and error.kind == "reset" and error.received:
+            return _broken(f"{BREAKS}: {words}", elapsed_s)
         if error.status not in (0, 200):  # an error, whose words come slowly
             return _judge(Reply(error.status, b"", elapsed_s), f", {error}", expect, max_tokens)
         if sends:
             words += f": fewer than {max_tokens / timeout_s:.2g} tok/s"
         return Completion(False, words, "", 0, elapsed_s, None, sends=sends)
+    if stream and reply.status == 200 and is_stream(reply.body):
+        body, trouble = whole(reply.body)
+        if trouble:
+            return _broken(trouble, reply.elapsed_s)
+        reply = replace(reply, body=body)
     return _judge(reply, note, expect, max_tokens)
+
+
+def _broken(words: str, elapsed_s: float) -> Completion:
+    dead = engine_dead(words)
+    return Completion(False, words, "", 0, elapsed_s, None, status=200, dead=dead, breaks=True)
+
+
+def streamed(url: str, **asked: Any) -> Completion:
+    """`complete` by a stream; once more where that breaks, which one lost connection may do. Where
+    a stream is refused, nothing is known of streams, and the answer is as a whole."""
+    answer = complete(url, stream=True, **asked)
+    if answer.breaks and not answer.dead:
+        return complete(url, stream=True, **asked)
+    return complete(url, **asked) if answer.refuses and not answer.breaks else answer
 
 
 def prove(
@@ -196,9 +224,10 @@ def prove_longer(
 def longer(
     url: str, first: Completion, *, timeout_s: float, within_s: float = LONGER_S, **asked: Any
 ) -> Completion:
-    """Judge a server whose sane answer was cut off by one of LONGER tokens, and if that one falls
-    apart, by a second; by shorter ones if it needs more than `within_s` seconds for that. Return
-    the first answer where they are sane, where none came, and where not even LEAST would.
+    """Judge a server whose sane answer was cut off by one of LONGER tokens, which is streamed, and
+    if that one falls apart, by a second; by shorter ones if it needs more than `within_s` seconds
+    for that. Return the first answer where they are sane, where none came, and where not even LEAST
+    would; one that breaks is returned itself.
 
     A model of a wrong setting begins like a sane one: `The "The wis`.
     """
@@ -206,9 +235,9 @@ def longer(
     if not (first.ok and first.at_limit) or count < LEAST:
         return first
     answers: list[Completion] = []
-    for _ in range(2):
-        answer = complete(url, max_tokens=count, timeout_s=timeout_s, **asked)
-        if answer.garbled is not None:
+    for ask in (streamed, complete):
+        answer = ask(url, max_tokens=count, timeout_s=timeout_s, **asked)
+        if answer.garbled is not None or answer.breaks:
             return answer
         if broken(answer.signs):
             return answer.fallen()

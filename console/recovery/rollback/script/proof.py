@@ -493,7 +493,7 @@ prove() {
     case "$status" in 408|425|429) sleep 1 ;; *) [ -z "$refused" ] || break ;; esac
     case "$dead$status" in 000|5??|dead*) ;; *) why=$(garbage) ;; esac
     if is_answer && [ -z "$why" ]; then
-      say completion "${tokens:-an answer, not counted in} tokens"
+      say completion "${tokens:-an answer, not counted in} tokens; this script asks for no stream"
       after=$(life)
       [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
       say completion "the baseline was restarted during its proof"

@@ -15,7 +15,7 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.sealed_plan import Baseline
 from console.recovery.rollback.stages.verify import is_used_silently, try_timeout_s
 from console.runtime import occupancy
-from console.runtime.answers.completion import Completion, complete
+from console.runtime.answers.completion import Completion, complete, streamed
 from console.runtime.answers.degenerate import broken, telling, together
 from console.runtime.occupancy import Occupancy
 from console.runtime.probe import Health, busy, health
@@ -33,7 +33,8 @@ class Measured:
 
     `bound`: it did not finish in time, and its rate is below this. `garbled`: why its longer
     answers are none; "" if they are. `beside`: who was answered at the same time, "" for nobody.
-    `remark`: what else is to be said of its answers. All words are clean.
+    `remark`: what else is to be said of its answers. `broken`: how its streamed answers break, ""
+    if they do not. All words are clean.
     """
 
     tok_s: float | None = None
@@ -42,6 +43,7 @@ class Measured:
     garbled: str = ""
     beside: str = ""
     remark: str = ""
+    broken: str = ""
 
 
 @dataclass
@@ -55,6 +57,8 @@ class Samples:
     garbled: list[str] = field(default_factory=list)
     odd: list[Completion] = field(default_factory=list)
     """Answers that gave a rate, and have signs that they fall apart."""
+    broken: str = ""
+    """How its streamed answers break; clean."""
     beside: str = ""
     """Who was answered beside the last sample that was not alone, in words."""
 
@@ -87,8 +91,9 @@ def measure(
     context: RollbackContext, proven_tok_s: float | None = None,
     stranger: Callable[[], str] = lambda: "",
 ) -> Measured:  # fmt: skip
-    """Return the median decode rate of two completions of 64 tokens, and whether it is degraded:
-    below the reference by more than the tolerance, though nobody else was answered.
+    """Return the median decode rate of two completions of 64 tokens, the second of them streamed,
+    and whether it is degraded: below the reference by more than the tolerance, though nobody else
+    was answered.
 
     If both take longer than they may, that bounds the rate, and `proven_tok_s`, the rate of the few
     tokens of its proof, counts. A baseline that has hung since its proof is waited for only once.
@@ -100,6 +105,9 @@ def measure(
     if words := stranger():
         report.failed("measure", f"nothing was measured: {words}")
         return Measured()
+    if samples.broken:
+        report.note("measure", samples.broken)
+        return Measured(broken=samples.broken)
     if samples.fall_apart:
         samples.garbled.insert(0, _fallen(context, samples.odd[-1]))
     if samples.garbled and (samples.fall_apart or len(samples.garbled) >= samples.sane):
@@ -124,10 +132,14 @@ def _take(context: RollbackContext) -> Samples:
         tries = samples.sane + len(samples.garbled) + len(samples.bounds)
         limit_s = try_timeout_s(plan.completion.timeout_s, tries)
         before = _look(context)
-        answer = complete(
+        # the last one as most clients ask for it
+        answer = (complete if runs else streamed)(
             plan.url, model=plan.completion.model, prompt=plan.completion.prompt,
             max_tokens=TOKENS, timeout_s=limit_s,
         )  # fmt: skip
+        if answer.breaks:
+            context.answer, samples.broken = answer, answer.why
+            break
         if answer.garbled is not None:
             context.answer = answer
             samples.garbled.append(answer.garbled.words)

@@ -142,6 +142,13 @@ class Readiness(Whose):
             return False
         return True
 
+    def restart_if_dead(self, broken: str) -> bool:
+        """Start the baseline anew whose streamed answers break, where it says itself that its
+        engine is dead; else it answers, and is left alone. Return whether it was started."""
+        answer = self.context.answer
+        self.refuses = not (answer is not None and answer.dead)
+        return self.restart("measure", f"{broken}; {LEFT}" if self.refuses else broken)
+
     def _asked_all_the_same(self, detail: str) -> str:
         """The trouble with its health path, and what it answers to a completion all the same."""
         answer = answer_all_the_same(self.baseline, quick=self.loads)
