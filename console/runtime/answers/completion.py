@@ -107,6 +107,8 @@ class Completion:
         """Why it is not `ok`: `detail`, behind what it means; clean."""
         if self.dead:
             meaning = f"{DEAD}, “{self.dead}”"
+        elif self.breaks:
+            return f"{REFUSES}: {self.detail}"
         elif self.refuses:
             meaning = f"{REFUSES}: {refusal(self.status, self.detail)}"
         elif self.fails:

@@ -47,13 +47,13 @@ def _events(body: bytes) -> list[str]:
     """The data of the events, each of one line, as engines send them; an error may have a field of
     its own."""
     lines = [line.strip() for line in decode(body).splitlines()]
-    found = []
+    events = []
     for line in lines:
         if line.startswith("data:"):
-            found.append(line.removeprefix("data:").strip())
+            events.append(line.removeprefix("data:").strip())
         elif line.startswith("error:"):
-            found.append(f'{{"error": {line.removeprefix("error:").strip()}}}')
-    return [data for data in found if data]
+            events.append(f'{{"error": {line.removeprefix("error:").strip()}}}')
+    return [data for data in events if data]
 
 
 def _object(data: str) -> dict[str, Any] | None:

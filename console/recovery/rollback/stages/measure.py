@@ -106,7 +106,6 @@ def measure(
         report.failed("measure", f"nothing was measured: {words}")
         return Measured()
     if samples.broken:
-        report.note("measure", samples.broken)
         return Measured(broken=samples.broken)
     if samples.fall_apart:
         samples.garbled.insert(0, _fallen(context, samples.odd[-1]))
