@@ -20,7 +20,7 @@ from console.common.progress import Figures, Pace, Progress, advanced, far_words
 from console.common.text import clean
 from console.common.units import number
 from console.recovery.rollback.command import rollback as roll_back
-from console.recovery.rollback.finder import stays_at_other_site
+from console.recovery.rollback.finder import keeps_clients, stays_at_other_site
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 
@@ -45,7 +45,10 @@ def rollback(args: Namespace) -> int:
     # not started for itself: an operator may have stopped its baseline on purpose.
     while (run_dir := _interrupted(done)) is not None:
         done.append(run_dir)
-        if site and (words := stays_at_other_site(run_dir, site, automatic=args.by == "watch")):
+        words = keeps_clients(run_dir, partial(_site_plan, args.site))
+        if site and not words:
+            words = stays_at_other_site(run_dir, site, automatic=args.by == "watch")
+        if words:
             print(words, file=sys.stderr if args.json else sys.stdout)
             continue
         outcomes.of(partial(_roll_back, args, explicit_site=False, run_dir=run_dir))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from console.common.clock import Clock
@@ -20,9 +21,10 @@ from console.host.licence import OF_SITE, Licence, Reason, stop_group
 from console.host.memory import Resident
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import live as livelog
-from console.recovery.rollback import sealed_plan
+from console.recovery.rollback import records, sealed_plan
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report, StageName
+from console.recovery.rollback.records import CutOver
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.answers.completion import Completion
 from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing, is_installed
@@ -235,6 +237,8 @@ class RollbackContext:
             if entry.pid and not mine:
                 keep |= {s.pid for s in self.members(entry.pid, entry.start)}
         keep |= self.unit_pids()
+        for entry in self.serving_elsewhere().values():
+            keep |= {s.pid for s in process.members(entry.pid, entry.start)} if entry.pid else set()
         running = self.baseline_process()
         if running is not None:
             own = process.members(*running, cookie=BASELINE_COOKIE, step=self.mark)
@@ -262,6 +266,19 @@ class RollbackContext:
                 if plan.baseline.container_id and plan.site_name != self.plan.site_name
             }  # fmt: skip
         return self._others
+
+    @cached_property
+    def elsewhere(self) -> list[CutOver]:
+        """The cutovers in force at other addresses than this baseline's. What serves there is left
+        alone: whoever ends it owes these clients their own baseline, which this plan has not."""
+        return [cut for cut in records.cut_overs() if not cut.plan.has_address_of(self.plan)]
+
+    def serving_elsewhere(self) -> dict[str, Live]:
+        """What serves clients by those cutovers: relays, candidates and what else their runs have
+        started, by the id of the container, or for a process by pid and start time."""
+        lines = (livelog.read(cut.plan.rollback_dir / livelog.LIVE) for cut in self.elsewhere)
+        services = (e for entries in lines for e in entries if e.kind in ("process", "container"))
+        return {e.container or f"{e.pid} {e.start}": e for e in services}
 
     def may_stay(self, service: str) -> bool:
         """Whether a service may stay up: it has `keep: true`, and this is not an emergency."""

@@ -219,12 +219,15 @@ class Finder(_Plans):
             return replace(newest, plan=replace(newest.plan.name_first, run_dir=there))
 
     def _refreshed(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
-        """The plan, with its site file's baseline if that file has changed since the sealing."""
+        """The plan, with its site file's baseline if that file has changed since the sealing; the
+        file's alone where clients of another address are at the candidate of the plan's run."""
         if not site or seal is None or not selected.plan.is_older_than(Path(site)):
             return selected
         self.note(f"{site} changed after {selected.plan.run_id or 'the plan'} was sealed")
         try:
             made = seal()
+            if _serves_others(selected.plan, made):
+                return SelectedPlan(made, "the site file")
             plan = made if made.run_id else selected.plan.with_baseline_of(made)
             return SelectedPlan(plan, "the site file")
         except Exception as error:
@@ -349,7 +352,9 @@ class Finder(_Plans):
         """The plan of a run that left the baseline down. Its site file may name another baseline by
         now, such as a promoted candidate; the run's standby and journal still get the outcome."""
         site = selected.plan.site_path
-        seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
+        seal: Seal | None = partial(self.seal_at, site) if self.seal_at and site else None
+        if self.explicit_site and self.site:  # it may be the run's own copy of a replaced file
+            site, seal = self.site, self.site_seal
         fresh = self._refreshed(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
@@ -400,6 +405,23 @@ def stays_at_other_site(run_dir: str, site: str, *, automatic: bool = False) -> 
     if not plan.site_path or _is_of(plan, os.path.realpath(site)):
         return ""
     return _stays_words(plan)
+
+
+def _serves_others(plan: SealedPlan, made: SealedPlan) -> bool:
+    """Whether clients are at the candidate of a plan's run, at another address than the baseline of
+    the plan `made` has."""
+    serving = any(cut.run == plan.run_id for cut in pointers.cut_overs())
+    return serving and not made.has_address_of(plan)
+
+
+def keeps_clients(run_dir: str, seal: Seal) -> str:
+    """Why an earlier run is left alone by a rollback of the site that `seal` makes a plan of, in
+    clean words; "" if it is not. Clients of another address are at its candidate. Never raises."""
+    with contextlib.suppress(Exception):  # then the run gets its own baseline back
+        for cut in pointers.cut_overs():
+            if cut.plan.run_dir == run_dir and cut.lives and not seal().has_address_of(cut.plan):
+                return cut.words
+    return ""
 
 
 def _stays_words(plan: SealedPlan) -> str:

@@ -35,7 +35,6 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
 
 if TYPE_CHECKING:
-    from console.recovery.rollback.records import CutOver
     from console.runtime.engine_api import RawEngine
     from console.runtime.probe import Health
     from console.runtime.proxy import Relay
@@ -110,13 +109,14 @@ class Looker:
         cut = records.cut_over(plan) if lost else None
         self.cut_over = cut is not None
         if cut is not None:
-            return word, f"cut over {_given(cut)}, but its relay is gone: {detail}{BY_KEY}"
+            given = _given(cut.run, cut.service)
+            return word, f"cut over {given}, but its relay is gone: {detail}{BY_KEY}"
         return word, detail
 
     def _switched(self, plan: SealedPlan, switched: Relay) -> tuple[Word, str]:
         """Who is to answer in the baseline's place, and how to go back; what is wrong with that one
         if anything is."""
-        words, now = _given(records.CutOver(switched.run, switched.service)), time.monotonic()
+        words, now = _given(switched.run, switched.service), time.monotonic()
         recent = self._known[0] == switched.life and now - self._known[1] < OWNER_S
         word, trouble = in_its_place(plan, switched, quick=recent)
         if trouble:
@@ -300,9 +300,9 @@ def who_is_there(plan: SealedPlan, switched: Relay) -> tuple[Word, str]:
     return live.in_its_place(run, switched.service, f"http://{switched.to}", inspect)
 
 
-def _given(cut: CutOver) -> str:
-    accepted = records.read_promotion(paths.runs_dir() / cut.run)
-    return f"to {cut.service}, {'promoted' if accepted else 'not promoted'}"
+def _given(run: str, service: str) -> str:
+    accepted = records.read_promotion(paths.runs_dir() / run)
+    return f"to {service}, {'promoted' if accepted else 'not promoted'}"
 
 
 def _stranger(plan: SealedPlan) -> str:

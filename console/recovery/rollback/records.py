@@ -19,6 +19,7 @@ import os
 import pwd
 import re
 import select
+import shlex
 import stat
 import subprocess
 import time
@@ -31,12 +32,14 @@ from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.files import open_untrusted, read_end, write_atomically
 from console.common.paths import module_argv
-from console.common.text import decode, one_line
+from console.common.text import clean, decode, one_line
 from console.host import process
+from console.host.memory import pids_of_container
 from console.host.privileges import name_of
+from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import PROGRESS_FILE
-from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SealedPlan
+from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SITE, SealedPlan
 from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536
@@ -269,30 +272,63 @@ def read_promotion(run: Path) -> Promotion | None:
 
 @dataclass(frozen=True, slots=True)
 class CutOver:
-    """Whose clients were given to which candidate, by which run, as that run has recorded it."""
+    """Whose clients were given to which candidate, by which run, as that run has recorded it.
+    `plan` is the one that the run has sealed: it brings back the baseline of these clients."""
 
     run: str
     service: str
+    plan: SealedPlan
+
+    @property
+    def lives(self) -> bool:
+        """Whether anything of it still runs, as the kernel tells."""
+        return any(
+            bool(pids_of_container(one.container)) if one.container
+            else process.alive(one.pid, one.start)
+            for one in live.read(self.plan.rollback_dir / live.LIVE)
+            if one.kind in ("process", "container")
+        )  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """Whose clients are where, that this is left alone, and what ends it, in clean words. The
+        site file may describe another baseline by now: then the run's copy of it is named."""
+        plan = self.plan
+        accepted = "promoted" if read_promotion(Path(plan.run_dir)) else "not promoted"
+        copy = Path(plan.run_dir) / SITE
+        site = copy if plan.is_older_than(Path(plan.site_path)) and copy.exists() else ""
+        ends = f"omni-console rollback --site {shlex.quote(str(site or plan.site_path))}"
+        return clean(
+            f"clients of {plan.baseline.url} are at {self.service} ({accepted}), by the cutover of "
+            f"run {self.run} of site {plan.site_name}: it is left alone; {ends} ends it and brings "
+            "their baseline back", 500,
+        )  # fmt: skip
 
 
 def cut_over(plan: SealedPlan) -> CutOver | None:
     """The cutover that gave this baseline's clients to a candidate, and that nothing has ended
-    since; None without one. It lasts though its relay has died, or the machine was rebooted.
+    since; None without one. It lasts though its relay has died, or the machine was rebooted. Never
+    raises."""
+    mine = (plan.site_name, plan.baseline.url)
+    found = [cut for cut in cut_overs() if (cut.plan.site_name, cut.plan.baseline.url) == mine]
+    return found[-1] if found else None
 
-    A rollback ends it before anything else, so that one which has begun since leaves none. Never
-    raises.
+
+def cut_overs() -> list[CutOver]:
+    """This user's cutovers in force, of all sites. Never raises.
+
+    A rollback ends one before anything else, so that one which has begun since leaves none.
     """
-    found = None
+    found = []
     for marker in sorted(paths.runs_dir().glob(f"*/{ROLLBACK}/{CUT_OVER}")):
         with contextlib.suppress(OSError, ConsoleError):
             made, progress = marker.stat().st_mtime_ns, marker.parent / PROGRESS_FILE
             if progress.exists() and progress.stat().st_mtime_ns > made:
                 continue
-            run, owner = sealed.read_owned(marker.parent / PLAN)
-            same = (run.site_name, run.baseline.url) == (plan.site_name, plan.baseline.url)
-            if same and owner == os.getuid():
-                name = decode(read_end(marker)[0][:SIZE_LIMIT])
-                found = CutOver(marker.parent.parent.name, one_line(name, 60) or "a candidate")
+            plan, owner = sealed.read_owned(marker.parent / PLAN)
+            if owner == os.getuid():
+                service = one_line(decode(read_end(marker)[0][:SIZE_LIMIT]), 60) or "a candidate"
+                found.append(CutOver(marker.parent.parent.name, service, plan))
     return found
 
 

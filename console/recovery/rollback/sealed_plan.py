@@ -143,6 +143,13 @@ class SealedPlan:
     grace_s: float = GRACE_S
     keep: tuple[str, ...] = ()
     lease_s: float = 0.0
+    label_site: str = ""
+    """What the site was called when the run began, if it has another name by now."""
+
+    @property
+    def labelled_for(self) -> str:
+        """The site that the labels of the run's containers name."""
+        return self.label_site or self.site_name
 
     @property
     def rollback_dir(self) -> Path:
@@ -198,16 +205,22 @@ class SealedPlan:
             theirs.container_name,
         }
         same_unit = mine.unit is not None and mine.unit == theirs.unit
-        return bool(one - {""}) or same_unit or _same_address(mine.url, theirs.url)
+        return bool(one - {""}) or same_unit or is_same_address(mine.url, theirs.url)
+
+    def has_address_of(self, other: SealedPlan) -> bool:
+        """Whether clients reach the baselines of both plans at the same port of this machine."""
+        return is_same_address(self.baseline.url, other.baseline.url)
 
     def with_baseline_of(self, site: SealedPlan) -> SealedPlan:
-        """This run's plan with the baseline of `site`, the plan of its changed site file. What the
-        run may have left behind is still looked for."""
+        """This run's plan with the baseline of `site`, the plan of its changed site file, which may
+        have renamed the site. What the run may have left behind is still looked for."""
         has_engine = self.engine.socket or self.engine.docker_host
         use_site_engine = not has_engine or site.baseline.kind == "container"
         return replace(
             self,
             baseline=site.baseline,
+            site_name=site.site_name,
+            label_site=self.labelled_for,
             site_path=site.site_path,
             candidates=tuple(dict.fromkeys((*self.candidates, *site.candidates))),
             engine=site.engine if use_site_engine else self.engine,
@@ -249,7 +262,7 @@ def of_run(run_dir: Path) -> SealedPlan:
         raise
 
 
-def _same_address(one: str, other: str) -> bool:
+def is_same_address(one: str, other: str) -> bool:
     """Whether two URLs lead to the same port of the same machine."""
     from console.host.ports import is_local, port_of  # whoever only reads a plan needs none of it
 
@@ -334,6 +347,7 @@ class _Reader:
             grace_s=number(top, "grace_s", GRACE_S),
             keep=self.words(top, "keep"),
             lease_s=number(top, "lease_s", 0.0),
+            label_site=text(top, "label_site", ""),
         )
 
     def baseline(self, value: object) -> Baseline:

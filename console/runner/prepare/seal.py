@@ -3,6 +3,7 @@ records in the journal what the run is."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -139,20 +140,26 @@ def _switched(site: Site) -> SealedPlan | None:
     found = proxy.at(site.model.baseline.url)
     name = os.path.basename(found.run) if found else ""
     marked = (run for run in all_runs() if run.switched.exists())
-    run = RunDir(paths.runs_dir() / name) if name else next(marked, None)
-    if run is None:
-        return None
-    try:
-        plan, owner = sealed.read_owned(run.sealed)
-        if plan.site_name != site.name or owner != os.getuid():
-            return None
-    except ConsoleError:
+    runs = [RunDir(paths.runs_dir() / name)] if name else marked
+    plan = next((plan for run in runs if (plan := _plan_at(run, site)) is not None), None)
+    if plan is None:
         return None
     if not plan.is_older_than(site.path) and os.path.realpath(plan.site_path) == os.path.realpath(
         site.path
     ):
         return plan
     return plan.with_baseline_of(sealed_plan(site, _facts_now(site)))
+
+
+def _plan_at(run: RunDir, site: Site) -> SealedPlan | None:
+    """A run's plan, if it is of this site and of the address that its file names now: by then the
+    file may describe another server, which the clients of that run never used."""
+    with contextlib.suppress(ConsoleError):
+        plan, owner = sealed.read_owned(run.sealed)
+        same = sealed.is_same_address(plan.baseline.url, site.model.baseline.url)
+        if same and plan.site_name == site.name and owner == os.getuid():
+            return plan
+    return None
 
 
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:

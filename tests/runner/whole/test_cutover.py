@@ -17,6 +17,7 @@ from console.recovery.rollback import live, records
 from console.runner.executors import service
 from console.runtime import proxy
 from tests.children import running
+from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
@@ -389,3 +390,49 @@ def test_there_is_nothing_to_promote(world: World) -> None:
     watched(world)
     done = world.console("promote", "--why", "x", "--yes")
     assert (done.code, "still active" in done.err) == (2, True), done
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_a_rollback_of_what_the_site_file_names_since_leaves_the_cutover_alone(
+    world: World, promoted: bool
+) -> None:
+    """`init --force` chose another server: nothing of that one brings these clients anything."""
+    stay(world)
+    if promoted:
+        assert world.console("promote", "--why", "faster", "--yes").code == 0
+    url = f"http://127.0.0.1:{free_port()}"
+    given = world.site.read_text().replace(world.base_url, url)
+    given = given.replace(f'"{world.base_port}"', f'"{proxy.port_of(url)}"')
+    world.site.write_text(json.dumps(json.loads(given) | {"name": "other"}))
+    done = world.console("rollback")
+    try:
+        assert done.code == 0, done
+        is_cut_over(world)
+        word = "promoted" if promoted else "not promoted"
+        assert f"clients of {world.base_url} are at cand ({word})" in done.out
+        assert "it is left alone" in done.out
+        status = world.console("watch", "status").out
+        assert "serving" in status, "the evidence belongs to the site that was proven"
+        assert "by a rollback" in status, status
+        roll_back(world, OMNI_SITE=str(world.run.site))
+        is_back(world)
+    finally:
+        ended(world, "other")
+
+
+def test_a_rollback_of_a_renamed_site_is_evidence_of_the_name_that_it_has(world: World) -> None:
+    stay(world)
+    world.site.write_text(json.dumps(json.loads(world.site.read_text()) | {"name": "other"}))
+    try:
+        roll_back(world)
+        assert "by a rollback" in world.console("watch", "status").out
+        assert proxy.at(world.base_url) is None
+        assert not world.listens(world.cand_url)
+    finally:
+        ended(world, "other")
+
+
+def ended(world: World, site: str) -> None:
+    """The baseline of another site name than the world's, which a rollback has started."""
+    if (started := process.read_record(world.records.parent / site, "baseline")) is not None:
+        process.stop_group(*started, grace_s=0.0)

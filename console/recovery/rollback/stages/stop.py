@@ -58,6 +58,8 @@ def stop(context: RollbackContext) -> None:
     context.no_grace = drain.is_scarce()
     if context.no_grace:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
+    for cut in context.elsewhere:
+        context.report.note("stop", cut.words)
     before, failures = context.stopped, len(context.failures)
     context.available = drain.available()
     groups = _process_groups(context)
@@ -376,7 +378,7 @@ def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]
         row.id: context.licence(Reason.LABEL)
         for row in rows
         if row.labels.get(role_label()) in ROLES
-        and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.site_name)
+        and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.labelled_for)
         and not context.may_stay(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(context, row.id, row.name)
         and (row.id in recorded or not _is_of_image(context, row.id, _labels(engine, row.image)))
@@ -419,6 +421,7 @@ def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
             "stop", f"container {identity[:12]} is left alone: it is the baseline of site {site}"
         )
         return True
+    kept = kept or identity in context.serving_elsewhere()
     return not identity or (bool(base) and identity.startswith(base)) or kept
 
 
@@ -533,7 +536,7 @@ def _stop_by_command(context: RollbackContext) -> None:
         for line in context.command(argv).splitlines():
             identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
             marked = role in ROLES and not context.may_stay(service)
-            marked = marked and not is_of_another(owner, context.plan.site_name)
+            marked = marked and not is_of_another(owner, context.plan.labelled_for)
             if marked and identity not in ours:
                 own = _labels_by_command(context, identity)
                 marked = not _is_of_image(context, identity, own)
