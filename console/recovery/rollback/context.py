@@ -271,7 +271,7 @@ class RollbackContext:
     def elsewhere(self) -> list[CutOver]:
         """The cutovers in force at other addresses than this baseline's. What serves there is left
         alone: whoever ends it owes these clients their own baseline, which this plan has not."""
-        return [cut for cut in records.cut_overs() if not cut.plan.has_address_of(self.plan)]
+        return records.cut_overs(besides=self.plan.baseline.url)
 
     def serving_elsewhere(self) -> dict[str, Live]:
         """What serves clients by those cutovers: relays, candidates and what else their runs have

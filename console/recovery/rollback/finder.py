@@ -420,7 +420,7 @@ def keeps_clients(run_dir: str, seal: Seal) -> str:
     with contextlib.suppress(Exception):  # then the run gets its own baseline back
         for cut in pointers.cut_overs():
             if cut.plan.run_dir == run_dir and cut.lives and not seal().has_address_of(cut.plan):
-                return cut.words
+                return cut.words()
     return ""
 
 

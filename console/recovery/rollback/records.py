@@ -289,14 +289,15 @@ class CutOver:
             if one.kind in ("process", "container")
         )  # fmt: skip
 
-    @property
-    def words(self) -> str:
+    def words(self, replaced: str = "") -> str:
         """Whose clients are where, that this is left alone, and what ends it, in clean words. The
-        site file may describe another baseline by now: then the run's copy of it is named."""
+        run's copy of its site file is named where that describes another baseline by now, or is
+        the one at the path `replaced`, which is about to."""
         plan = self.plan
         accepted = "promoted" if read_promotion(Path(plan.run_dir)) else "not promoted"
         copy = Path(plan.run_dir) / SITE
-        site = copy if plan.is_older_than(Path(plan.site_path)) and copy.exists() else ""
+        gone = plan.site_path == replaced or plan.is_older_than(Path(plan.site_path))
+        site = copy if gone and copy.exists() else ""
         ends = f"omni-console rollback --site {shlex.quote(str(site or plan.site_path))}"
         return clean(
             f"clients of {plan.baseline.url} are at {self.service} ({accepted}), by the cutover of "
@@ -314,8 +315,9 @@ def cut_over(plan: SealedPlan) -> CutOver | None:
     return found[-1] if found else None
 
 
-def cut_overs() -> list[CutOver]:
-    """This user's cutovers in force, of all sites. Never raises.
+def cut_overs(besides: str = "") -> list[CutOver]:
+    """This user's cutovers in force, of all sites, without those at the address `besides`. Never
+    raises.
 
     A rollback ends one before anything else, so that one which has begun since leaves none.
     """
@@ -326,7 +328,8 @@ def cut_overs() -> list[CutOver]:
             if progress.exists() and progress.stat().st_mtime_ns > made:
                 continue
             plan, owner = sealed.read_owned(marker.parent / PLAN)
-            if owner == os.getuid():
+            at_it = bool(besides) and sealed.is_same_address(plan.baseline.url, besides)
+            if owner == os.getuid() and not at_it:
                 service = one_line(decode(read_end(marker)[0][:SIZE_LIMIT]), 60) or "a candidate"
                 found.append(CutOver(marker.parent.parent.name, service, plan))
     return found

@@ -15,6 +15,7 @@ from console.host.ports import Answering, Listener
 from console.journal.state import RunState
 from console.recovery.rollback import live, records
 from console.runner.executors import service
+from console.runner.prepare.adopt import cut_overs_beside
 from console.runtime import proxy
 from tests.children import running
 from tests.ports import free_port
@@ -414,10 +415,21 @@ def test_a_rollback_of_what_the_site_file_names_since_leaves_the_cutover_alone(
         status = world.console("watch", "status").out
         assert "serving" in status, "the evidence belongs to the site that was proven"
         assert "by a rollback" in status, status
+        begun = f"clients of {world.base_url} are at cand ({word}), by the cutover of run"
+        assert begun in world.console("init", "--yes").err, "nothing is written without --force"
+        assert f"note: {begun}" in world.console("adopt").out
+        (beside,) = in_force(world, url)
+        assert str(world.run.site) in beside, "the run's copy names the baseline of these clients"
         roll_back(world, OMNI_SITE=str(world.run.site))
         is_back(world)
+        assert not in_force(world, url)
     finally:
         ended(world, "other")
+
+
+def in_force(world: World, url: str) -> list[str]:
+    """What `init --force` says of cutovers before it writes."""
+    return cut_overs_beside(url, str(world.site))
 
 
 def test_a_rollback_of_a_renamed_site_is_evidence_of_the_name_that_it_has(world: World) -> None:

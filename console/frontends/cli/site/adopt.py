@@ -34,7 +34,9 @@ def adopt(args: Namespace) -> int:
     site = load_site(Path(path), lacking=True)
     namesakes.refuse(site)
     out = sys.stderr if args.json else sys.stdout
-    notes: list[str] = []
+    notes, beside = list[str](), adoption.cut_overs_beside(site.model.baseline.url)
+    for words in beside:
+        print(f"note: {words}", file=out, flush=True)
     pid = 0
     if isinstance(site.baseline_spec().runs, ProcessSpec):
         running = _process(site, args.what)
@@ -53,7 +55,7 @@ def adopt(args: Namespace) -> int:
     print(f"  proof: {'ok: ' if ok else 'FAILED: '}{said}", file=out, flush=True)
     if args.json:
         found = {"site": site.name, "pid": pid or None, "detail": clean(words, 400),
-                 "notes": notes, "proof": {"ok": ok, "detail": said}}  # fmt: skip
+                 "notes": [*beside, *notes], "proof": {"ok": ok, "detail": said}}  # fmt: skip
         print(redact.dumped(found))
     return int(Exit.OK if ok else Exit.FAILED)
 

@@ -66,7 +66,9 @@ def init(args: Namespace) -> int:
     rate = _known_rate(reference, server, say)
     knows = not rate.garbage and _knows(server, say)
     draft = _drafted(server, found, path, rate, _name(path, say), knows=knows)
-    before = _replaced(path)
+    before, beside = _replaced(path), _cut_overs(server.url, path)
+    for words in beside:
+        say.line("note", words)
     site = _write(draft, path, args.force)
     say.line("wrote", f"{path} (mode 0600), site {site.name}")
     if draft.left_out:
@@ -75,6 +77,7 @@ def init(args: Namespace) -> int:
     if before is not None and (words := _earlier(before, site)):
         say.line("note", words)
         notes = [words, *notes]
+    notes = [*beside, *notes]
     proof = _prove(site, rate.garbage, say)
     if not adopted and proof["ok"]:  # no run starts before it is taken over
         proof["hint"] = "mend why it was not taken over, then omni-console adopt"
@@ -95,6 +98,12 @@ def _replaced(path: Path) -> Site | None:
         return load_site(path, lacking=True) if path.exists() else None
     except ConsoleError:
         return None
+
+
+def _cut_overs(url: str, path: Path) -> list[str]:
+    from console.runner.prepare import adopt as adoption
+
+    return adoption.cut_overs_beside(url, str(path))
 
 
 def _earlier(before: Site, now: Site) -> str:
@@ -183,7 +192,7 @@ def _output(given: str) -> Path:
 def _may_write(path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise UsageError(
-            f"nothing was written: {one_line(str(path))} exists", "",
+            f"nothing was written: {one_line(str(path))} exists", "; ".join(_cut_overs("", path)),
             "--force replaces it, --output FILE writes another, --list only shows what serves; "
             "omni-console adopt takes over a server that the file describes already",
         )  # fmt: skip

@@ -59,7 +59,7 @@ def stop(context: RollbackContext) -> None:
     if context.no_grace:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     for cut in context.elsewhere:
-        context.report.note("stop", cut.words)
+        context.report.note("stop", cut.words())
     before, failures = context.stopped, len(context.failures)
     context.available = drain.available()
     groups = _process_groups(context)
