@@ -161,7 +161,8 @@ def at_its_address(site: Site) -> Running:
 def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | None:
     """Why the site file starts something else if its secret values are all that is missing or
     different, and the flags of these. `init` has left them out, and would again."""
-    (ours, _), (theirs, left) = without_secrets(runs.argv), without_secrets(running.argv)
+    words = adoption.words_told(runs, running) or running.argv[1:]
+    (ours, _), (theirs, left) = without_secrets(runs.argv), without_secrets((runs.argv[0], *words))
     if not left or ours[1:] != theirs[1:]:
         return None
     missing = [flag for flag in left if not any(word.startswith(flag) for word in runs.argv)]

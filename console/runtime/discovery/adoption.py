@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from console.common import redact
 from console.common.argv import may_have_started, option_of, started
+from console.common.files import open_regular
 from console.common.options.engines import engine_of
 from console.common.text import one_line
 from console.host import licence, process
@@ -18,6 +20,8 @@ from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import OWN_PORT, shared_by, unfit_process
 
+LINE_SIZE = 256
+"""How many bytes of a script's first line the kernel reads."""
 CORRECT = "correct the site file"
 AGAIN = f"{CORRECT}, or let `omni-console init --force` write it from what runs"
 DIFFERS = "it is not what the site file starts: "
@@ -123,13 +127,14 @@ def program_of(spec: ProcessSpec) -> str:
 
 def difference(runs: ProcessSpec, running: Running) -> str:
     """Where a process is not what the site file would start, in clean words; "" if it is."""
-    program = program_of(runs)
-    if os.path.realpath(program) != os.path.realpath(running.program):
+    words = words_told(runs, running)
+    if words is None:
         return f"its program is {one_line(running.program or ' '.join(started(running.argv)), 120)}"
-    for at, (ours, theirs) in enumerate(zip(runs.argv[1:], running.argv[1:], strict=False), 1):
+    before = len(running.argv) - len(words)
+    for at, (ours, theirs) in enumerate(zip(runs.argv[1:], words, strict=False), before):
         if ours != theirs:
             return _other_word(running.argv, at)
-    count = len(running.argv)
+    count = len(words) + 1
     if len(runs.argv) != count:
         return f"its command line has {count} words, and the site file's {len(runs.argv)}"
     for name, value in runs.env if running.environ is not None else ():
@@ -138,6 +143,41 @@ def difference(runs: ProcessSpec, running: Running) -> str:
     if os.path.realpath(runs.cwd) != os.path.realpath(running.cwd) and _has_relative(running):
         return f"its directory is {one_line(running.cwd, 120)}, and its command line depends on it"
     return ""
+
+
+def words_told(runs: ProcessSpec, running: Running) -> tuple[str, ...] | None:
+    """The words behind the program in the command line of a process; None if it does not run the
+    program that `runs` names. Of a `#!` script (`vllm`) the kernel runs the interpreter: its name
+    and the option of that line then stand before the script's path."""
+    program, interpreter = os.path.realpath(program_of(runs)), os.path.realpath(running.program)
+    if program == interpreter:
+        return running.argv[1:]
+    head, argv = _interpreter_of(program), running.argv
+    if not head or len(argv) <= len(head):
+        return None
+    is_other = "/" in head[0] and os.path.realpath(head[0]) != interpreter
+    if is_other or os.path.basename(argv[0]) != os.path.basename(head[0]):
+        return None
+    script = os.path.realpath(os.path.join(running.cwd, argv[len(head)]))
+    return argv[len(head) + 1 :] if argv[1 : len(head)] == head[1:] and script == program else None
+
+
+def _interpreter_of(program: str) -> tuple[str, ...]:
+    """What the first line of a `#!` script has run it: the interpreter, a path or for `env` a name,
+    and its options; () for any other file. The kernel passes all behind the path as one word."""
+    try:
+        with open_regular(Path(program)) as stream:
+            line = os.fsdecode(stream.readline(LINE_SIZE))
+    except OSError:
+        return ()
+    path, _, option = line.removeprefix("#!").strip().partition(" ")
+    option = option.strip()
+    if not line.startswith("#!") or not path:
+        return ()
+    if os.path.basename(path) != "env":
+        return (path, option) if option else (path,)
+    split = option.removeprefix("-S ")
+    return tuple(split.split()) if split != option else (option,) if option else ()
 
 
 def _other_word(argv: Sequence[str], at: int) -> str:
