@@ -474,3 +474,13 @@ def test_a_loop_beside_the_baseline_in_its_group_is_spared_unless_a_script_start
     assert bool(left) is not wrapped
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+
+
+def test_a_second_start_after_one_that_failed_is_no_restart(stage: Stage) -> None:
+    none = ProcessSpec(("/nowhere/vllm", "serve", "m"))
+    stage.seal(baseline=replace(stage.plan.baseline, process=none, program=""))
+    assert not stage.roll_back().serving
+    said = [line["detail"] for line in stage.lines if line["rung"] == "ready"]
+    assert any("it was not started: trying once more" in words for words in said), said
+    assert "restart" not in str(said)
+    assert "/nowhere/vllm: not found" in said[-1]

@@ -47,6 +47,7 @@ FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
 COMPLETION_TRIES = 2
 ALIVE = (Health.SERVING, Health.REFUSING, Health.SLOW)
+RESTARTS = "restarting it once"
 LEFT = "it is alive and was left as it is"
 LOADS = "it still loads and was left as it is"
 AT_WORK = "clients are connected, and it computes"
@@ -134,11 +135,13 @@ class Readiness(Whose):
             self.context.fail(stage, f"{detail}; {words}")
             return False
         self.restarted, self.served = True, False
-        self.context.report.note(stage, f"{detail}; restarting it once")
+        again = "it was not started: trying once more" if self.baseline.failed else RESTARTS
+        self.context.report.note(stage, f"{detail}; {again}")
         try:
             self.context.report.note("start", self.baseline.restart())
         except ConsoleError as error:
-            self.context.fail(stage, f"{error}; before the restart: {detail}")
+            before = "" if again != RESTARTS else f"; before the restart: {detail}"
+            self.context.fail(stage, f"{error}{before}")
             return False
         return True
 
