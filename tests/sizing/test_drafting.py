@@ -114,7 +114,12 @@ def taken(found: Assessment, where: str = "card") -> int:
 
 @pytest.mark.parametrize(
     "words",
-    ["", "--spec-type draft-simple -ngld 99", "-ngld all --spec-draft-n-max 8", "-ctk q8_0 -fa on"],
+    [
+        "",
+        "--spec-type draft-simple -ngld 99",
+        "-ngld all --spec-draft-n-max 8",
+        "-ctk q8_0 -ctv q8_0 -fa on",
+    ],
 )
 def test_a_draft_model_that_lies_here_is_counted(guesser: str, words: str) -> None:
     """It was UNKNOWN. Its cache has the tokens and slots of the other model, in F16, as

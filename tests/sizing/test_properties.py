@@ -102,8 +102,13 @@ def test_every_byte_is_placed_once(model: ModelFacts, plan: LlamaPlan, machine: 
     everything = [*placed.cards, placed.host]
     copied = model.tied and places(model, plan, machine.cards)[-1] != HOST
     expected = model.weight_bytes + (model.bytes_of(Kind.TOKENS) if copied else 0)
-    assert sum(share.weights for share in everything) == expected
-    assert sum(share.cache for share in everything) == some(placed.cache).bytes
+    counted = [
+        (sum(share.weights for share in everything), expected),
+        (sum(share.cache for share in everything), some(placed.cache).bytes),
+    ]
+    # `-sm tensor` divides rows and heads; what it cannot divide is whole on every card
+    whole = plan.split_mode == "tensor"
+    assert all(got >= wanted if whole else got == wanted for got, wanted in counted), counted
     assert min(share.bytes for share in everything) >= 0
 
 

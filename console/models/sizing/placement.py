@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
 from console.common.text import clean
@@ -400,7 +401,7 @@ def _divide(weight: Weight, active: int, by_place: dict[int, Share], divided: Te
     """One tensor as --split-mode tensor divides it; some are whole on every card."""
     cards = [number for number in by_place if number != HOST]
     for number, part in zip(cards, divided.of_weight(weight), strict=True):
-        by_place[number].add(weight, int(weight.bytes * part), int(active * part))
+        by_place[number].add(weight, ceil(weight.bytes * part), ceil(active * part))
 
 
 def _override(mark: Mark, moves: Moves, notes: list[str]) -> int | None:
@@ -450,8 +451,8 @@ def _cache(
         if number != HOST and on_main:
             number = used[min(plan.main_gpu, len(used) - 1)]
         if number != HOST and divided is not None:
-            for one, part in zip(used, divided.of_cache(layer), strict=True):
-                by_place[one].cache += int(size * part)
+            for card, part in zip(used, divided.of_cache(layer), strict=True):
+                by_place[card].cache += ceil(size * part)
         else:
             by_place[number].cache += size
 
