@@ -271,9 +271,12 @@ def fetch(
 
 
 def _no_http(url: str, link: Link | None, kind: str, words: str, timeout_s: float) -> ProbeError:
-    """Why a plain request got no HTTP reply: it may have been for one who speaks TLS."""
-    received = link.received if link is not None and not link.status else 0
-    if not (link is not None and link.status) and speaks_tls(url, min(HELLO_S, timeout_s)):
+    """Why a plain request got no HTTP reply, or not the whole: it may have been for one who speaks
+    TLS."""
+    received = link.received if link is not None else 0
+    if link is not None and link.status:
+        return ProbeError(kind, f"{url}: the reply broke off: {words}", received=received)
+    if speaks_tls(url, min(HELLO_S, timeout_s)):
         return ProbeError("tls", f"{url}: it answers a TLS hello", received=received)
     if kind == "reset" and received:
         kind, words = "garbage", f"{plural(received, 'byte')} that are no HTTP, and {words}"

@@ -24,9 +24,11 @@ import os
 import signal
 import socket
 import ssl
+import struct
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 TOK_S = 50.0
@@ -119,17 +121,31 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(0)
 
     def stream(self, count: int, ends: str) -> None:
-        """Send the answer in events, a word each, as far as it comes."""
+        """Send the answer in events, a word each, as far as it comes. `http`: an error in place of
+        it; `reset`: the connection is; `stops`: nothing more comes; `dies`: nor does any later
+        answer."""
 
         def event(value: Any) -> None:
             self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
 
+        if ends == "dies":
+            Path(Handler.lines).write_text(
+                '{"status": 500, "error": "EngineCore encountered an issue"}'
+            )
+        if ends in ("http", "dies"):
+            self.answer(500, {"error": {"message": "CUDA error: an illegal memory access"}})
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         for word in counting(count).split()[: count if ends == "well" else 3]:
             event({"choices": [{"delta": {"content": f"{word} "}, "finish_reason": None}]})
-        if ends == "cut":
+        if ends == "stops":
+            time.sleep(30)
+        if ends == "reset":  # with bytes unread, or lingering for no time, a close is a reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        if ends in ("cut", "stops", "reset"):
             return
         if ends != "well":
             event({"error": {"message": ends}})

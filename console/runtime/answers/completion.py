@@ -184,12 +184,21 @@ def _broken(words: str, elapsed_s: float) -> Completion:
 
 
 def streamed(url: str, **asked: Any) -> Completion:
-    """`complete` by a stream; once more where that breaks, which one lost connection may do. Where
-    a stream is refused, nothing is known of streams, and the answer is as a whole."""
+    """`complete` by a stream; once more where that breaks, which one lost connection may do. One
+    that fails (HTTP 5xx) breaks, too, unless the server is busy. Where a stream is refused, or an
+    error in it says that the engine is dead, the answer as a whole counts: if that is well, so is
+    the engine."""
     answer = complete(url, stream=True, **asked)
     if answer.breaks and not answer.dead:
         return complete(url, stream=True, **asked)
-    return complete(url, **asked) if answer.refuses and not answer.breaks else answer
+    if not (answer.refuses or answer.dead or answer.fails):
+        return answer
+    as_whole = complete(url, **asked)
+    breaks = answer.breaks or (not answer.refuses and answer.status not in OVERLOADED)
+    if not as_whole.ok or not breaks:
+        return as_whole
+    words = answer.detail if answer.breaks else f"{BREAKS}: {answer.detail}"
+    return replace(answer, breaks=True, dead="", detail=words)
 
 
 def prove(

@@ -7,7 +7,7 @@ that, or faster. So it clears a server, and degrades none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from console.common.units import plural
 from console.host.ports import is_local, lasting_clients
@@ -17,6 +17,7 @@ from console.recovery.rollback.stages.verify import is_used_silently, try_timeou
 from console.runtime import occupancy
 from console.runtime.answers.completion import Completion, complete, streamed
 from console.runtime.answers.degenerate import broken, telling, together
+from console.runtime.answers.stream import BREAKS
 from console.runtime.occupancy import Occupancy
 from console.runtime.probe import Health, busy, health
 
@@ -65,6 +66,10 @@ class Samples:
     @property
     def sane(self) -> int:
         return len(self.quiet) + len(self.shared)
+
+    def would_end(self, limit_s: float) -> bool:
+        """Whether an answer would be over in half of so many seconds at the rate of the others."""
+        return bool(self.quiet) and 2 * TOKENS / max(self.quiet) < limit_s
 
     @property
     def doubted(self) -> bool:
@@ -136,7 +141,10 @@ def _take(context: RollbackContext) -> Samples:
             plan.url, model=plan.completion.model, prompt=plan.completion.prompt,
             max_tokens=TOKENS, timeout_s=limit_s,
         )  # fmt: skip
-        if answer.breaks:
+        if answer.sends and not runs and samples.would_end(limit_s) and not _beside(before, before):
+            words = f"{BREAKS}: whole answers come in time, and of it {answer.detail}"
+            answer = replace(answer, breaks=True, detail=words)
+        if answer.breaks or answer.dead:
             context.answer, samples.broken = answer, answer.why
             break
         if answer.garbled is not None:
