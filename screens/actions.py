@@ -145,9 +145,9 @@ class Verbs(Base[None]):
 
     def _question(self, snapshot: Snapshot, verb: str, question: Question) -> None:
         def answered(text: str | None) -> None:
-            said: dict[str, Any] = {"confirm" if question.confirm else "why": text}
+            fields: dict[str, Any] = {"confirm" if question.confirm else "why": text}
             if text is not None:
-                self.send(snapshot, verb, **said)
+                self.send(snapshot, verb, **fields)
 
         from screens.dialogs import AskScreen
 
@@ -167,10 +167,10 @@ class Verbs(Base[None]):
             if changes is not None:
                 inputs = dict(changes)
                 why = inputs.pop(WHY, "") if WHY not in snapshot.view.inputs else ""
-                said = {"why": why} if why else {}
+                fields = {"why": why} if why else {}
                 again = inputs.pop(AGAIN, "yes") == "yes" and bool(snapshot.view.offer)
                 verb = "measure" if again else "retry"
-                self.send(snapshot, verb, partial(refused, changes), inputs=inputs, **said)
+                self.send(snapshot, verb, partial(refused, changes), inputs=inputs, **fields)
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 

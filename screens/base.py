@@ -108,8 +108,8 @@ class Base(FramedScreen[T]):
     @property
     def baseline_known(self) -> bool:
         """Whether there is a baseline to restore; True as long as nobody has looked."""
-        found = self.console.baseline
-        return found is None or found.word != NONE
+        baseline = self.console.baseline
+        return baseline is None or baseline.word != NONE
 
     @property
     def on_show(self) -> OnShow:

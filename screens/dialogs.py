@@ -297,15 +297,15 @@ def help_rows(width: int) -> list[Row]:
     rows = [*_action_rows(EMERGENCY, width, "bad"), (), *paragraph(MOVING, width)]
     for scope, title in SCOPES.items():
         rows += [(), ((title, "bold"),)]
-        for found in of_scope(scope):
-            if found is not EMERGENCY:
-                rows += _action_rows(found, width)
+        for action in of_scope(scope):
+            if action is not EMERGENCY:
+                rows += _action_rows(action, width)
     return [*rows, (), *paragraph(SHELL, width)]
 
 
-def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
-    lead: Row = ((f"{found.shown:>10}", tone), (f"  {found.title:<13}", "bold"))
-    return behind(lead, found.help, width)
+def _action_rows(action: Action, width: int, tone: str = "accent") -> list[Row]:
+    lead: Row = ((f"{action.shown:>10}", tone), (f"  {action.title:<13}", "bold"))
+    return behind(lead, action.help, width)
 
 
 class Palette(CommandPalette):

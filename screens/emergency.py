@@ -116,15 +116,15 @@ class BreachScreen(ReadingPage):
 
         run = self.run_dir
         try:
-            found = read(run) if run is not None else None
+            breach_record = read(run) if run is not None else None
         finally:
             self.reading = False
-        self.on_loop(self._loaded, found)
+        self.on_loop(self._loaded, breach_record)
 
-    def _loaded(self, found: Found | None) -> None:
-        if found is not None and found.run is not self.run_dir:
+    def _loaded(self, breach_record: Found | None) -> None:
+        if breach_record is not None and breach_record.run is not self.run_dir:
             return  # it was read before another run took the page
-        self.found, self.loaded = found, True
+        self.found, self.loaded = breach_record, True
         self.redraw()
 
     def head(self, width: int) -> list[Row]:
@@ -239,10 +239,10 @@ class RollbackScreen(Dialog[None]):
             [_head(self.result, trouble, _whose(self.progress)), *self._far(width)]
         )
         other = self._other_down()
-        said = (len(self.lines), self.result, trouble, self.size, other)
-        if said == self.shown:
+        content = (len(self.lines), self.result, trouble, self.size, other)
+        if content == self.shown:
             return
-        self.shown = said
+        self.shown = content
         view.show([*stage_rows(self.lines, width), *by_hand(self.result, width)])
         view.scroll_end(animate=False)
         self.query_one("#foot", Rows).show(
@@ -282,19 +282,19 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
     """Rows such as `  0.31 s  start     ok      container deepseek-r1 started`; the current stage
     comes last."""
     rows: list[Row] = []
-    for place, said in enumerate(lines):
-        state = clean(str(said.get("state", "")), 20)
-        if "done" in said:
+    for place, progress_line in enumerate(lines):
+        state = clean(str(progress_line.get("state", "")), 20)
+        if "done" in progress_line:
             continue  # how far a load is, which has a row of its own
         if state == "begin" and place + 1 < len(lines):
             continue
-        at, stage = said.get("t"), clean(str(said.get("rung", "")), 20)
+        at, stage = progress_line.get("t"), clean(str(progress_line.get("rung", "")), 20)
         when = f"{at:7.2f} s" if isinstance(at, int | float) else " " * 9
         shown = "…" if state == "begin" else state
         lead: Row = (
             (f"{when}  ", "dim"), (f"{stage:<10} ", "bold"), (f"{shown:<7} ", TONE.get(state, "")),
         )  # fmt: skip
-        rows += behind(lead, clean(str(said.get("detail", "")), 800), width)
+        rows += behind(lead, clean(str(progress_line.get("detail", "")), 800), width)
     return rows
 
 

@@ -108,7 +108,7 @@ class HostsScreen(Page):
             self._end()
             self._keep_place(hosts)
             self.hosts, self.loaded = hosts, True
-            self.known = {one.host: replace(one, trouble=ASKING) for one in before}
+            self.known = {status.host: replace(status, trouble=ASKING) for status in before}
             self.asking = set(self.known)
             self.watcher = HostsWatch(hosts, control_dir(), partial(self.on_loop, self._told))
             self.watcher.start()
@@ -123,10 +123,10 @@ class HostsScreen(Page):
         name = self.hosts[picker.cursor].name if self.hosts and picker.cursor is not None else ""
         self.place = next((row for row, host in enumerate(hosts) if host.name == name), None)
 
-    def _told(self, one: Known) -> None:
-        if one.host in self.known:
-            self.asking.discard(one.host)
-            self.known[one.host] = one
+    def _told(self, status: Known) -> None:
+        if status.host in self.known:
+            self.asking.discard(status.host)
+            self.known[status.host] = status
             self.redraw()
 
     def _end(self) -> None:
@@ -175,9 +175,9 @@ class HostsScreen(Page):
             # a short visit may end before the keys that came with its Enter were looked at
             self.console.turns.void()
             self.console.turns.away = False
-        said = left_words(host, left)
-        self.left[host.name] = said if left.code else ""
-        self.console.say(said, "error" if left.code else "information")
+        message = left_words(host, left)
+        self.left[host.name] = message if left.code else ""
+        self.console.say(message, "error" if left.code else "information")
         if self.is_attached and self.children:
             self._rest()
             self.redraw()
@@ -190,19 +190,19 @@ class HostsScreen(Page):
             return
         self._share_room(picker)
         now, width = time.time(), max(LEAST, self.size.width - 1)
-        found = [self.known[host.name] for host in self.hosts]
-        head, *rows = table(found, now, width, frozenset(self.asking))
+        statuses = [self.known[host.name] for host in self.hosts]
+        head, *rows = table(statuses, now, width, frozenset(self.asking))
         picker.fill(rows, self.place)
         self.place = None
         self.query_one("#columns", Rows).show([head])
-        self.query_one("#head", Rows).show([fit(self._head(found), width)])
+        self.query_one("#head", Rows).show([fit(self._head(statuses), width)])
         host = self.hosts[picker.cursor] if picker.cursor is not None else None
         inner = max(LEAST, view.size.width - 3)
         if host is None:
             view.show(self._none(inner))
         else:
-            one, left = self.known[host.name], self.left.get(host.name, "")
-            view.show(detail(one, now, inner, left, asking=host.name in self.asking))
+            status, left = self.known[host.name], self.left.get(host.name, "")
+            view.show(detail(status, now, inner, left, asking=host.name in self.asking))
         readonly = self.console.watchers.readonly
         key = "" if readonly or not self.baseline_known else EMERGENCY.first
         self.query_one("#next", Rows).show(next_rows(host, key, readonly, width))
@@ -215,14 +215,14 @@ class HostsScreen(Page):
         most = max(3, (self.size.height - 8) // 2)
         picker.styles.height = max(1, min(len(self.hosts), most))
 
-    def _head(self, found: Sequence[Known]) -> Row:
+    def _head(self, statuses: Sequence[Known]) -> Row:
         if not self.loaded:
             return (("reading the fleet file …", "dim"),)
-        if not found:
+        if not statuses:
             return (("No hosts", "bold"),)
-        lost = sum(bool(one.trouble) and one.host not in self.asking for one in found)
-        need = sum(bool(needs(one)) for one in found)
-        row: Row = ((plural(len(found), "host"), "bold"),)
+        lost = sum(bool(status.trouble) and status.host not in self.asking for status in statuses)
+        need = sum(bool(needs(status)) for status in statuses)
+        row: Row = ((plural(len(statuses), "host"), "bold"),)
         row += ((f"   ? {lost} unknown", "warn"),) if lost else ()
         row += ((f"   ! {need} {'needs' if need == 1 else 'need'} you", "warn"),) if need else ()
         return (*row, ("   Enter opens one", "dim"))
@@ -268,17 +268,17 @@ def left_words(host: Host, left: Left) -> str:
     return f"{name}: ended with exit code {left.code}; its words stand behind this console"
 
 
-def table(found: Sequence[Known], now: float, width: int, asking: frozenset[str]) -> list[Row]:
+def table(statuses: Sequence[Known], now: float, width: int, asking: frozenset[str]) -> list[Row]:
     """The head and a row for each host, with as many columns as there is room for."""
-    texts = [list(cells(one, now)) for one in found]
-    for one, row in zip(found, texts, strict=True):
-        if one.host in asking:
+    texts = [list(cells(host_status, now)) for host_status in statuses]
+    for status, row in zip(statuses, texts, strict=True):
+        if status.host in asking:
             row[KNOWN] = ASKING
     wide = shares([HEAD, *texts], width - MARK)
     rows: list[Row] = [(("  ", ""), *_line(HEAD, ["dim"] * len(HEAD), wide))]
-    for one, row in zip(found, texts, strict=True):
-        mark = "! " if needs(one) else "? " if one.trouble else "  "
-        rows.append(((mark, "warn"), *_line(row, _tones(one), wide)))
+    for status, row in zip(statuses, texts, strict=True):
+        mark = "! " if needs(status) else "? " if status.trouble else "  "
+        rows.append(((mark, "warn"), *_line(row, _tones(status), wide)))
     return [fit(row, width) for row in rows]
 
 
@@ -287,17 +287,17 @@ def shares(texts: Sequence[Sequence[str]], width: int) -> dict[int, int]:
     wide = [max(width_of(((row[at], ""),)) for row in texts) for at in range(len(HEAD))]
     wide[HOST] = min(wide[HOST], max(8, width // 4))
     least = [min(size, SPARE.get(at, size)) for at, size in enumerate(wide)]
-    left, found = width + GAP, dict[int, int]()
+    left, widths = width + GAP, dict[int, int]()
     for at in WEIGHT:
-        if found and least[at] + GAP > left:
+        if widths and least[at] + GAP > left:
             break
-        found[at] = least[at]
+        widths[at] = least[at]
         left -= least[at] + GAP
-    for at in (one for one in SPARE if one in found):
+    for at in (column for column in SPARE if column in widths):
         more = min(max(0, left), wide[at] - least[at])
-        found[at] += more
+        widths[at] += more
         left -= more
-    return dict(sorted(found.items()))
+    return dict(sorted(widths.items()))
 
 
 def _line(texts: Sequence[str], tones: Sequence[str], wide: dict[int, int]) -> Row:
@@ -308,56 +308,56 @@ def _line(texts: Sequence[str], tones: Sequence[str], wide: dict[int, int]) -> R
     return row[:-1]
 
 
-def _tones(one: Known) -> list[str]:
+def _tones(status: Known) -> list[str]:
     """Of the cells; the words say it too."""
     tones = ["bold", *[""] * (len(HEAD) - 1)]
-    if one.trouble:
+    if status.trouble:
         tones[KNOWN] = "warn"
         return tones
-    tones[BASELINE] = TONE.get(str(one.part("baseline").get("word")), "dim")
-    tones[RUN] = STATE_TONE.get(str(one.part("run").get("state")), "")
+    tones[BASELINE] = TONE.get(str(status.part("baseline").get("word")), "dim")
+    tones[RUN] = STATE_TONE.get(str(status.part("run").get("state")), "")
     tones[KNOWN] = "dim"
     return tones
 
 
-def detail(one: Known, now: float, width: int, left: str, *, asking: bool) -> list[Row]:
+def detail(status: Known, now: float, width: int, left: str, *, asking: bool) -> list[Row]:
     """All that is known of a host, each fact on lines of its own."""
-    name = (clean(one.host), "bold")
+    name = (clean(status.host), "bold")
     rows: list[Row] = []
     if asking:
         rows.append((name, (f"  {ASKING}", "accent")))
-    elif one.trouble:
-        rows.append((name, (f"  {one.since(now)}", "warn")))
-        rows += paragraph(clean(one.trouble, 300), width, "warn", "  ")
-        if not one.refused:
-            rows += paragraph(words_of(one, now), width)
+    elif status.trouble:
+        rows.append((name, (f"  {status.since(now)}", "warn")))
+        rows += paragraph(clean(status.trouble, 300), width, "warn", "  ")
+        if not status.refused:
+            rows += paragraph(words_of(status, now), width)
     else:
-        rows.append((name, (f"  answered {max(0, int(now - one.at))} s ago", "dim")))
+        rows.append((name, (f"  answered {max(0, int(now - status.at))} s ago", "dim")))
     if left:
         rows += paragraph(left, width, "bad", "  ")
-    for words in notes(one):
+    for words in notes(status):
         rows += paragraph(words, width, "warn", "  ")
-    if not one.at:
+    if not status.at:
         return rows
-    if one.trouble:
-        rows.append(((f"last known, at {clock(one.at, now)}:", "dim"),))
-    for title, text in facts(one, now):
+    if status.trouble:
+        rows.append(((f"last known, at {clock(status.at, now)}:", "dim"),))
+    for title, text in facts(status, now):
         rows += behind(((f"{title:<10}", "dim"),), text, width)
     return rows
 
 
-def facts(one: Known, now: float) -> list[tuple[str, str]]:
+def facts(status: Known, now: float) -> list[tuple[str, str]]:
     """The columns' words, in full."""
-    _, base, run, lease, ram, vram, _ = cells(one, now)
-    state, doing = one.part("baseline"), one.part("run")
+    _, base, run, lease, ram, vram, _ = cells(status, now)
+    state, doing = status.part("baseline"), status.part("run")
     named = [base, str(state.get("name") or ""), str(state.get("detail") or "")]
-    said = [run, str(doing.get("said") or "")]
-    name = "" if waits_for_slurm(one) else str(doing.get("id") or "")
-    found = [
-        ("baseline", ", ".join(filter(None, named))), ("run", ", ".join(filter(None, said))),
+    run_words = [run, str(doing.get("said") or "")]
+    name = "" if waits_for_slurm(status) else str(doing.get("id") or "")
+    rows = [
+        ("baseline", ", ".join(filter(None, named))), ("run", ", ".join(filter(None, run_words))),
         ("", name), ("lease", lease), ("memory", f"RAM {ram}, VRAM {vram}"),
     ]  # fmt: skip
-    return [(title, clean(text, 300)) for title, text in found if text]
+    return [(title, clean(text, 300)) for title, text in rows if text]
 
 
 def next_rows(host: Host | None, here: str, readonly: bool, width: int) -> list[Row]:

@@ -63,12 +63,12 @@ class LessonsScreen(Page):
 
         if self.registry is None:
             return
-        found = search(self.registry.lessons, self.query_text)
+        lessons = search(self.registry.lessons, self.query_text)
         if self.due_only:
-            found = [one for one in found if due_by(one, today())]
+            lessons = [lesson for lesson in lessons if due_by(lesson, today())]
         if not self.query_text:
-            found.sort(key=lambda one: one.id not in self.about)
-        self.found = found
+            lessons.sort(key=lambda lesson: lesson.id not in self.about)
+        self.found = lessons
         self.query_one(PickList).cursor = 0
         self.redraw()
 
@@ -106,7 +106,9 @@ class LessonsScreen(Page):
         picker = self.query_one(PickList)
         width = max(20, picker.size.width - 1)
         self.query_one("#head", Rows).show(self._head(width))
-        picker.fill([lesson_row(one, width, here=one.id in self.about) for one in self.found])
+        picker.fill(
+            [lesson_row(lesson, width, here=lesson.id in self.about) for lesson in self.found]
+        )
 
     def _head(self, width: int) -> list[Row]:
         if self.registry is None:
@@ -115,8 +117,8 @@ class LessonsScreen(Page):
         rest = "   Enter reads one, / searches"
         if self.query_text or self.due_only:
             due = "due for review" if self.due_only else ""
-            asked = f"with {clean(self.query_text, 100)}" if self.query_text else ""
-            words += f" {' '.join(one for one in (asked, due) if one)}"
+            query_words = f"with {clean(self.query_text, 100)}" if self.query_text else ""
+            words += f" {' '.join(condition for condition in (query_words, due) if condition)}"
             rest = "   Esc shows all"
         elif self.about:
             rest = f"   {glyphs().dot} applies to what was shown{rest}"

@@ -21,12 +21,12 @@ CONTAINER = "container"
 
 def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> list[LogFile]:
     """A run's logs in their order, the baseline container's after the services."""
-    found = list(logs)
+    log_files = list(logs)
     if container is not None:
-        at = max((n for n, log in enumerate(found) if log.kind == SERVICE), default=-1) + 1
-        at = at or min(1, len(found))
-        found.insert(at, LogFile("baseline", container.path, CONTAINER))
-    return found
+        at = max((n for n, log in enumerate(log_files) if log.kind == SERVICE), default=-1) + 1
+        at = at or min(1, len(log_files))
+        log_files.insert(at, LogFile("baseline", container.path, CONTAINER))
+    return log_files
 
 
 class LogFeed:
@@ -44,17 +44,17 @@ class LogFeed:
         self.source: LogFile | None = None
         self.chosen = False
 
-    def offer(self, found: list[LogFile]) -> None:
+    def offer(self, log_files: list[LogFile]) -> None:
         """Take the current list of sources; follow the run unless the operator chose one."""
-        changed = [log.name for log in found] != [log.name for log in self.sources]
-        self.sources = found
-        paths = [log.path for log in found]
+        changed = [log.name for log in log_files] != [log.name for log in self.sources]
+        self.sources = log_files
+        paths = [log.path for log in log_files]
         if changed and self.source is not None and self.source.path in paths:
             self._name_others()
         if self.source is not None and self.chosen and self.source.path in paths:
             return
-        filled = (log for log in found if log.filled)  # the first that has something in it
-        wanted = next(filled, found[0] if found else None)
+        filled = (log for log in log_files if log.filled)  # the first that has something in it
+        wanted = next(filled, log_files[0] if log_files else None)
         if wanted is None or self.source is None or wanted.path != self.source.path:
             self.chosen = False
             self.show(wanted)

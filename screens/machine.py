@@ -117,9 +117,9 @@ class PreflightScreen(ReadingPage):
     def _look(self, answer: Answer, turn: int, values: dict[str, str]) -> None:
         self.on_loop(self._seen, turn, answer(values, self.console.watchers.site))
 
-    def _seen(self, turn: int, found: Shown) -> None:
+    def _seen(self, turn: int, answer: Shown) -> None:
         if turn == self.turn:
-            self.busy, self.shown = False, found
+            self.busy, self.shown = False, answer
             self.redraw()
 
     def in_trouble(self, words: str) -> None:
@@ -146,9 +146,9 @@ class PreflightScreen(ReadingPage):
 def answer_rows(lines: tuple[str, ...], width: int) -> list[Row]:
     """The answer's lines, 78 wide, wrapped on a narrower screen."""
     rows: list[Row] = []
-    for said in lines:
-        tone = next((tone for begin, tone in BEGINS if said.startswith(begin)), "")
-        rows += hanging(said, width, tone)
+    for answer_line in lines:
+        tone = next((tone for begin, tone in BEGINS if answer_line.startswith(begin)), "")
+        rows += hanging(answer_line, width, tone)
     return rows
 
 
@@ -218,7 +218,7 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
 
     if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
         return ask_build()  # not the hub's: its header is all there is to know
-    found = of_site.checkpoint(
+    assessment = of_site.checkpoint(
         place.model, what, kind=values.get("loader", ""), engine=values.get("engine", ""),
         args=shlex.split(values.get("args", "")), include=include,
         ctx=int(values["ctx"]) if values.get("ctx") else None,
@@ -227,12 +227,12 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
         build=lambda: of_site.build_here(place, _connect(place.model.engine.host)),
     )  # fmt: skip
     known = "GO"
-    if found.chosen.format is Format.GGUF and found.chosen.whole:
+    if assessment.chosen.format is Format.GGUF and assessment.chosen.whole:
         known = ask_build()
-    verdict = "NO-GO" if known == "NO-GO" else str(found.verdict)
-    if verdict == str(found.verdict):
-        lines[:0] = [*wrapped(f"{verdict}: {found.because}", "  "), ""]
-    lines.extend(found.lines())
+    verdict = "NO-GO" if known == "NO-GO" else str(assessment.verdict)
+    if verdict == str(assessment.verdict):
+        lines[:0] = [*wrapped(f"{verdict}: {assessment.because}", "  "), ""]
+    lines.extend(assessment.lines())
     return verdict
 
 
@@ -242,15 +242,15 @@ def _suggested(values: Mapping[str, str], site: str | None, lines: list[str]) ->
     values = {name: "" if value == AUTO else value for name, value in values.items()}
     place = load_site(site)
     to = Path(values["to"]).expanduser().absolute() if values.get("to") else None
-    found = of_site.suggestion(
+    suggestion = of_site.suggestion(
         place.model, typed(values.get("what", "")), kind=values.get("loader", ""),
         engine=values.get("engine", ""), args=shlex.split(values.get("args", "")),
         ctx=int(values["ctx"]) if values.get("ctx") else None,
         include=tuple(values.get("include", "").split()), to=to,
         build=lambda: of_site.build_here(place, _connect(place.model.engine.host)),
     )  # fmt: skip
-    lines.extend(suggest_text.lines(found, suggest_text.Place(to=to)))
-    return str(found.verdict)
+    lines.extend(suggest_text.lines(suggestion, suggest_text.Place(to=to)))
+    return str(suggestion.verdict)
 
 
 def _connect(host: str) -> Connect:
@@ -290,8 +290,8 @@ class HostScreen(ReadingPage):
         super().in_trouble(words)
         self.problem = words
 
-    def _seen(self, found: list[Finding]) -> None:
-        self.findings = found
+    def _seen(self, findings: list[Finding]) -> None:
+        self.findings = findings
         self.redraw()
 
     def rows(self, width: int) -> list[Row]:
@@ -317,25 +317,25 @@ def page_rows(findings: list[Finding], width: int) -> list[Row]:
     tone = "bad" if failed else "warn" if warnings else "good"
     rows: list[Row] = [((f"{failed} failed, {plural(warnings, 'warning')}", tone),)]
     for level in ("failed", "warning"):
-        for found in findings:
-            if str(found.level) == level:
-                rows += finding_rows(found, width)
+        for finding in findings:
+            if str(finding.level) == level:
+                rows += finding_rows(finding, width)
     group = ""
-    for found in findings:
-        if found.group != group:
-            group = found.group
+    for finding in findings:
+        if finding.group != group:
+            group = finding.group
             rows += [(), ((group, "bold"),)]
-        rows += finding_rows(found, width)
+        rows += finding_rows(finding, width)
     return rows
 
 
-def finding_rows(found: Finding, width: int) -> list[Row]:
+def finding_rows(finding: Finding, width: int) -> list[Row]:
     """Sign, what, detail; the hint under it."""
-    sign = SIGN.get(str(found.level), ("     ", ""))
-    lead: Row = (sign, (f"{clean(found.what):<{WHAT}} ", "bold"))
-    rows = behind(lead, clean(found.detail, 600), width)
+    sign = SIGN.get(str(finding.level), ("     ", ""))
+    lead: Row = (sign, (f"{clean(finding.what):<{WHAT}} ", "bold"))
+    rows = behind(lead, clean(finding.detail, 600), width)
     indent = width_of(lead)
-    for hint in found.hint.splitlines():
+    for hint in finding.hint.splitlines():
         for text in wrapped(clean(hint, 600), width - indent):
             rows.append(((" " * indent + text, "accent"),))
     return rows

@@ -56,8 +56,8 @@ class PlaybooksScreen(Page):
 
         self.on_loop(self._loaded, entries(site=self.console.watchers.site))
 
-    def _loaded(self, found: list[Entry]) -> None:
-        self.entries, self.loaded = sorted(found, key=lambda entry: bool(entry.problem)), True
+    def _loaded(self, entries: list[Entry]) -> None:
+        self.entries, self.loaded = sorted(entries, key=lambda entry: bool(entry.problem)), True
         self.redraw()
 
     def redraw(self) -> None:
@@ -322,13 +322,13 @@ class PlanScreen(ReadingPage):
     def _ask_why(self, errors: list[Finding]) -> None:
         """Ask for a reason to override lint, which is kept with the run."""
         question = Question(
-            "Lint stops this run", [f"{one.what} [{one.rule}]" for one in errors],
+            "Lint stops this run", [f"{error.what} [{error.rule}]" for error in errors],
             "a reason to go on", required=True,
         )  # fmt: skip
 
         def answered(reason: str | None) -> None:
             if reason:
-                self.overrides |= {one.rule: one_line(reason) for one in errors}
+                self.overrides |= {error.rule: one_line(reason) for error in errors}
                 self.action_start()
 
         self.app.push_screen(AskScreen(question), answered)

@@ -159,31 +159,31 @@ def drawings(run: RunDir, view: RunView) -> dict[str, Drawing]:
     from console.render.report.charts import file_name
     from console.render.report.soak import soak_of, soak_steps
 
-    found: dict[str, Drawing] = {}
+    charts: dict[str, Drawing] = {}
     for step in view.steps:
         if step.runs:
-            found[file_name("samples", step.id)] = lambda width, step=step: run_bars(  # type: ignore[misc]
+            charts[file_name("samples", step.id)] = lambda width, step=step: run_bars(  # type: ignore[misc]
                 view, step, width, BARS, glyphs()
             )
     for name in soak_steps(view):
         series = soak_series(run, soak_of(view, name))
-        rates = tuple((one.t, one.tok_s) for one in series.requests)
+        rates = tuple((request.t, request.tok_s) for request in series.requests)
         if any(rate is not None for _, rate in rates):
             top = 1.1 * max(rate for _, rate in rates if rate is not None)
             curve = Curve("tok/s", rates, top, unit="")
-            found[file_name("soak", name)] = _drawn([curve], 0.0, series.end)
+            charts[file_name("soak", name)] = _drawn([curve], 0.0, series.end)
     moments = gauges(run)
     if len(moments) > 1:
         curves = _memory(moments)
-        found["memory"] = _drawn(curves, moments[0].at, moments[-1].at)
-    return found
+        charts["memory"] = _drawn(curves, moments[0].at, moments[-1].at)
+    return charts
 
 
 def _memory(moments: list[Gauge]) -> list[Curve]:
     """RAM, and each card's memory, in use over the run."""
-    series = {"RAM": [(one.at, one.ram) for one in moments]}
-    for at, uuid in enumerate(dict.fromkeys(card for one in moments for card in one.gpu)):
-        series[f"card {at}"] = [(one.at, one.gpu.get(uuid)) for one in moments]
+    series = {"RAM": [(moment.at, moment.ram) for moment in moments]}
+    for at, uuid in enumerate(dict.fromkeys(card for moment in moments for card in moment.gpu)):
+        series[f"card {at}"] = [(moment.at, moment.gpu.get(uuid)) for moment in moments]
     return [
         Curve(name, tuple(points), 1.1 * max(known), below=False)
         for name, points in series.items()

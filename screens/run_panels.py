@@ -97,8 +97,8 @@ class RunPanels(Guarded):
         def read() -> None:
             self.on_loop(take, self.console.watchers.playbooks())
 
-        def take(found: list[Entry]) -> None:
-            self.playbooks = found
+        def take(playbooks: list[Entry]) -> None:
+            self.playbooks = playbooks
             self.draw_steps()
 
         once(self, EARLIER_S, lambda: self.in_thread(read))
@@ -111,12 +111,12 @@ class RunPanels(Guarded):
         self._asked_of, self.earlier = view.run_id, []
 
         def read() -> None:
-            found = self.console.watchers.earlier(view)
-            self.on_loop(take, found)
+            earlier_runs = self.console.watchers.earlier(view)
+            self.on_loop(take, earlier_runs)
 
-        def take(found: list[RunRow]) -> None:
+        def take(earlier_runs: list[RunRow]) -> None:
             if view.run_id == self._asked_of:
-                self.earlier = found
+                self.earlier = earlier_runs
                 self.draw_steps()
 
         once(self, EARLIER_S, lambda: self.in_thread(read))
@@ -142,8 +142,8 @@ class RunPanels(Guarded):
 
         def brief(width: int) -> Row:
             """The whole line if the panel is its only place, else only its state."""
-            said = line(guard, time.monotonic(), width)
-            return said if quiet else said[:1]
+            guard_row = line(guard, time.monotonic(), width)
+            return guard_row if quiet else guard_row[:1]
 
         panels.draw(sample, now, self.console.history, guard.marks, brief)
         self.set_class(panels.says_guard and quiet, "told")
@@ -259,10 +259,10 @@ class RunPanels(Guarded):
             confirm = str(snapshot.control.get("confirm") or "")
             can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
-        said = {one.step: one.verdict for one in view.verdicts}
+        verdicts = {verdict.step: verdict.verdict for verdict in view.verdicts}
         before: list[Row] = []
         if current and last and last.id != step.id:
-            before = [result_row(last, width, said.get(last.id, ""))]
+            before = [result_row(last, width, verdicts.get(last.id, ""))]
         now = snapshot.clock(time.time())
         rows = [*before, *detail_rows(view, step, can, width, now, height)]
         return rows + more_rows(view, step, self.earlier, width, height - len(rows))

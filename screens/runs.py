@@ -55,7 +55,7 @@ class CompareScreen(ReadingPage):
     def head(self, width: int) -> list[Row]:
         if self.made is None:
             return [(("reading the runs …", "dim"),)]
-        names = " ".join(one.short for one in self.made.attempts)
+        names = " ".join(attempt.short for attempt in self.made.attempts)
         tail = f"   omni-console report {names} prints this"
         return [((f"{len(self.made.attempts)} attempts", "bold"), (clean(tail), "dim"))]
 
@@ -67,7 +67,7 @@ def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Ro
     """Heads bold; runs that could not be read at the end."""
     from console.render.report.compare import lines
 
-    heads = ("run ", *(one.short for one in made.attempts))
+    heads = ("run ", *(attempt.short for attempt in made.attempts))
     rows: list[Row] = [
         ((line, "bold" if line.startswith(heads) else ""),) for line in lines(made, width)
     ]
@@ -103,19 +103,19 @@ class RunsScreen(Page):
         from console.frontends.tui.watch.history import rows
 
         try:
-            found = rows()
+            run_rows = rows()
         finally:
             self.reading = False
-        self.on_loop(self._loaded, found)
+        self.on_loop(self._loaded, run_rows)
 
-    def _loaded(self, found: list[RunRow]) -> None:
+    def _loaded(self, run_rows: list[RunRow]) -> None:
         picker = self.query_one(PickList)
         at = picker.cursor or 0
         chosen = self.rows[at].id if at < len(self.rows) else ""
-        self.rows, self.loaded = found, True
-        self.marked &= {row.id for row in found}
+        self.rows, self.loaded = run_rows, True
+        self.marked &= {row.id for row in run_rows}
         # a new run on top must not move the cursor to another one
-        picker.cursor = next((n for n, row in enumerate(found) if row.id == chosen), 0)
+        picker.cursor = next((n for n, row in enumerate(run_rows) if row.id == chosen), 0)
         self.redraw()
 
     def redraw(self) -> None:
@@ -170,7 +170,7 @@ def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
     state = row.state.replace("_", " ").upper()
     took = clock(row.took_s) if row.took_s is not None else ""
     note = f" {row.mark}" if row.mark else ""
-    rest = sum(one + 1 for one in (len(when), STATE, DECISION, TOOK, ID))
+    rest = sum(column_width + 1 for column_width in (len(when), STATE, DECISION, TOOK, ID))
     room = max(8, max(8, width - rest) - len(note))
     playbook = clean(row.playbook or row.problem, 200)[:room]
     return fit(

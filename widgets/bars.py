@@ -135,9 +135,9 @@ def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = ""
 def key_row(actions: Iterable[Action], width: int) -> Row:
     """Keys and titles in one line, the most important first, as many as fit."""
     row: list[Part] = []
-    for found in actions:
-        tone = "alarm" if found is EMERGENCY else "cursor"
-        item: list[Part] = [(f" {found.first} ", tone), (f"{found.title} ", "")]
+    for key_action in actions:
+        tone = "alarm" if key_action is EMERGENCY else "cursor"
+        item: list[Part] = [(f" {key_action.first} ", tone), (f"{key_action.title} ", "")]
         if width_of([*row, *item]) <= width:
             row += item
     return tuple(row)
@@ -178,10 +178,13 @@ class KeyLine(Rows):
             return
         first = [EMERGENCY] if restores and not readonly else []
         wanted: list[Action] = [action(verb) for verb in verbs]
-        wanted = [replace(one, title=titles.get(one.id, one.title)) for one in wanted]
+        wanted = [
+            replace(verb_action, title=titles.get(verb_action.id, verb_action.title))
+            for verb_action in wanted
+        ]
         tail = [action("show_help"), action("leave")]
         if scope == "run":
-            pages = [one for one in PAGES if one != "hosts" or fleet]
+            pages = [page for page in PAGES if page != "hosts" or fleet]
             wanted += map(action, pages)
         elif scope in OVER:
             wanted, tail = [*OVER[scope]], []
@@ -239,8 +242,8 @@ def badge(
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
     ]  # fmt: skip
     if not state.up:
-        told = [one.removesuffix(BY_KEY) if readonly else one for one in state.reasons]
-        return (*row, *([(f"  {'; '.join(told)}", tone)] if told else []))
+        reasons = [reason.removesuffix(BY_KEY) if readonly else reason for reason in state.reasons]
+        return (*row, *([(f"  {'; '.join(reasons)}", tone)] if reasons else []))
     for forms in _serving_facts(view, state, now, readonly):
         room = width - width_of(row) - 2
         fact = next((form for form in forms if form and len(form) <= room), "")
@@ -351,10 +354,10 @@ class BaselineBadge(Rows):
 
     def draw(self, left: Callable[[int], Row], right: Callable[[int], Row], width: int) -> None:
         """Draw what both say in so many cells; the key's words give way first."""
-        said = left(width - width_of(right(0)) - 2)
-        key = right(width - width_of(said) - 2)
-        if width_of(said) + width_of(key) + 2 <= width:
-            self.show([spread(said, key, width)])
+        left_row = left(width - width_of(right(0)) - 2)
+        key = right(width - width_of(left_row) - 2)
+        if width_of(left_row) + width_of(key) + 2 <= width:
+            self.show([spread(left_row, key, width)])
         else:
             self.show([*_folded(left(width), width), key])
 
@@ -422,8 +425,8 @@ def status(
     if not right or room < LEAST_ROOM:
         took = (view.ended or now) - view.created if view.created else 0.0
         lasted = standing(took) if view.state in STANDING else clock(took)
-        said = f"ended {_when(view.ended, now)}" if view.over else progress_words(view)
-        whole = f"{said}{dot}{lasted}"
+        summary = f"ended {_when(view.ended, now)}" if view.over else progress_words(view)
+        whole = f"{summary}{dot}{lasted}"
         # an end's time gives way to the decision
         right = ((whole if not view.over or cells(whole) <= room else lasted, "dim"),)
     return spread(tuple(left), right, width, glyphs().ellipsis)

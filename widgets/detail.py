@@ -47,40 +47,46 @@ def detail_rows(
 ) -> list[Row]:
     """What a step does and why, how far it is, what went wrong, what was measured, what can be
     done, and its output; `now` in Unix seconds, `height`: rows of the panel, 0 for any number."""
-    asked = view.state is RunState.WAITING_APPROVAL and step is view.current
+    awaits_approval = view.state is RunState.WAITING_APPROVAL and step is view.current
     low = 0 < height < LOW
     rows = [] if low else paragraph(clean(step.title), width, "bold")
     if LOWEST <= height < LOW:
         rows.append(fit(((clean(step.title), "bold"),), width, glyphs().ellipsis))
     if not (low and view.reason in UNDECIDED and step is view.current):
-        rows.append(_state_row(view, step, width, asked=asked))
-    rows += _why(view, step, width, asked=asked)
-    if far := step_progress(step, now, width):
-        rows.append(far)
+        rows.append(_state_row(view, step, width, asked=awaits_approval))
+    rows += _why(view, step, width, asked=awaits_approval)
+    if progress_row := step_progress(step, now, width):
+        rows.append(progress_row)
     if step.state is StepState.RUNNING:
         if step.said and not step.runs:
             rows += paragraph(clean(step.said), width, "accent")
         rows += measuring(view, step, width, glyphs())
-    rows += _verdict_rows(view, "" if asked else step.id, width, low=low)
-    rows += _evidence_rows(view, width) if asked else []
+    rows += _verdict_rows(view, "" if awaits_approval else step.id, width, low=low)
+    rows += _evidence_rows(view, width) if awaits_approval else []
     for lesson in step.lessons:
         words = f"lesson {clean(lesson)}"
         whole = paragraph(words, width, "warn", "  ")
         rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
-    told = _told(step, width) if step.state is StepState.FAILED else []
-    rows += [*can, *told] if low else [*told, *can]
+    failure_rows = _told(step, width) if step.state is StepState.FAILED else []
+    rows += [*can, *failure_rows] if low else [*failure_rows, *can]
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
-    spoken = [] if asked else answer_rows(view, step.id, width)
+    spoken = [] if awaits_approval else answer_rows(view, step.id, width)
     return rows + spoken + _metric_rows(view, step, width)
 
 
 def _state_row(view: RunView, step: StepView, width: int, *, asked: bool) -> Row:
     """`failed (not ready)  attempt 2, service in Trial`; the phase goes where it has no room."""
-    said = next((one.verdict for one in view.verdicts if one.step == step.id), "")
-    state = "waits for an answer" if asked else outcome(step.state, said, warned=step.warned)
+    verdict_word = next(
+        (verdict.verdict for verdict in view.verdicts if verdict.step == step.id), ""
+    )
+    state = (
+        "waits for an answer" if asked else outcome(step.state, verdict_word, warned=step.warned)
+    )
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
-    tone = (VERDICT_TONE.get(said) if step.state is StepState.SUCCEEDED else "") or tone_of(step)
+    tone = (VERDICT_TONE.get(verdict_word) if step.state is StepState.SUCCEEDED else "") or tone_of(
+        step
+    )
     attempt = f"attempt {step.attempt}, " if step.attempt > 1 else ""
     forms = (f"  {attempt}{step.kind} in {clean(step.phase)}", f"  {attempt}{step.kind}")
     return next(
@@ -137,8 +143,8 @@ def summary_rows(view: RunView, width: int, now: float, shown: OnShow = NOTHING)
             rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
     rows += _verdict_rows(view, "", width)
     if view.cutover:
-        said = of_site(where, cut_over(view))
-        rows.append(((said, "warn"), (": F12 brings the baseline back", "bold")))
+        cutover_words = of_site(where, cut_over(view))
+        rows.append(((cutover_words, "warn"), (": F12 brings the baseline back", "bold")))
     elif view.outage and view.state is RunState.ROLLBACK_FAILED:
         words = ": mend that, then F12 tries again"
         rows.append(((of_site(where, "the baseline is DOWN"), "bad"), (words, "bold")))
@@ -174,11 +180,11 @@ def more_rows(
     beside = max(map(width_of, bars), default=0) + 4
     if not bars or width - beside < LEAST_BESIDE:
         left = room - len(bars) - (2 if bars else 1)
-        found = _earlier_rows(view, earlier, width, left)
-        return [*([(), *bars] if bars else []), *([(), *found] if found else [])]
-    found = _earlier_rows(view, earlier, width - beside, room - 1)
-    lines = zip_longest(bars, found, fillvalue=())
-    return [(), *((*padded(one, beside), *other) for one, other in lines)]
+        earlier_rows = _earlier_rows(view, earlier, width, left)
+        return [*([(), *bars] if bars else []), *([(), *earlier_rows] if earlier_rows else [])]
+    earlier_rows = _earlier_rows(view, earlier, width - beside, room - 1)
+    lines = zip_longest(bars, earlier_rows, fillvalue=())
+    return [(), *((*padded(bar, beside), *other) for bar, other in lines)]
 
 
 def _earlier_rows(view: RunView, earlier: Sequence[RunRow], width: int, room: int) -> list[Row]:
@@ -194,9 +200,9 @@ def _measured(view: RunView) -> StepView | None:
     """The step whose runs a gate judged last, else the last one that measured a candidate."""
     judged = [row.get("metric", "").partition(".")[0]
               for verdict in reversed(view.verdicts) for row in verdict.criteria]  # fmt: skip
-    wanted = [*judged, *(one.id for one in reversed(view.steps) if not one.implicit)]
-    found = (view.step(one) for one in wanted)
-    return next((one for one in found if one is not None and one.runs), None)
+    wanted = [*judged, *(step.id for step in reversed(view.steps) if not step.implicit)]
+    steps = (view.step(step_id) for step_id in wanted)
+    return next((step for step in steps if step is not None and step.runs), None)
 
 
 def _earlier_row(row: RunRow, width: int) -> Row:
@@ -215,9 +221,9 @@ def _earlier_row(row: RunRow, width: int) -> Row:
 
 def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
     """Ids of the lessons that apply to a step, then of those the playbook names."""
-    step, asked = view.step(step_id), view.header.get("lessons")
+    step, playbook_lessons = view.step(step_id), view.header.get("lessons")
     bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
-    return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
+    return (*bearing, *(map(str, playbook_lessons) if isinstance(playbook_lessons, list) else ()))
 
 
 def result_row(step: StepView, width: int, verdict: str = "") -> Row:
@@ -238,11 +244,11 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
     """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion. What
     makes one doubtful leads, before the word GO is read."""
     rows: list[Row] = []
-    doubts = [one for one in view.doubts if step_id in ("", one["gate"])]
+    doubts = [doubt for doubt in view.doubts if step_id in ("", doubt["gate"])]
     if doubts:
         from console.render.report.decision import doubt_words  # few runs need it
 
-        for words in (f"DOUBTFUL: {doubt_words(view, one)}" for one in doubts):
+        for words in (f"DOUBTFUL: {doubt_words(view, doubt)}" for doubt in doubts):
             whole = paragraph(words, width, "warn")
             rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
     for verdict in view.verdicts:
@@ -265,7 +271,7 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
 
 def _evidence_rows(view: RunView, width: int) -> list[Row]:
     """What was measured, beside the baseline: the evidence for an approval."""
-    found: list[tuple[str, str, str]] = []
+    measurements: list[tuple[str, str, str]] = []
     judged = {row.get("metric") for verdict in view.verdicts for row in verdict.criteria}
     for scope, metrics in view.metrics.items():
         if "." in scope:
@@ -279,13 +285,13 @@ def _evidence_rows(view: RunView, width: int) -> list[Row]:
             if base.get("value") is not None:
                 beside = f"baseline {format_number(base['value'], base.get('unit', ''))}"
             value = format_number(figures["value"], figures.get("unit", ""))
-            found.append((f"{clean(scope)}.{name}", value, beside))
-    label, figure = (max((len(row[at]) for row in found), default=0) for at in (0, 1))
+            measurements.append((f"{clean(scope)}.{name}", value, beside))
+    label, figure = (max((len(row[at]) for row in measurements), default=0) for at in (0, 1))
     rows = [
         fit(
             ((f"{name:<{label}}  ", "dim"), (f"{value:>{figure}}", ""), (f"  {base}", "dim")), width
         )
-        for name, value, base in found
+        for name, value, base in measurements
     ]
     return rows + [row for scope in view.metrics for row in answer_rows(view, scope, width)]
 

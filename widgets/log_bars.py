@@ -85,18 +85,18 @@ def position(place: Place) -> str:
 
 
 def _marks(buffer: LogBuffer) -> list[Part]:
-    found: list[Part] = []
+    parts: list[Part] = []
     if buffer.errors:
-        found.append((f"{buffer.errors:,} error{'s' if buffer.errors != 1 else ''} (e)", "bad"))
+        parts.append((f"{buffer.errors:,} error{'s' if buffer.errors != 1 else ''} (e)", "bad"))
     if (chosen := buffer.filter) is not None:
-        found.append((f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines", ""))
+        parts.append((f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines", ""))
     if (sought := buffer.searched) is not None:
         count = len(sought.all)
-        said = f"/ {_words(sought)}: {count:,} {'match' if count == 1 else 'matches'}"
-        found.append((said, ""))
+        search_words = f"/ {_words(sought)}: {count:,} {'match' if count == 1 else 'matches'}"
+        parts.append((search_words, ""))
     if buffer.dropped:
-        found.append((f"{buffer.dropped:,} older dropped", "dim"))
-    return found
+        parts.append((f"{buffer.dropped:,} older dropped", "dim"))
+    return parts
 
 
 def _words(matches: Matches) -> str:

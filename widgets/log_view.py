@@ -103,18 +103,18 @@ def _segments(
     text: str, start: int, end: int, style: Style, marks: list[tuple[int, int, Style]]
 ) -> list[Segment]:
     """The characters from `start` to `end`; marks are in order and do not overlap."""
-    found = []
+    segments = []
     for a, b, marked in marks:
         a, b = max(a, start), min(b, end)
         if b <= a:
             continue
         if a > start:
-            found.append(Segment(text[start:a], style))
-        found.append(Segment(text[a:b], style + marked))
+            segments.append(Segment(text[start:a], style))
+        segments.append(Segment(text[a:b], style + marked))
         start = b
     if end > start:
-        found.append(Segment(text[start:end], style))
-    return found
+        segments.append(Segment(text[start:end], style))
+    return segments
 
 
 @lru_cache(maxsize=1024)
@@ -206,9 +206,9 @@ class LogView(Widget):
         self.here = number
         self.place.bring(number)
         line = self._buffer.line(number)
-        found = self._matches({number: line})
+        matches = self._matches({number: line})
         if not self.wrapped and self.size.width > 0:
-            start = cell_len(line.text[: found[number][0][0]]) if found.get(number) else 0
+            start = cell_len(line.text[: matches[number][0][0]]) if matches.get(number) else 0
             room = max(1, self.size.width - GUTTER - (len(line.stamp) + 1) * self.stamped)
             if not self._left <= start < self._left + room:
                 self._left = start // room and max(0, start - room // 3)

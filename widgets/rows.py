@@ -76,20 +76,20 @@ def _mixed(wanted: tuple[str, ...], background: str, no_color: bool) -> dict[str
     own = Color.parse(background)
     texts = dict(zip(_COLOURS, wanted[: len(_COLOURS)], strict=True))
     grounds = dict(zip(_BACKGROUNDS, wanted[len(_COLOURS) :], strict=True))
-    found = {"": Style.null()}
+    styles = {"": Style.null()}
     for tone in TONES:
         bold = True if tone in _BOLD else None
         if tone in grounds:
             ground = Color.parse(grounds[tone] or "#444444")
-            found[tone] = Style(
+            styles[tone] = Style(
                 color=_over(ground, "auto 87%").rich_color, bgcolor=(own + ground).rich_color,
                 bold=bold, reverse=True if no_color else None,
             )  # fmt: skip
         else:
             value = texts.get(tone)
             color = _over(own, value).rich_color if value else None
-            found[tone] = Style(color=color, bold=bold)
-    return found
+            styles[tone] = Style(color=color, bold=bold)
+    return styles
 
 
 def _over(background: Color, value: str) -> Color:
@@ -165,9 +165,9 @@ def refresh_cells(widget: Widget, y: int, begin: int, end: int) -> None:
 def refresh_changed(widget: Widget, old: Sequence[Row], new: Sequence[Row]) -> None:
     """Repaint a widget's cells that differ between the old rows and as many new ones."""
     for y, (before, after) in enumerate(zip(old, new, strict=True)):
-        found = changed_cells(before, after)
-        if found is not None:
-            refresh_cells(widget, y, *found)
+        cell_span = changed_cells(before, after)
+        if cell_span is not None:
+            refresh_cells(widget, y, *cell_span)
 
 
 def text_of(rows: Sequence[Row]) -> str:

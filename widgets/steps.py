@@ -73,14 +73,14 @@ def step_row(
 
 def outage_steps(view: RunView) -> frozenset[str]:
     """The steps for which the baseline is down: from where it is stopped until it is back."""
-    found, down = [], False
+    step_ids, down = [], False
     for step in view.steps:
         down = down or step.kind == "baseline:stop"
         if down:
-            found.append(step.id)
+            step_ids.append(step.id)
         if step.kind == "restore":
             down = False
-    return frozenset(found)
+    return frozenset(step_ids)
 
 
 def _late(step: StepView, now: float) -> bool:
@@ -110,7 +110,7 @@ def list_rows(
         else:
             groups.append([number])
     too_many = len(view.steps) + len(groups) - height if height else 0
-    verdicts = {one.step: clean(one.verdict, 10) for one in view.verdicts}
+    verdicts = {verdict.step: clean(verdict.verdict, 10) for verdict in view.verdicts}
     down = outage_steps(view)
     rows: list[Row] = []
     index: list[int] = []
@@ -127,10 +127,10 @@ def list_rows(
         rows.append(fit(heading, width, glyphs().ellipsis))
         index.append(-1)
         for number, step in zip(group, steps, strict=True):
-            said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
+            verdict_word = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
             asks = view.state is RunState.WAITING_APPROVAL and step.state is StepState.RUNNING
             until = view.until if asks else 0.0
-            row = step_row(step, width, now, said, down=step.id in down, until=until)
+            row = step_row(step, width, now, verdict_word, down=step.id in down, until=until)
             if step.id == at and step.state is StepState.PENDING:
                 row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
             rows.append(row)

@@ -240,8 +240,8 @@ class Answers:
         with self._lock:
             together = self.fall_apart
             return [
-                replace(one, garbled=one.odd) if together and not one.garbled else one
-                for one in self._kept.values()
+                replace(answer, garbled=answer.odd) if together and not answer.garbled else answer
+                for answer in self._kept.values()
             ]
 
     @property
@@ -282,23 +282,23 @@ def _shown(text: str, limit: int) -> str:
 def _look(exchange: Exchange, reply: Reply, tokens: int | None) -> Judged:
     """What is wrong with a reply by itself. An answer of as many tokens as it may have was cut off
     there, whatever the server says: some say `stop` of all that they answer."""
-    count, finish, asked = tokens or 0, reply.finish_reason, exchange.prompt in PROMPTS
+    count, finish, is_own_prompt = tokens or 0, reply.finish_reason, exchange.prompt in PROMPTS
     limit_reached = count >= exchange.request.max_tokens
     garbled = judge(
         reply.answer, reply.reasoning, tokens=count, finish=finish, limit_reached=limit_reached,
-        sentence=asked,
+        sentence=is_own_prompt,
     )  # fmt: skip
     if garbled is not None or count < MIN_SHORT or exchange.request.endpoint != "chat":
         return Judged(reply, garbled)
     cut = is_cut(finish) or limit_reached
-    found = signs(reply.answer if cut else reply.answer.rstrip())
+    answer_signs = signs(reply.answer if cut else reply.answer.rstrip())
     if cut:
-        strong = degenerate(reply.answer, found) if broken(found) else None
-        return Judged(reply, strong, found)
+        strong = degenerate(reply.answer, answer_signs) if broken(answer_signs) else None
+        return Judged(reply, strong, answer_signs)
     # what ended by itself may be a song or a number, unless our own prompt asked for a text
-    found = found if asked else found - EXPLAINED
+    answer_signs = answer_signs if is_own_prompt else answer_signs - EXPLAINED
     echo = echoes(reply.answer, exchange.request.prompt)
-    return Judged(reply, None, found | {Sign.ECHO} if echo else found)
+    return Judged(reply, None, answer_signs | {Sign.ECHO} if echo else answer_signs)
 
 
 def _alike(free: str, text: str) -> bool:

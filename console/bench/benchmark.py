@@ -290,7 +290,7 @@ class Benchmark:
     def _quiet(self, around: Surroundings) -> Look | str:
         """The machine once nobody else is answered; or why no request is sent, if that took too
         long: it would tell nothing, and hold up whoever uses the server."""
-        began, told = self.clock.monotonic(), ""
+        began, last_reason = self.clock.monotonic(), ""
         patience_s = min(WAIT_S, self._may_wait_s)
         while True:
             before = around.look()
@@ -298,9 +298,9 @@ class Benchmark:
             waited_s = self.clock.monotonic() - began
             if not busy or waited_s >= patience_s or self._left() <= 0 or self.cancelled.is_set():
                 break
-            if self.held is not None and busy != told:
+            if self.held is not None and busy != last_reason:
                 self.held(f"waits: {busy}")
-            told = busy
+            last_reason = busy
             self.clock.wait(self.cancelled, LOOK_S)
         if waited_s >= LOOK_S / 2:
             around.users.waited_s += waited_s
@@ -425,12 +425,12 @@ class Benchmark:
 
     def _prompt_metric(self) -> dict[str, MetricSummary]:
         """The prompt rate of the longest prompts that have one, instead of that of the runs."""
-        asked = self._result.prompt_rates
-        if not asked:
+        prompt_rates = self._result.prompt_rates
+        if not prompt_rates:
             return {}
-        used = next((one for one in reversed(asked) if one.rates), asked[-1])
-        found = describe("prompt_tok_s", used.rates)
-        return {"prompt_tok_s": replace(found, estimated=used.estimated, why=used.why)}
+        used = next((rate for rate in reversed(prompt_rates) if rate.rates), prompt_rates[-1])
+        summary = describe("prompt_tok_s", used.rates)
+        return {"prompt_tok_s": replace(summary, estimated=used.estimated, why=used.why)}
 
 
 def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -438,9 +438,9 @@ def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[
     is not complete after INFO_S."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} if body is not None else None
-    asked = endpoint(url, path)
+    full_url = endpoint(url, path)
     try:
-        reply = fetch(asked, body=data, timeout_s=INFO_S, limit=INFO_LIMIT, headers=headers)
+        reply = fetch(full_url, body=data, timeout_s=INFO_S, limit=INFO_LIMIT, headers=headers)
     except (ProbeError, ValueError):
         return {}
     return (json_object(reply.body) if reply.status == 200 else None) or {}

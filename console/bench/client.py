@@ -102,10 +102,10 @@ class Waiting:
 
     def _heard(self) -> bool:
         """Whether text came since the last look."""
-        found = False
+        has_text = False
         while self._events:
-            found = brings_text(self._events.popleft()) or found
-        return found
+            has_text = brings_text(self._events.popleft()) or has_text
+        return has_text
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
@@ -131,12 +131,12 @@ class ChatRequest:
 
     def body(self) -> dict[str, Any]:
         options: dict[str, Any] = {"include_usage": True}
-        asked: dict[str, Any] = {"prompt": self.prompt}
+        prompt_fields: dict[str, Any] = {"prompt": self.prompt}
         if self.endpoint == "chat":
-            asked = {"messages": [{"role": "user", "content": self.prompt}]}
+            prompt_fields = {"messages": [{"role": "user", "content": self.prompt}]}
         body: dict[str, Any] = {
             "model": self.model or "default",
-            **asked,
+            **prompt_fields,
             "max_tokens": self.max_tokens,
             "temperature": 0,
             "seed": self.seed,

@@ -63,14 +63,14 @@ def measure_level(
     begun, cpu = monotonic(), time.process_time()
 
     def stream(number: int) -> list[Sample]:
-        found = []
+        stream_samples = []
         for step in range(each):
             if over.is_set():
                 break
             sample = send(prompts[(number + step) % len(prompts)], over)
             if sample is not None:
-                found.append(sample)
-        return found
+                stream_samples.append(sample)
+        return stream_samples
 
     with ThreadPoolExecutor(streams, "stream") as pool:
         futures = [pool.submit(stream, number) for number in range(streams)]

@@ -110,11 +110,11 @@ def context_of(url: str) -> int | None:
     settings = fetch_json(url, "/props").get("default_generation_settings")
     models = fetch_json(url, "/v1/models").get("data")
     first = models[0] if isinstance(models, list) and models else {}
-    told = (
+    candidates = (
         settings.get("n_ctx") if isinstance(settings, dict) else None,
         first.get("max_model_len") if isinstance(first, dict) else None,
     )
-    return next((size for one in told if (size := _whole(one))), None)
+    return next((size for candidate in candidates if (size := _whole(candidate))), None)
 
 
 def _whole(value: object) -> int:

@@ -144,11 +144,11 @@ class Surroundings:
 
     def look(self) -> Look:
         pages, faults = _counters(self._proc / "vmstat")
-        found = {one.pid: one for one in _processes(self._proc)}
+        processes = {process.pid: process for process in _processes(self._proc)}
         page = os.sysconf("SC_PAGE_SIZE")
         swapped = None if pages is None else pages * page
         cpu_s = _busy_time(self._proc / "stat")
-        return Look(self._monotonic(), found, cpu_s, swapped, faults, self.users.look())
+        return Look(self._monotonic(), processes, cpu_s, swapped, faults, self.users.look())
 
     def judge(self, sample: Sample, before: Look, after: Look) -> Sample:
         """The sample plus what was swapped in and read meanwhile; void if that spoilt it."""
@@ -196,19 +196,19 @@ class Surroundings:
 
     def flags(self) -> list[str]:
         """What a reader of the figures should know, a line each."""
-        found = self.users.flags()
+        remarks = self.users.flags()
         if self._server.behind and not self._server.pid:
-            found.append(f"which server answered is not known: {self._server.behind}, is asked")
+            remarks.append(f"which server answered is not known: {self._server.behind}, is asked")
         for name, seen in self._busiest():
             if not seen.engine:
                 share = f"up to {seen.cores:.1f} cores in {seen.runs} of {self._runs} requests"
-                found.append(f"busy at the same time: {name}, {share}")
+                remarks.append(f"busy at the same time: {name}, {share}")
         took = max(self._took, SHORTEST_S)
         own, client = self._own_cpu_s / took, self._client_cpu_s / took
         if own > OWN_CORES:
             words = f"this console and others of yours took {own:.2f} cores meanwhile"
-            found.append(f"{words}, the process that measured {client:.2f}")
-        return found
+            remarks.append(f"{words}, the process that measured {client:.2f}")
+        return remarks
 
     def _busiest(self) -> list[tuple[str, _Seen]]:
         return sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
@@ -225,18 +225,20 @@ class Surroundings:
         known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
         shares: dict[str, float] = {}
         engines: dict[str, str] = {}
-        for one, cpu_s, faults in _gains(before, after):
+        for process, cpu_s, faults in _gains(before, after):
             cores = cpu_s / took
-            if one.pid in served:
+            if process.pid in served:
                 self._own_faults += faults
-            elif one.pid == me or (cores and one.pid not in known and self._is_own(one)):
+            elif process.pid == me or (
+                cores and process.pid not in known and self._is_own(process)
+            ):
                 self._own_cpu_s += cpu_s
-                self._client_cpu_s += cpu_s if one.pid == me else 0.0
-            elif cores > BUSY_CORES and (one.pid in known or one.pid not in ours):
-                name = known.get(one.pid) or self._called(one)
+                self._client_cpu_s += cpu_s if process.pid == me else 0.0
+            elif cores > BUSY_CORES and (process.pid in known or process.pid not in ours):
+                name = known.get(process.pid) or self._called(process)
                 shares[name] = shares.get(name, 0.0) + cores
-                if one.pid in known or (root and self._is_engine(one, cores)):
-                    engines[name] = name if one.pid in known else f"{name} pid {one.pid}"
+                if process.pid in known or (root and self._is_engine(process, cores)):
+                    engines[name] = name if process.pid in known else f"{name} pid {process.pid}"
         unseen = _unseen(before, after, took)
         if unseen > UNSEEN_CORES:
             shares[UNSEEN] = unseen
@@ -246,20 +248,20 @@ class Surroundings:
             seen.engine = seen.engine or name in engines
         return [f"{engines[name]} ({shares[name]:.1f} cores)" for name in sorted(engines)]
 
-    def _called(self, one: Process) -> str:
+    def _called(self, process: Process) -> str:
         """A readable name: `cc1plus`, or `python3 train.py` with an interpreter's script."""
-        _, *words = started(_argv(self._proc / str(one.pid) / "cmdline")) or [""]
+        _, *words = started(_argv(self._proc / str(process.pid) / "cmdline")) or [""]
         script = [Path(word).name for word in words if word[:1] not in ("-", LEFT_OUT)]
-        return one_line(" ".join([one.name, *script]), 60)
+        return one_line(" ".join([process.name, *script]), 60)
 
-    def _is_own(self, one: Process) -> bool:
+    def _is_own(self, process: Process) -> bool:
         """Whether it is `omni-console …`, or `python -m console.…`, of this user."""
-        found = self._proc / str(one.pid)
+        folder = self._proc / str(process.pid)
         try:
-            mine = found.stat().st_uid == os.getuid()
+            mine = folder.stat().st_uid == os.getuid()
         except OSError:
             return False
-        program, *words = _argv(found / "cmdline")
+        program, *words = _argv(folder / "cmdline")
         names = [Path(program).name]
         if names[0].startswith("python"):
             while words[:1] == ["-P"]:
@@ -270,8 +272,8 @@ class Surroundings:
             names += [Path(words[0]).name] if words else []
         return mine and OWN in names
 
-    def _is_engine(self, one: Process, cores: float) -> bool:
-        words = " ".join([one.name, *_program(self._proc / str(one.pid) / "cmdline")])
+    def _is_engine(self, process: Process, cores: float) -> bool:
+        words = " ".join([process.name, *_program(self._proc / str(process.pid) / "cmdline")])
         if SPINNERS.search(words):
             return cores > SPIN_CORES
         return bool(ENGINES.search(words))
@@ -283,10 +285,10 @@ def _since(before: int | None, after: int | None) -> int | None:
 
 def _gains(before: Look, after: Look) -> Iterator[tuple[Process, float, int]]:
     """Every process alive at the end, with its CPU seconds and major faults in between."""
-    for one in after.processes.values():
-        old = before.processes.get(one.pid)
-        then, faults = (old.cpu_s, old.faults) if old and old.start == one.start else (0.0, 0)
-        yield one, one.cpu_s - then, one.faults - faults
+    for process in after.processes.values():
+        old = before.processes.get(process.pid)
+        then, faults = (old.cpu_s, old.faults) if old and old.start == process.start else (0.0, 0)
+        yield process, process.cpu_s - then, process.faults - faults
 
 
 def _unseen(before: Look, after: Look, took: float) -> float:
@@ -313,8 +315,8 @@ def _counters(path: Path) -> tuple[int | None, int | None]:
         words = path.read_text("ascii", "replace").split()
     except OSError:
         return None, None
-    found = dict(zip(words[::2], words[1::2], strict=False))
-    pages, faults = (found.get(name, "") for name in ("pswpin", "pgmajfault"))
+    counters = dict(zip(words[::2], words[1::2], strict=False))
+    pages, faults = (counters.get(name, "") for name in ("pswpin", "pgmajfault"))
     return int(pages) if pages.isdigit() else None, int(faults) if faults.isdigit() else None
 
 
@@ -347,25 +349,28 @@ def _family(processes: dict[int, Process], root: int) -> set[int]:
     if root not in processes:
         return set()
     children: dict[int, list[int]] = {}
-    for one in processes.values():
-        children.setdefault(one.parent, []).append(one.pid)
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
     leads = processes[root].session == root
-    found, left = set(), [root, *(p.pid for p in processes.values() if leads and p.session == root)]
+    family, left = (
+        set(),
+        [root, *(p.pid for p in processes.values() if leads and p.session == root)],
+    )
     while left:
         pid = left.pop()
-        if pid not in found:
-            found.add(pid)
+        if pid not in family:
+            family.add(pid)
             left += children.get(pid, [])
-    return found
+    return family
 
 
 def _line(processes: dict[int, Process], pid: int) -> set[int]:
     """The ancestors of a process."""
-    found: set[int] = set()
-    while pid in processes and pid not in found:
-        found.add(pid)
+    ancestors: set[int] = set()
+    while pid in processes and pid not in ancestors:
+        ancestors.add(pid)
         pid = processes[pid].parent
-    return found
+    return ancestors
 
 
 def _argv(path: Path) -> list[str]:

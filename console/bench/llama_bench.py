@@ -71,37 +71,37 @@ class Figures:
 
 def read_figures(text: str, form: Form) -> Figures:
     """The figures in a command's output. Raises ValueError when it holds no usable result."""
-    found = Figures()
-    (_of_llama_bench if form == "llama-bench" else _of_sweep)(text, found)
-    if not any(entry.kind != "both" for entry in found.entries):
-        words = f"; {found.flags[0]}" if found.flags else ""
+    figures = Figures()
+    (_of_llama_bench if form == "llama-bench" else _of_sweep)(text, figures)
+    if not any(entry.kind != "both" for entry in figures.entries):
+        words = f"; {figures.flags[0]}" if figures.flags else ""
         expected = "-o json, -o jsonl or its table" if form == "llama-bench" else "its table"
         raise ValueError(f"no result of {form} in the output ({expected}){words}")
     for kind in KINDS:
-        same = [entry for entry in found.entries if entry.kind == kind]
-        found.metrics[f"{kind}_tok_s"] = _metric(same[0] if same else None)
+        same = [entry for entry in figures.entries if entry.kind == kind]
+        figures.metrics[f"{kind}_tok_s"] = _metric(same[0] if same else None)
         if not same:
-            found.flags.append(f"nothing measured {kind}: {kind}_tok_s has no figure")
-        found.flags += [_beside(entry, same[0]) for entry in same[1:]]
-    found.flags += [_beside(entry, None) for entry in found.entries if entry.kind == "both"]
-    more = len(found.flags) - MOST_FLAGS
+            figures.flags.append(f"nothing measured {kind}: {kind}_tok_s has no figure")
+        figures.flags += [_beside(entry, same[0]) for entry in same[1:]]
+    figures.flags += [_beside(entry, None) for entry in figures.entries if entry.kind == "both"]
+    more = len(figures.flags) - MOST_FLAGS
     if more > 0:
-        found.flags[MOST_FLAGS:] = [f"and {more} more"]
-    return found
+        figures.flags[MOST_FLAGS:] = [f"and {more} more"]
+    return figures
 
 
 def _metric(entry: Entry | None) -> dict[str, Any]:
     if entry is None:
         return {"value": None, "unit": UNIT, "n": 0}
     count = len(entry.samples)
-    found: dict[str, Any] = {
+    metric: dict[str, Any] = {
         "value": mean(entry.samples), "unit": UNIT, "n": count, "headline": "mean",
         "mean": mean(entry.samples), "std": std(entry.samples) if count > 1 else entry.std,
         "test": entry.name,
     }  # fmt: skip
     if 1 < count <= MOST_SAMPLES:
-        found["samples"] = list(entry.samples)
-    return found
+        metric["samples"] = list(entry.samples)
+    return metric
 
 
 def _beside(entry: Entry, first: Entry | None) -> str:
@@ -117,31 +117,31 @@ def _beside(entry: Entry, first: Entry | None) -> str:
     return f"also measured: {entry.name}{more}: {format_number(value or 0.0, UNIT)}"
 
 
-def _of_llama_bench(text: str, found: Figures) -> None:
+def _of_llama_bench(text: str, figures: Figures) -> None:
     objects, broken = _objects(text)
-    for one in objects:
-        if "n_gen" not in one or "n_prompt" not in one:
+    for record in objects:
+        if "n_gen" not in record or "n_prompt" not in record:
             continue
-        entry = _entry(one)
+        entry = _entry(record)
         if entry is None:
-            found.flags.append("an implausible entry was left out")
+            figures.flags.append("an implausible entry was left out")
             continue
-        found.entries.append(entry)
-        build = f"{one.get('build_number', '')}-{one.get('build_commit', '')}".strip("-")
-        found.build = found.build or one_line(build, 80)
-        found.model = found.model or one_line(str(one.get("model_type") or ""), 120)
-    if found.entries or objects:
+        figures.entries.append(entry)
+        build = f"{record.get('build_number', '')}-{record.get('build_commit', '')}".strip("-")
+        figures.build = figures.build or one_line(build, 80)
+        figures.model = figures.model or one_line(str(record.get("model_type") or ""), 120)
+    if figures.entries or objects:
         if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
-            whole = f"{len(found.entries)} complete entries count"
-            found.flags.insert(0, f"the output was cut off: {whole}")
+            whole = f"{len(figures.entries)} complete entries count"
+            figures.flags.insert(0, f"the output was cut off: {whole}")
         return
-    found.entries = list(_table(text))
-    if found.entries:
-        found.flags.append("from the table, which omits single samples: n is 1")
-        model = dict(found.entries[0].settings).get("model_type")
-        found.model = one_line(str(model or ""), 120)
-        if (said := _BUILD.search(text)) is not None:
-            found.build = one_line(f"{said[2]}-{said[1]}", 80)
+    figures.entries = list(_table(text))
+    if figures.entries:
+        figures.flags.append("from the table, which omits single samples: n is 1")
+        model = dict(figures.entries[0].settings).get("model_type")
+        figures.model = one_line(str(model or ""), 120)
+        if (build_match := _BUILD.search(text)) is not None:
+            figures.build = one_line(f"{build_match[2]}-{build_match[1]}", 80)
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
@@ -165,13 +165,13 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
     return objects, broken
 
 
-def _entry(one: dict[str, Any]) -> Entry | None:
+def _entry(record: dict[str, Any]) -> Entry | None:
     """An entry of llama-bench; None if its numbers are invalid or contradict each other."""
-    prompt, gen, depth = (_count(one.get(key, 0)) for key in ("n_prompt", "n_gen", "n_depth"))
+    prompt, gen, depth = (_count(record.get(key, 0)) for key in ("n_prompt", "n_gen", "n_depth"))
     if prompt is None or gen is None or depth is None or prompt + gen == 0:
         return None
-    average = _rate(one.get("avg_ts"))
-    given = one.get("samples_ts")
+    average = _rate(record.get("avg_ts"))
+    given = record.get("samples_ts")
     samples = [_rate(value) for value in given] if isinstance(given, list) else [average]
     good = tuple(value for value in samples if value is not None)
     middle = mean(good)
@@ -179,12 +179,12 @@ def _entry(one: dict[str, Any]) -> Entry | None:
         return None
     if average is None or abs(middle / average - 1) > AGREE:
         return None
-    after = isinstance(one.get("test"), str) and one["test"] == f"tg{gen}@pp{prompt}"
+    after = isinstance(record.get("test"), str) and record["test"] == f"tg{gen}@pp{prompt}"
     name = "+".join(f"{word}{count}" for word, count in (("pp", prompt), ("tg", gen)) if count)
-    name = (one["test"] if after else name) + (f" @ d{depth}" if depth else "")
+    name = (record["test"] if after else name) + (f" @ d{depth}" if depth else "")
     kind: Kind = "tg" if after else "both" if prompt and gen else "tg" if gen else "pp"
-    settings = tuple((key, value) for key, value in one.items() if key not in _RESULTS)
-    return Entry(kind, name, good, _rate(one.get("stddev_ts")), settings)
+    settings = tuple((key, value) for key, value in record.items() if key not in _RESULTS)
+    return Entry(kind, name, good, _rate(record.get("stddev_ts")), settings)
 
 
 def _table(text: str) -> Iterator[Entry]:
@@ -218,22 +218,22 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _of_sweep(text: str, found: Figures) -> None:
-    rows = [*_sweep_rows(text), *(one for one in _objects(text)[0] if "speed_tg" in one)]
+def _of_sweep(text: str, figures: Figures) -> None:
+    rows = [*_sweep_rows(text), *(record for record in _objects(text)[0] if "speed_tg" in record)]
     for row in rows:
         depth = _count(row.get("n_kv"))
         for kind in KINDS:
             count, speed = _count(row.get(kind)), _rate(row.get(f"speed_{kind}"))
             took = _rate(row.get(f"t_{kind}"))
             if depth is None or not count or speed is None or took is None:
-                found.flags.append("an implausible row was left out")
+                figures.flags.append("an implausible row was left out")
                 continue
             # times are printed with three decimals
             if abs(count / took - speed) > speed * AGREE + count * 0.0005 / took**2:
-                found.flags.append("a row whose rate and time contradict each other was left out")
+                figures.flags.append("a row whose rate and time contradict each other was left out")
                 continue
             name = f"{kind}{count} at N_KV {depth}"
-            found.entries.append(Entry(kind, name, (speed,)))
+            figures.entries.append(Entry(kind, name, (speed,)))
 
 
 def _sweep_rows(text: str) -> Iterator[dict[str, Any]]:

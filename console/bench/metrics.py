@@ -141,8 +141,12 @@ def measure(
     tokens, source = count_tokens(reply, tokenize)
     e2e = _seconds(reply.started_ns, reply.ended_ns)
     server = server_decode_rate(reply.timings)
-    told = any(event.tokens for event in text) or len(text) == tokens
-    begin = tokenize(reply.first_text) if tokenize and not told and reply.first_text else None
+    has_token_counts = any(event.tokens for event in text) or len(text) == tokens
+    begin = (
+        tokenize(reply.first_text)
+        if tokenize and not has_token_counts and reply.first_text
+        else None
+    )
     hidden = unseen_tokens(reply, text, tokens, tokenize)
     if hidden and tokens:
         seen = tokens - hidden
@@ -319,8 +323,8 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int, least: int) -
 
 def discarded(reasons: Iterable[str]) -> str:
     """Why runs were discarded, the most frequent reasons first."""
-    found = Counter(alike(one) for one in reasons if one)
-    return "; ".join(reason for reason, _ in found.most_common(2))
+    counts = Counter(alike(reason) for reason in reasons if reason)
+    return "; ".join(reason for reason, _ in counts.most_common(2))
 
 
 def alike(reason: str) -> str:
@@ -328,13 +332,15 @@ def alike(reason: str) -> str:
     return re.sub(r" \([^()]*\)$", "", reason)
 
 
-def repeated(count: int, asked: int) -> list[str]:
-    """A remark on `count` requests, out of `asked`, that were first answered by an empty 400."""
+def repeated(count: int, request_count: int) -> list[str]:
+    """A remark on `count` requests, out of `request_count`, that an empty 400 answered first."""
     if not count:
         return []
     were = "was" if count == 1 else "were"
-    flags = [f"{count} of {asked} requests {were} sent twice: the server answered an empty 400"]
-    if count > REPEATED * asked:
+    flags = [
+        f"{count} of {request_count} requests {were} sent twice: the server answered an empty 400"
+    ]
+    if count > REPEATED * request_count:
         flags.append("the transport is broken: more than 1 % was sent twice")
     return flags
 

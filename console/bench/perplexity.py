@@ -91,8 +91,8 @@ def seconds(header: Header, chunks: int, ctx: int, cores: int) -> float:
     )
     share = used / experts if experts and used else 1.0
     weights = sum(
-        math.prod(one.dims) * (share if "_exps" in one.name else 1.0)
-        for one in tensors if "token_embd" not in one.name
+        math.prod(tensor.dims) * (share if "_exps" in tensor.name else 1.0)
+        for tensor in tensors if "token_embd" not in tensor.name
     )  # fmt: skip
     load = (header.file_bytes or 0) / DISK_RATE
     return load + 2 * weights * chunks * ctx / (CORE_FLOPS * max(1, cores))
@@ -115,10 +115,10 @@ def read_figures(lines: Sequence[str], tokens: int) -> dict[str, dict[str, Any]]
     text = "\n".join(lines)
     if why := next((line for line in lines if any(words in line for words in _BAD)), ""):
         raise ValueError(one_line(why, 300))
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for name, pattern in _PRINTED.items():
         printed = pattern.findall(text)
-        numbers = [float(one) for one in printed[-1]] if printed else []
+        numbers = [float(number) for number in printed[-1]] if printed else []
         if not numbers or not all(map(math.isfinite, numbers)):
             raise ValueError(_complaint(lines, name))
         value, error = numbers
@@ -126,10 +126,10 @@ def read_figures(lines: Sequence[str], tokens: int) -> dict[str, dict[str, Any]]
         if name == "top1_agreement":
             value, error = value / 100, error / 100
             ends = wilson(value * tokens, tokens)
-        value, low, high = (max(0.0, one) for one in (value, *ends))
-        found[name] = {"value": value, "unit": QUALITY_METRICS[name], "n": tokens, "error": error,
+        value, low, high = (max(0.0, number) for number in (value, *ends))
+        figures[name] = {"value": value, "unit": QUALITY_METRICS[name], "n": tokens, "error": error,
                        "low": low, "high": high}  # fmt: skip
-    return found
+    return figures
 
 
 def is_whole(lines: Sequence[str]) -> bool:
@@ -140,8 +140,8 @@ def is_whole(lines: Sequence[str]) -> bool:
 
 def complaint(lines: Sequence[str]) -> str:
     """The line that says why it did not do its work; "" if none does."""
-    said = [line for line in lines if _WHY.search(line)]
-    return one_line(said[0], 300) if said else ""
+    complaints = [line for line in lines if _WHY.search(line)]
+    return one_line(complaints[0], 300) if complaints else ""
 
 
 def _complaint(lines: Sequence[str], name: str) -> str:

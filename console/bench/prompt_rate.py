@@ -68,7 +68,7 @@ def measure_prompt_rates(ask: Ask, lengths: tuple[int, ...], say: Say) -> list[P
     if per_word is None:
         return [PromptRate(length, why=why) for length in sorted(lengths)]
     words = {n: max(MEDIUM, round((n - fixed) / per_word)) for n in sorted(lengths)}
-    found: dict[int, list[_Pair]] = {length: [] for length in words}
+    pairs: dict[int, list[_Pair]] = {length: [] for length in words}
     trouble: dict[int, str] = {}
     refused: set[int] = set()
     for turn in range(1, PROMPT_ROUNDS + 1):
@@ -77,14 +77,14 @@ def measure_prompt_rates(ask: Ask, lengths: tuple[int, ...], say: Say) -> list[P
             short, long = ask(prompt(SHORT, chance)), ask(prompt(words[length], chance))
             if short is None or long is None:
                 trouble.update(dict.fromkeys(words.keys() - refused, OUT_OF_TIME))
-                return [_rate(one, found[one], trouble.get(one, "")) for one in found]
+                return [_rate(size, pairs[size], trouble.get(size, "")) for size in pairs]
             if _usable(short) and _usable(long):
-                found[length].append((short, long))
+                pairs[length].append((short, long))
             else:
                 bad = long if not _usable(long) else short
                 trouble[length] = bad.void or bad.error or "no first token was seen"
                 refused |= {length} if bad.error else set()
-    return [_rate(one, found[one], trouble.get(one, "")) for one in found]
+    return [_rate(size, pairs[size], trouble.get(size, "")) for size in pairs]
 
 
 def _usable(sample: Sample) -> bool:
@@ -111,12 +111,12 @@ def _rate(length: int, pairs: list[_Pair], why: str) -> PromptRate:
     """By the server's own figure where every answer has one, else by the differences in time; each
     with its own short prompt, so that what varies shows between the rates."""
     those = [long for _, long in pairs]
-    tokens = round(median([float(one.prompt_tokens or 0) for one in those]) or 0) or None
+    tokens = round(median([float(sample.prompt_tokens or 0) for sample in those]) or 0) or None
     if len(pairs) < ENOUGH:
         return PromptRate(length, tokens, why=why or "too few prompts were answered")
-    told = finite(one.prompt_tok_s for one in those)
-    if len(told) == len(those):
-        return PromptRate(length, tokens, told)
+    server_rates = finite(sample.prompt_tok_s for sample in those)
+    if len(server_rates) == len(those):
+        return PromptRate(length, tokens, server_rates)
     spread = std(finite(short.ttft_s for short, _ in pairs)) or 0.0
     rates = []
     for short, long in pairs:
@@ -134,13 +134,13 @@ def _rate(length: int, pairs: list[_Pair], why: str) -> PromptRate:
 def prompt_flags(rates: list[PromptRate]) -> list[str]:
     """Remarks on rates that are estimated, and on lengths without one."""
     flags = []
-    for one in rates:
-        if one.why:
-            flags.append(f"no prompt rate at {one.asked} tokens: {one.why}")
-        elif one.estimated:
-            varies = (cv(one.rates) or 0.0) * 100
+    for rate in rates:
+        if rate.why:
+            flags.append(f"no prompt rate at {rate.asked} tokens: {rate.why}")
+        elif rate.estimated:
+            varies = (cv(rate.rates) or 0.0) * 100
             flags.append(
-                f"prompt rate at {one.tokens} tokens estimated from the time to the first token, "
+                f"prompt rate at {rate.tokens} tokens estimated from the time to the first token, "
                 f"as this server does not report it; the estimates vary by {varies:.0f} %"
             )
     return flags

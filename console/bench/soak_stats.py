@@ -240,8 +240,8 @@ class Tally:
     def _request(self, line: Line) -> None:
         error = str(line.get("error", ""))
         figures = (line.get(name) for name in ("tok_s", "ttft_s", "context"))
-        asked = Asked(line["t"] - self.gap_s, error, *figures)
-        self.requests.append(asked)
+        request = Asked(line["t"] - self.gap_s, error, *figures)
+        self.requests.append(request)
         self.late += bool(line.get("late"))
         self.missed += int(line.get("missed", 0))
         self.transport_retries += bool(line.get("retries"))
@@ -311,44 +311,61 @@ class Tally:
         processes. `stability` is over moments: a fixed one that passed while nothing could be sent
         was not served. `low` and `high` are the ends of a 95 % interval.
         """
-        asked, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
+        request_count, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
         up, log = self.seen["up"], self.seen["log"]
         # of these the newest look counts all there was since the one before
-        no_start, no_log = (one.unsure(self.observed, always=False) for one in (up, log))
-        served = self.good / self.moments if asked else None
+        no_start, no_log = (
+            observation.unsure(self.observed, always=False) for observation in (up, log)
+        )
+        served = self.good / self.moments if request_count else None
         none = "no request was sent"
-        found = {
-            "requests": _metric("requests", asked, asked),
-            "errors": _metric("errors", bad if asked else None, asked, why=none),
-            "error_rate": _metric("error_rate", bad / asked if asked else None, asked, why=none),
-            "garbled": _metric(
-                "garbled", self.errors.get(GARBLED, 0) if self.answered else None, self.answered,
-                why=f"{NO_ANSWER}: {self.last_error}" if asked else none,
+        metrics = {
+            "requests": _metric("requests", request_count, request_count),
+            "errors": _metric("errors", bad if request_count else None, request_count, why=none),
+            "error_rate": _metric(
+                "error_rate",
+                bad / request_count if request_count else None,
+                request_count,
+                why=none,
             ),
-            "stability": _metric("stability", served, asked, why=none),
+            "garbled": _metric(
+                "garbled",
+                self.errors.get(GARBLED, 0) if self.answered else None,
+                self.answered,
+                why=f"{NO_ANSWER}: {self.last_error}" if request_count else none,
+            ),
+            "stability": _metric("stability", served, request_count, why=none),
             "tok_s": self._described("tok_s"),
             "ttft_s": self._described("ttft_s"),
             "tok_s_drift": self._drift(),
             "context_peak": self._context(),
-            "observed_s": _metric("observed_s", self.observed if asked else None, asked, why=none),
-            "restarts": _metric(
-                "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
-                why=f"when the server started was {no_start}" if up.count else
-                "when the server started is unknown",
+            "observed_s": _metric(
+                "observed_s", self.observed if request_count else None, request_count, why=none
             ),
-            "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
+            "restarts": _metric(
+                "restarts",
+                anew if anew or (up.count and not no_start) else None,
+                up.count + anew,
+                why=f"when the server started was {no_start}"
+                if up.count
+                else "when the server started is unknown",
+            ),
+            "hangs": _metric(
+                "hangs", len(self.hangs) if request_count else None, request_count, why=none
+            ),
             "critical_lines": _metric(
                 "critical_lines",
                 self.critical_count if log.count and (self.critical_count or not no_log) else None,
-                log.count, why=f"its log was {no_log}" if log.count else "its log was not read",
+                log.count,
+                why=f"its log was {no_log}" if log.count else "its log was not read",
             ),
-        }  # fmt: skip
-        return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
+        }
+        return metrics | self._memory("rss", self.rss) | self._memory("vram", self.vram)
 
     def _context(self) -> dict[str, Any]:
-        found = [one.context for one in self.requests if one.context is not None]
+        contexts = [request.context for request in self.requests if request.context is not None]
         why = "the server does not count the tokens of a prompt" if self.good else NO_ANSWER
-        return _metric("context_peak", max(found, default=None), len(found), why=why)
+        return _metric("context_peak", max(contexts, default=None), len(contexts), why=why)
 
     def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
@@ -372,24 +389,24 @@ class Tally:
         All their samples are void, so that a gate holds: errors not waited for, and growth without
         time, would look like a good server.
         """
-        found = self.figures()
-        for figure in found.values():
+        metrics = self.figures()
+        for figure in metrics.values():
             for key in ("samples", "low", "high"):
                 figure.pop(key, None)
             own = f"; {figure['why']}" if figure.get("why") else ""
             figure |= {"n": 0, "void": figure["n"] + figure["void"], "why": why + own}
-        return found
+        return metrics
 
     def _described(self, name: str) -> dict[str, Any]:
         """A figure of single requests: their median, and how they spread."""
         values = finite(getattr(request, name) for request in self.requests)
-        found = _metric(name, median(values), len(values), why="no request gave a figure")
-        found |= {
+        metric = _metric(name, median(values), len(values), why="no request gave a figure")
+        metric |= {
             "void": len(self.requests) - len(values), "headline": "median", "mean": mean(values),
             "std": std(values), "median": median(values), "min": min(values, default=None),
             "max": max(values, default=None),
         }  # fmt: skip
-        return found | ({"samples": values} if 0 < len(values) <= MOST_SAMPLES else {})
+        return metric | ({"samples": values} if 0 < len(values) <= MOST_SAMPLES else {})
 
     @property
     def anon_growth(self) -> float | None:
@@ -400,12 +417,17 @@ class Tally:
         ratio, count = drift(self.rates, self.observed)
         first, last = (len(part) for part in ends(self.rates, self.observed))
         why = f"{first} rates in the first sixth and {last} in the last, {DRIFT_SAMPLES} are needed"
-        found = _metric("tok_s_drift", ratio, count, why=why)
+        metric = _metric("tok_s_drift", ratio, count, why=why)
         between = drift_interval(self.rates, self.observed)
-        return found | ({"low": between[0], "high": between[1]} if between is not None else {})
+        return metric | ({"low": between[0], "high": between[1]} if between is not None else {})
 
 
 def _metric(name: str, value: float | None, n: int, *, why: str = "") -> dict[str, Any]:
     sure = value if value is not None and math.isfinite(value) else None
-    told = {"value": sure, "unit": SOAK_METRICS[name], "n": n if sure is not None else 0, "void": 0}
-    return told | ({"why": why} if why and sure is None else {})
+    metric = {
+        "value": sure,
+        "unit": SOAK_METRICS[name],
+        "n": n if sure is not None else 0,
+        "void": 0,
+    }
+    return metric | ({"why": why} if why and sure is None else {})

@@ -322,8 +322,8 @@ def json_object(data: str | bytes) -> dict[str, Any] | None:
 
 def _number(value: object) -> float | None:
     """A number that is not negative and of sane size, else None."""
-    found = number(value)
-    return found if found is not None and 0 <= found <= MOST else None
+    amount = number(value)
+    return amount if amount is not None and 0 <= amount <= MOST else None
 
 
 def _count(value: object) -> int | None:

@@ -62,8 +62,8 @@ def finite(values: Iterable[float | None]) -> list[float]:
 
 def mean(values: Sequence[float]) -> float | None:
     """The mean, clamped to the values' range against rounding."""
-    found = _sure(stats.fmean, values) if values else None
-    return None if found is None else min(max(found, min(values)), max(values))
+    average = _sure(stats.fmean, values) if values else None
+    return None if average is None else min(max(average, min(values)), max(values))
 
 
 def median(values: Sequence[float]) -> float | None:
@@ -94,17 +94,17 @@ def interval(
     the interval is somewhat too narrow: it tells noise from a margin, no more.
     """
     chance = random.Random(SEED)
-    found = _resampled(values, headline, chance)
+    estimates = _resampled(values, headline, chance)
     if against is not None:
         below = _resampled(against, headline, chance)
         if not below or min(below) <= 0:
             return None
-        found = [a / b for a, b in zip(found, below, strict=False)]
-    if not found or not all(map(math.isfinite, found)):
+        estimates = [a / b for a, b in zip(estimates, below, strict=False)]
+    if not estimates or not all(map(math.isfinite, estimates)):
         return None
-    found.sort()
-    out = int(len(found) * OUTSIDE)
-    return found[out], found[-1 - out]
+    estimates.sort()
+    out = int(len(estimates) * OUTSIDE)
+    return estimates[out], estimates[-1 - out]
 
 
 def wilson(hits: float, count: int) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def _resampled(values: Sequence[float], headline: str, chance: random.Random) ->
     if len(values) < ENOUGH or min(values) == max(values):
         return [point] * RESAMPLES
     again = (compute(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    return [one for one in again if one is not None]
+    return [estimate for estimate in again if estimate is not None]
 
 
 def _sure(compute: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:

@@ -94,13 +94,13 @@ def has_other_flags(spec: Iterable[str], argv: Iterable[str]) -> bool:
     """Whether a command line of the program of `spec` tells other things to it, in whatever order
     and spelling: `--port=80` is `--port 80`, and a file is known by its name. False where that
     cannot be told: `spec` is a start script, or the process has given itself a title."""
-    asked, told = ([word for word in words if word] for words in (spec, argv))
-    program = names_of(asked) & _names(_begun(told))
-    if not told[1:] or not program:
+    spec_words, argv_words = ([word for word in words if word] for words in (spec, argv))
+    program = names_of(spec_words) & _names(_begun(argv_words))
+    if not argv_words[1:] or not program:
         return False
-    wanted, others = words_behind(asked), list[str]()
-    for word in _said(told):
-        same = next((one for one in wanted if _is_same(one, word)), None)
+    wanted, others = words_behind(spec_words), list[str]()
+    for word in _said(argv_words):
+        same = next((wanted_word for wanted_word in wanted if _is_same(wanted_word, word)), None)
         if same is None:
             others.append(word)
         else:
@@ -127,9 +127,9 @@ def _parts(word: str) -> list[str]:
     return word.split("=", 1) if word.startswith("-") else [word]
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(word: str, other: str) -> bool:
     """Whether two words are the same, or one is the end of the other's path."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((word, other), key=len)
     return short == long or ("/" in long and long.endswith(f"/{short.removeprefix('./')}"))
 
 

@@ -166,9 +166,9 @@ def of_text(line: str, lower: str) -> Iterator[tuple[int, int]]:
     plain search for what marks them comes first, as most lines have none of it."""
     if "=" in line:
         for pattern, hints in ((_VARIABLE, _IN_VARIABLES), (_PARAMETER, _IN_PARAMETERS)):
-            for found in pattern.finditer(line) if _has(lower, hints) else ():
-                if not found["value"].isdigit() or len(found["value"]) > 3:
-                    yield found.span("value")
+            for match in pattern.finditer(line) if _has(lower, hints) else ():
+                if not match["value"].isdigit() or len(match["value"]) > 3:
+                    yield match.span("value")
     if _has(lower, _IN_SETTINGS):
         for setting in _SETTING.finditer(line):
             alone = not line[: setting.start()].strip("# ") and setting.end() == len(line)
@@ -213,17 +213,19 @@ def _is_told(words: Sequence[str], index: int) -> bool:
     """Whether a word in small letters is the value of a flag, and not of a sentence: then another
     flag stands before that one."""
     word, before = words[index], words[: max(0, index - 1)]
-    flagged = words[index - 1].startswith("-") and any(one.startswith("-") for one in before)
+    flagged = words[index - 1].startswith("-") and any(
+        earlier_word.startswith("-") for earlier_word in before
+    )
     return flagged and word.isalpha() and word not in STATES
 
 
 def _of_program(takes: Sequence[_Takes], words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    for one in takes:
-        begin = _behind_command(one.command, words)
+    for usage in takes:
+        begin = _behind_command(usage.command, words)
         if begin is None:
             continue
-        found = _placed(one, words, begin) if one.place else _flagged(one, words, begin)
-        yield from found
+        positions = _placed(usage, words, begin) if usage.place else _flagged(usage, words, begin)
+        yield from positions
 
 
 def _behind_command(command: Sequence[str], words: Sequence[str]) -> int | None:
@@ -239,41 +241,41 @@ def _behind_command(command: Sequence[str], words: Sequence[str]) -> int | None:
     return None
 
 
-def _placed(one: _Takes, words: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
+def _placed(usage: _Takes, words: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
     place = 0
     for at in range(begin, len(words)):
         word = words[at]
         if word.startswith("-"):
             continue
         place += 1
-        if place == one.place:
+        if place == usage.place:
             yield at, 0
             return
 
 
-def _flagged(one: _Takes, words: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
+def _flagged(usage: _Takes, words: Sequence[str], begin: int) -> Iterator[tuple[int, int]]:
     """Behind `-p` as the next word or attached, and at the end of a cluster (`-sp X`)."""
     waits = False
     for at in range(begin, len(words)):
         word = words[at]
         if waits:
             waits = False
-            yield from _secret(one, at, word, 0)
+            yield from _secret(usage, at, word, 0)
             continue
-        if one.first and not word.startswith("-") and words[max(0, at - 1)] not in one.first:
+        if usage.first and not word.startswith("-") and words[max(0, at - 1)] not in usage.first:
             return
         if len(word) < 2 or word[0] != "-" or word[1] == "-":
             continue
-        if word[1] in one.flags and len(word) > 2:
-            yield from _secret(one, at, word, 3 if word[2] == "=" else 2)
-        elif word[-1] in one.flags and word[1:].isalpha() and len(word) <= 5:
-            waits = not one.attached
+        if word[1] in usage.flags and len(word) > 2:
+            yield from _secret(usage, at, word, 3 if word[2] == "=" else 2)
+        elif word[-1] in usage.flags and word[1:].isalpha() and len(word) <= 5:
+            waits = not usage.attached
 
 
-def _secret(one: _Takes, at: int, word: str, start: int) -> Iterator[tuple[int, int]]:
-    if one.behind:
-        sign = word.find(one.behind, start)
-        if sign < 0 or (one.behind == ":" and word[sign + 1 : sign + 3] == "//"):
+def _secret(usage: _Takes, at: int, word: str, start: int) -> Iterator[tuple[int, int]]:
+    if usage.behind:
+        sign = word.find(usage.behind, start)
+        if sign < 0 or (usage.behind == ":" and word[sign + 1 : sign + 3] == "//"):
             return
         start = sign + 1
     if start < len(word) and not _PORTS.fullmatch(word, start):

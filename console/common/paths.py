@@ -190,11 +190,11 @@ def make(path: Path) -> None:
         raise OSError(errno.ENOENT, "this user has no home directory: set HOME", str(path))
     own = state_dir()
     inside = own == path or own in path.parents
-    missing = [one for one in (path, *path.parents) if not one.exists()]
-    for one in reversed(missing):
-        private = inside and own not in one.parents
+    missing = [candidate for candidate in (path, *path.parents) if not candidate.exists()]
+    for directory in reversed(missing):
+        private = inside and own not in directory.parents
         with contextlib.suppress(FileExistsError):
-            one.mkdir(0o700 if private else 0o777)
+            directory.mkdir(0o700 if private else 0o777)
     path.mkdir(exist_ok=True)
     if inside and own not in missing:
         with contextlib.suppress(OSError):

@@ -158,10 +158,10 @@ def count_words(figures: Figures) -> str:
     return f"{name} {done:.0f}{of}".strip()
 
 
-def far_words(progress: Progress, left: float | None, said: str = "") -> str:
-    """A progress for a line of a log: `run 4/9, 44 %, ~5:10 left`, without what it `said`."""
+def far_words(progress: Progress, left: float | None, message: str = "") -> str:
+    """A progress for a line of a log: `run 4/9, 44 %, ~5:10 left`, without what it `message`."""
     count = count_words(progress.figures)
-    words = [count] if count not in said else []
+    words = [count] if count not in message else []
     if progress.share is not None and progress.figures.unit != "%":
         words.append(f"{100 * progress.share:.0f} %")
     return ", ".join(words + ([left_words(left)] if left is not None else []))

@@ -166,25 +166,27 @@ def data(value: Any, shown: Any = text, parent: str = "") -> Any:
     if isinstance(value, dict):
         secret = secret_keys(value, parent)
         return {
-            data(key, shown): HIDDEN if key in secret else data(one, shown, str(key))
-            for key, one in value.items()
+            data(key, shown): HIDDEN if key in secret else data(member, shown, str(key))
+            for key, member in value.items()
         }
     if isinstance(value, list | tuple):
         if len(value) == 2 and _names_beside(value[0], value[1]):
             return [data(value[0], shown), HIDDEN]
-        words = all(isinstance(one, str) for one in value)
-        return [data(one, shown) for one in (argv(value) if words else value)]
+        words = all(isinstance(element, str) for element in value)
+        return [data(element, shown) for element in (argv(value) if words else value)]
     return value
 
 
 def secret_keys(table: dict[Any, Any], parent: str = "") -> set[Any]:
     """The keys of a JSON-like table whose values are secret: by themselves, beside the name of a
     variable (`{"name": "API_KEY", "value": …}`), or by the name of the table, `parent`."""
-    beside = next((one for key, one in table.items() if str(key).lower() in ("name", "key")), None)
+    beside = next(
+        (value for key, value in table.items() if str(key).lower() in ("name", "key")), None
+    )
     return {
-        key for key, one in table.items()
-        if names(key, one) or (str(key).lower() == "value"
-                               and (_names_beside(beside, one) or names(parent, one)))
+        key for key, value in table.items()
+        if names(key, value) or (str(key).lower() == "value"
+                               and (_names_beside(beside, value) or names(parent, value)))
     }  # fmt: skip
 
 
@@ -212,8 +214,13 @@ class Known:
     @classmethod
     def of(cls, *documents: Any) -> Known:
         """The secret values in the plain data of files."""
-        parts = [part for one in documents for value in _secrets(one) for part in value.split("\n")]
-        return cls(tuple(sorted({one for one in parts if _telling(one)}, key=len, reverse=True)))
+        parts = [
+            part
+            for document in documents
+            for value in _secrets(document)
+            for part in value.split("\n")
+        ]
+        return cls(tuple(sorted({part for part in parts if _telling(part)}, key=len, reverse=True)))
 
     def __or__(self, other: Known) -> Known:
         return Known(tuple(sorted({*self.values, *other.values}, key=len, reverse=True)))
@@ -242,7 +249,9 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
     most lines have none of it, and then no pattern is tried."""
     lower = line.lower()
     if len(lower) != len(line):  # some letters have a longer small form: places would differ
-        lower = "".join(one.lower() if one.isascii() else one for one in line)
+        lower = "".join(
+            character.lower() if character.isascii() else character for character in line
+        )
     if _is_marked(lower):
         hidden = 0
         for mark in _MARK.finditer(lower):
@@ -257,12 +266,12 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
     yield from forms.of_text(line, lower)
     if "'" in line or '"' in line:
         yield from _paired(line, lower)
-    told = sentences.tells(lower)
+    clues = sentences.tells(lower)
     for field in chain(
-        sentences.of_text(line, lower, told),
-        fields.of_text(line, lower, labelled=told.labelled),
-        logins.of_text(line, lower, told),
-        given.of_text(line, lower, told),
+        sentences.of_text(line, lower, clues),
+        fields.of_text(line, lower, labelled=clues.labelled),
+        logins.of_text(line, lower, clues),
+        given.of_text(line, lower, clues),
     ):
         groups = field.groupdict()
         value = groups["value"]
@@ -345,8 +354,8 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
             return None
         by_value = not named and (many or not (flag or capitals or quoted))
     if in_url and sign == "=" and not by_value:
-        found = _PARAMETER.match(line, behind.end())
-        return found.span() if found else None
+        match = _PARAMETER.match(line, behind.end())
+        return match.span() if match else None
     quote = line[first - 1 : first] if first else ""
     if sign == "=" and quote in ("'", '"') and behind[0].lstrip()[:1] == "=":
         closed = line.find(quote, behind.end())  # `"NAME=two words"`
@@ -358,9 +367,9 @@ def _of_name(line: str, lower: str, mark: re.Match[str]) -> tuple[int, int] | No
         return _by_its_form(line, behind.end(), bare=bare, many=many) if sign else None
     if many and _COUNT.match(line, behind.end()):
         return None
-    told = sign in (":", "->", "→")
-    setting = told and _is_setting(line, first, end)
-    span = _value(line, behind.end(), word=not told, setting=setting, gap=not sign)
+    is_labelled = sign in (":", "->", "→")
+    setting = is_labelled and _is_setting(line, first, end)
+    span = _value(line, behind.end(), word=not is_labelled, setting=setting, gap=not sign)
     if span is None or (many and sign):
         return span and (span[0], _end_of_listed(line, span[1]))
     if not flag or sign or not _LISTS.fullmatch(line, first, ends.end()):
@@ -415,12 +424,12 @@ def _end_of_list(line: str, at: int, *, many: bool) -> int:
 def _value(line: str, at: int, *, word: bool, setting: bool, gap: bool) -> tuple[int, int] | None:
     """Where the value that begins at a place ends; None if it says nothing. `word`: a word may be
     one; `setting`: it may if it stands alone and is none of a state."""
-    found = _VALUE.match(line, at)
-    if found is None:
+    match = _VALUE.match(line, at)
+    if match is None:
         return None
-    start, end = found.span(found.lastgroup or "plain")
+    start, end = match.span(match.lastgroup or "plain")
     value = line[start:end]
-    if found.lastgroup == "plain":
+    if match.lastgroup == "plain":
         if _OPENED.match(value):  # what is inside has names of its own
             return None
         listed = line[at - 2 : at] == ", " and value.startswith("-")
@@ -467,25 +476,29 @@ def _names_beside(name: Any, value: Any) -> bool:
 
 def _in_url(line: str, at: int) -> tuple[int, int] | None:
     """The password in front of a host, or a user's name that looks like a token."""
-    found = _USER.match(line, at)
-    if found is None:
-        found = _LOOSE.match(line, at)
-        return found.span("password") if found else None
-    if found["password"] is not None:
-        return found.span("password")
-    name = found["name"]
+    match = _USER.match(line, at)
+    if match is None:
+        match = _LOOSE.match(line, at)
+        return match.span("password") if match else None
+    if match["password"] is not None:
+        return match.span("password")
+    name = match["name"]
     scheme = line[max(0, at - 8) : at].lower()
-    told = len(name) >= 16 or any(one.isdigit() for one in name)
-    return found.span("name") if told and scheme.endswith(("http://", "https://")) else None
+    looks_like_token = len(name) >= 16 or any(character.isdigit() for character in name)
+    return (
+        match.span("name")
+        if looks_like_token and scheme.endswith(("http://", "https://"))
+        else None
+    )
 
 
 def _behind_bearer(line: str, at: int) -> tuple[int, int] | None:
-    found = _BEARER.match(line, at)
-    if found is None or found["value"].lower() in _PROSE:
+    match = _BEARER.match(line, at)
+    if match is None or match["value"].lower() in _PROSE:
         return None
-    value = found["value"]
-    told = len(value) >= 8 or not (value.isalpha() and value.islower())
-    return found.span("value") if told else None
+    value = match["value"]
+    looks_like_token = len(value) >= 8 or not (value.isalpha() and value.islower())
+    return match.span("value") if looks_like_token else None
 
 
 def _of_header(line: str, name: str, at: int) -> tuple[int, int] | None:
@@ -497,15 +510,15 @@ def _of_header(line: str, name: str, at: int) -> tuple[int, int] | None:
     start = scheme.end() if scheme else behind.end()
     if line[behind.end() : start].lower().lstrip("\\\"'").startswith("digest"):
         return start, len(line.rstrip("\"'"))  # names and values to the end of the header
-    found = (_COOKIE if name == "cookie" else _CREDENTIALS).match(line, start)
-    return None if found is None or is_nothing(found[0]) else found.span()
+    match = (_COOKIE if name == "cookie" else _CREDENTIALS).match(line, start)
+    return None if match is None or is_nothing(match[0]) else match.span()
 
 
 def _assigned(word: str) -> str:
     """A word of a command that sets a secret variable, or is a text with a secret in it."""
-    found = _ASSIGNED.fullmatch(word)
-    if found and names(found["name"], found["value"]):
-        return f"{found['name']}={HIDDEN}"
+    match = _ASSIGNED.fullmatch(word)
+    if match and names(match["name"], match["value"]):
+        return f"{match['name']}={HIDDEN}"
     return text(word)
 
 
@@ -518,7 +531,7 @@ def _secrets(document: Any) -> Iterator[str]:
                 yield value.rpartition(" ")[2] if key.lower() == "authorization" else value
             yield from _secrets(value)
     elif isinstance(document, list):
-        if all(isinstance(one, str) for one in document):
+        if all(isinstance(element, str) for element in document):
             yield from _behind_flags(document)
         for value in document:
             yield from _secrets(value)

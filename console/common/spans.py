@@ -20,12 +20,12 @@ def here(
     """The last match in each text, None for none, without a limit; `lines`: `^` and `$` are those
     of a line; `whole`: a match is the whole text."""
     regex = re.compile(pattern, re.MULTILINE if lines else re.NOFLAG)
-    found: list[Spans | None] = []
+    matches: list[Spans | None] = []
     for text in texts:
         all_of_it = [regex.fullmatch(text)] if whole else []
         [last] = all_of_it or deque(regex.finditer(text), 1) or [None]
-        found.append(last and [last.span(group) for group in range(regex.groups + 1)])
-    return found
+        matches.append(last and [last.span(group) for group in range(regex.groups + 1)])
+    return matches
 
 
 def main() -> None:
@@ -33,12 +33,12 @@ def main() -> None:
     import resource
     import sys
 
-    asked = json.load(sys.stdin)
-    cpu_s = asked.pop("cpu_s")
+    request = json.load(sys.stdin)
+    cpu_s = request.pop("cpu_s")
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    print(json.dumps(here(**asked)))
+    print(json.dumps(here(**request)))
 
 
 if __name__ == "__main__":

@@ -126,9 +126,9 @@ class CaseModel(OneOf):
 
     @property
     def case(self) -> Case:
-        kind = next(one for one in GROUPS if getattr(self, one) is not None)
-        asked: Strict = getattr(self, kind)
-        given = asked.model_dump(by_alias=True, exclude_defaults=True)
+        kind = next(group for group in GROUPS if getattr(self, group) is not None)
+        case_model: Strict = getattr(self, kind)
+        given = case_model.model_dump(by_alias=True, exclude_defaults=True)
         return Case(self.id, kind, given, self.timeout)
 
 
@@ -142,16 +142,18 @@ def load_cases(path: Path) -> tuple[Case, ...]:
     document = parse(read_text(path, TITLE), str(path), TITLE)
     model = validated(ContractModel, document, document.data)
     seen: set[str] = set()
-    for at, one in enumerate(model.cases if model is not None else ()):
-        if one.id in seen:
-            document.refuse(("cases", at, "id"), f"case '{one.id}' is there twice")
-        seen.add(one.id)
+    for at, case in enumerate(model.cases if model is not None else ()):
+        if case.id in seen:
+            document.refuse(("cases", at, "id"), f"case '{case.id}' is there twice")
+        seen.add(case.id)
     if model is None or document.problems:
         raise InvalidFile(TITLE, sorted(document.problems), HINT)
-    return tuple(one.case for one in model.cases)
+    return tuple(case_model.case for case_model in model.cases)
 
 
 def contract_cases(own: Path | None = None) -> Sequence[Case]:
     """Ours, then the operator's own; one of the same id takes the place of ours."""
-    found = {case.id: case for case in load_cases(shipped() / SHIPPED)}
-    return tuple((found | {case.id: case for case in (load_cases(own) if own else ())}).values())
+    cases_by_id = {case.id: case for case in load_cases(shipped() / SHIPPED)}
+    return tuple(
+        (cases_by_id | {case.id: case for case in (load_cases(own) if own else ())}).values()
+    )

@@ -99,9 +99,9 @@ def playbook_path(text: str) -> Path:
     path = Path(text)
     if re.fullmatch(r"[a-z0-9-]+", text) and not path.exists():
         for place in playbook_places():
-            found = place / f"{text}.yaml"
-            if found.is_file():
-                return found
+            candidate = place / f"{text}.yaml"
+            if candidate.is_file():
+                return candidate
         import difflib  # only where it is wanted: it costs start-up time
 
         names = sorted({p.stem for place in playbook_places() for p in place.glob("*.yaml")})
@@ -129,9 +129,9 @@ def _free_ports(count: int) -> list[int]:
 
     from console.host.ports import is_free  # only where it is wanted: it costs start-up time
 
-    found = list(islice(filter(is_free, PORTS), count))
-    if len(found) == count:
-        return found
+    ports = list(islice(filter(is_free, PORTS), count))
+    if len(ports) == count:
+        return ports
     raise UsageError("no free port for the demo", f"looked at {PORTS.start}-{PORTS.stop - 1}")
 
 

@@ -42,8 +42,11 @@ def mistake(text: str, error: Any, last: Any) -> Mistake:
         return _quote(text, opened.line, opened.column)
     if _is_long_quote(last) and last.end_mark.line == mark.line:
         return _quote(text, last.start_mark.line, last.start_mark.column)
-    if "mapping values are not allowed" in what and (found := _too_deep(text, mark)) is not None:
-        return found
+    if (
+        "mapping values are not allowed" in what
+        and (indent_mistake := _too_deep(text, mark)) is not None
+    ):
+        return indent_mistake
     hint = _mend(what)
     if opened is not None and "flow" in str(error.context) and opened.line < mark.line:
         sign = text.split("\n")[opened.line][opened.column : opened.column + 1]

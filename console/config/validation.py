@@ -154,24 +154,24 @@ def validate(
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        found = [_problem(model, document, dict(item)) for item in error.errors()]
-        return None, found
+        problems = [_problem(model, document, dict(item)) for item in error.errors()]
+        return None, problems
 
 
 def validated(model: type[_Model], document: Document, data: Any) -> _Model | None:
     """The model, or None with its problems added to the document."""
-    found, problems = validate(model, document, data)
+    instance, problems = validate(model, document, data)
     document.add(*problems)
-    return found
+    return instance
 
 
 def load(model: type[_Model], path: Path, title: str, hint: str) -> _Model:
     """Load a file that is a single model. Raises InvalidFile with every problem in it."""
     document = parse(read_text(path, title), path.name, title)
-    found = validated(model, document, document.data)
-    if found is None or document.problems:
+    instance = validated(model, document, document.data)
+    if instance is None or document.problems:
         raise InvalidFile(title, sorted(document.problems), hint)
-    return found
+    return instance
 
 
 def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:
@@ -249,18 +249,20 @@ def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
     at = [model]
     for part in loc:
         fields = [
-            info for one in at for key, info in one.model_fields.items()
+            info for model_class in at for key, info in model_class.model_fields.items()
             if part in (key, info.alias)
         ]  # fmt: skip
         if fields:
-            at = [found for info in fields for found in _models_in(info.annotation)]
-    return [info.alias or key for one in at for key, info in one.model_fields.items()]
+            at = [model_class for info in fields for model_class in _models_in(info.annotation)]
+    return [
+        info.alias or key for model_class in at for key, info in model_class.model_fields.items()
+    ]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    found: list[type[BaseModel]] = []
+    models: list[type[BaseModel]] = []
     for part in getattr(annotation, "__args__", ()):
-        found += _models_in(part)
-    return found
+        models += _models_in(part)
+    return models

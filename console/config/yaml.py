@@ -59,7 +59,9 @@ class Document:
 
     def add(self, *problems: Problem) -> None:
         """Keep findings, each once."""
-        self.problems += [one for one in dict.fromkeys(problems) if one not in self.problems]
+        self.problems += [
+            problem for problem in dict.fromkeys(problems) if problem not in self.problems
+        ]
 
     def refuse(
         self, loc: Loc, what: str, expected: str = "", hint: str = "", *, key: bool = False
@@ -114,9 +116,9 @@ def parse(text: str, name: str, title: str) -> Document:
     try:
         fatal = not all(builder.feed(e) for e in YAML(typ="safe", pure=True).parse(text))
     except MarkedYAMLError as error:
-        found = mistake(text, error, builder.last)
-        what, hint = f"not YAML: {one_line(found.what)}", one_line(found.hint)
-        document.add(Problem(name, found.line, found.column, what, hint=hint))
+        syntax_error = mistake(text, error, builder.last)
+        what, hint = f"not YAML: {one_line(syntax_error.what)}", one_line(syntax_error.hint)
+        document.add(Problem(name, syntax_error.line, syntax_error.column, what, hint=hint))
     except (YAMLError, ValueError, OverflowError) as error:
         document.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
     if fatal:

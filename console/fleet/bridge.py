@@ -65,7 +65,7 @@ class Bridge:
         self._run: RunDir | None = None
         self._said: Callable[[str], None] = lambda text: None
         self._questions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "state": lambda asked: self._look(),
+            "state": lambda question: self._look(),
             "journal": self._journal,
             "plan": self._plan,
             "ready": self._ready,
@@ -80,39 +80,42 @@ class Bridge:
         with contextlib.suppress(OSError, TimeoutError):
             send(line(hello(version, host)))
             while True:
-                asked: dict[str, Any] = {}
+                question: dict[str, Any] = {}
                 try:
                     data = lines.next(IDLE_S)
                     if data is None:
                         return
-                    asked = parsed(data)
-                    number = asked.get("id")
+                    question = parsed(data)
+                    number = question.get("id")
                     self._said = lambda text, number=number: send(  # type: ignore[misc]
                         line({"id": number, "said": clean(text, 1000)})
                     )
-                    data = line({"id": number, "ok": True, **_shown(self.answer(asked))})
+                    data = line({"id": number, "ok": True, **_shown(self.answer(question))})
                 except BridgeError as error:
-                    told = _shown(failure(error))
-                    data = line({"id": asked.get("id"), "ok": False, "error": told})
+                    error_fields = _shown(failure(error))
+                    data = line({"id": question.get("id"), "ok": False, "error": error_fields})
                 send(data)
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """The answer to one question. Raises BridgeError."""
-        name = asked.get("ask")
+        name = question.get("ask")
         ask = self._questions.get(name) if isinstance(name, str) else None
         if ask is None:
             there = ", ".join(self._questions)
             words = f"no question '{one_line(str(name), 40)}'"
             raise BridgeError("unknown_question", words, f"there are: {there}")
         # an emergency asks whatever console is there
-        if name not in ("ready", "rollback") and asked.get("v") != VERSION:
+        if name not in ("ready", "rollback") and question.get("v") != VERSION:
             raise BridgeError(
-                "version", f"this host speaks version {VERSION} of the bridge, not "
-                f"{one_line(str(asked.get('v')), 20)}", "", "the same omni-console on both sides",
+                "version",
+                f"this host speaks version {VERSION} of the bridge, not "
+                f"{one_line(str(question.get('v')), 20)}",
+                "",
+                "the same omni-console on both sides",
                 Exit.USAGE,
-            )  # fmt: skip
+            )
         try:
-            return ask(asked)
+            return ask(question)
         except BridgeError:
             raise
         except Exception as error:  # the next question is answered whatever this one met
@@ -120,19 +123,19 @@ class Bridge:
 
     # -- questions that look -----------------------------------------------------------------------
 
-    def _journal(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _journal(self, question: dict[str, Any]) -> dict[str, Any]:
         """A page of a run's journal after `since`; with `attend` it renews the run's lease."""
         from console.journal.lock import closer_alive, runner_alive
         from console.recovery.rollback.trigger import is_held
 
         run = self._run
-        if run is None or run.id != asked.get("run") or not run.path.is_dir():
-            self._run = run = _named(asked, exact=False)
+        if run is None or run.id != question.get("run") or not run.path.is_dir():
+            self._run = run = _named(question, exact=False)
         # first: a runner that ends after this has written its end before the page is read
         alive = runner_alive(run)
         goes_on = alive or closer_alive(run) or is_held(run.rollback)
         status: dict[str, Any] = {}
-        follows, unit = asked.get("attend") is True, False
+        follows, unit = question.get("attend") is True, False
         if follows and not goes_on:
             from console.runner.unattended import boot
 
@@ -143,7 +146,7 @@ class Bridge:
             with contextlib.suppress(ConsoleError, OSError):
                 words = {"verb": "status", "attached": True}
                 status = control.send(run.socket, words, TELL_S)
-        events, more = self._page(run, _count(asked, "since"), alive)
+        events, more = self._page(run, _count(question, "since"), alive)
         return {
             "run": run.id, "events": events, "more": more, "alive": alive,
             "goes_on": goes_on or unit, "unit": unit, "status": status,
@@ -157,14 +160,14 @@ class Bridge:
                 self._reader.close()
             self._reader = Reader(run.journal)
         try:
-            found = self._reader.since(since, most=MOST_EVENTS)
+            events = self._reader.since(since, most=MOST_EVENTS)
         except JournalError:
             if not alive:
                 raise
-            found = []  # its runner writes to it: the next question reads it
+            events = []  # its runner writes to it: the next question reads it
         page: list[list[Any]] = []
         size = 0
-        for event in found:
+        for event in events:
             row = _row(event)
             size += len(json.dumps(row))
             if page and size > MOST_PAGE:
@@ -173,23 +176,23 @@ class Bridge:
                 words = f"an event of {size} bytes is only in the journal on the host"
                 row = [event.seq, event.at, "run.note", event.step, event.attempt, {"text": words}]
             page.append(row)
-        return page, len(found) == MOST_EVENTS
+        return page, len(events) == MOST_EVENTS
 
-    def _plan(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
         """What a playbook would do here, and the hash by which a start names it."""
         from console.fleet import starts
 
-        one = starts.shown(starts.Wanted.read(asked), self._site())
-        told = starts.told(one)
-        starts.keep(one)
-        return told
+        plan = starts.shown(starts.Wanted.read(question), self._site())
+        answer = starts.told(plan)
+        starts.keep(plan)
+        return answer
 
-    def _started(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _started(self, question: dict[str, Any]) -> dict[str, Any]:
         """The run that a request has started, null for none; then the job of Slurm's, if it waits
         for one."""
         from console.fleet import starts
 
-        request = _word(asked, "request")
+        request = _word(question, "request")
         run, waits = starts.run_of(request), None
         if run is None:
             waits = starts.waits(request)
@@ -198,18 +201,18 @@ class Bridge:
 
     # -- questions that act ------------------------------------------------------------------------
 
-    def _ready(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _ready(self, question: dict[str, Any]) -> dict[str, Any]:
         """A token for one question that acts, and the newest run that is here now."""
-        now, runs = self._clock.monotonic(), [one.id for one in all_runs()]
+        now, runs = self._clock.monotonic(), [run.id for run in all_runs()]
         self._tokens = {k: v for k, v in self._tokens.items() if now - v[0] <= VALID_S}
         token = os.urandom(8).hex()
         self._tokens[token] = (now, frozenset(runs))
         return {"token": token, "valid_s": VALID_S, "run": runs[0] if runs else ""}
 
-    def _spend(self, asked: dict[str, Any]) -> frozenset[str]:
+    def _spend(self, question: dict[str, Any]) -> frozenset[str]:
         """The runs that were there when this token was given. Raises BridgeError if it was too long
         ago."""
-        given, runs = self._tokens.pop(_word(asked, "token"), (float("-inf"), frozenset[str]()))
+        given, runs = self._tokens.pop(_word(question, "token"), (float("-inf"), frozenset[str]()))
         if self._clock.monotonic() - given > VALID_S:
             raise BridgeError(
                 TOO_LATE, "this came too late, and nothing was done",
@@ -217,25 +220,29 @@ class Bridge:
             )  # fmt: skip
         return runs
 
-    def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _start(self, question: dict[str, Any]) -> dict[str, Any]:
         from console.fleet import starts
 
-        request, confirmed = _word(asked, "request"), _word(asked, "hash")
-        self._spend(asked)
+        request, confirmed = _word(question, "request"), _word(question, "hash")
+        self._spend(question)
         run, begun = starts.start(
             request, confirmed, self._site(), lambda text: self._tell_said(text),
-            headless=asked.get("headless") is not False,
+            headless=question.get("headless") is not False,
         )  # fmt: skip
         return {"run": run.id if run is not None else None, "begun": begun}
 
-    def _tell(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _tell(self, question: dict[str, Any]) -> dict[str, Any]:
         """Give a run a verb, bound to what the operator saw of it."""
         from console.journal.lock import runner_alive
         from console.journal.state import VERBS
         from console.runner import control
 
-        run, verb, seen = _named(asked, exact=True), _word(asked, "verb"), asked.get("seen")
-        self._spend(asked)
+        run, verb, seen = (
+            _named(question, exact=True),
+            _word(question, "verb"),
+            question.get("seen"),
+        )
+        self._spend(question)
         if verb not in VERBS or verb == "rollback":
             words = "a rollback is a question of its own" if verb == "rollback" else ""
             raise BridgeError("unknown_question", f"no verb '{one_line(verb, 40)}' here", words)
@@ -245,8 +252,11 @@ class Bridge:
         bound = {name: table[name] for name in BINDS if name in table and verb not in WHOLE}
         if verb not in WHOLE and len(bound) < len(BINDS):
             raise BridgeError("bad_question", f"'{verb}' names step, attempt and evidence as seen")
-        args = {"inputs": asked.get("inputs") or {}, "confirm": str(asked.get("confirm") or "")}
-        message = {"verb": verb, "why": str(asked.get("why") or ""), "args": args, **bound}
+        args = {
+            "inputs": question.get("inputs") or {},
+            "confirm": str(question.get("confirm") or ""),
+        }
+        message = {"verb": verb, "why": str(question.get("why") or ""), "args": args, **bound}
         answer = control.send(run.socket, message, TELL_S)
         if not answer.get("ok"):
             why = clean(str(answer.get("error", "")), 300)
@@ -254,12 +264,12 @@ class Bridge:
             raise BridgeError(code, f"{verb} refused", why)
         return {"status": answer}
 
-    def _rollback(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _rollback(self, question: dict[str, Any]) -> dict[str, Any]:
         """Run this host's own `rollback`, and wait for it. It has a session of its own: with the
         line lost it goes on to its end."""
-        known = self._spend(asked)
+        known = self._spend(question)
         # one that was refused meanwhile, and is gone, is no newer one
-        if new := [one.id for one in all_runs() if one.id not in known]:
+        if new := [run.id for run in all_runs() if run.id not in known]:
             raise BridgeError("moved_on", f"run {new[0]} has begun meanwhile")
         site = [f"--site={self._site_file}"] if self._site_file else []
         heard: list[bytes] = []
@@ -268,12 +278,12 @@ class Bridge:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         ) as child:  # fmt: skip
-            out, said = child.stdout, child.stderr
+            out, stderr = child.stdout, child.stderr
             assert out is not None
-            assert said is not None
+            assert stderr is not None
             reader = threading.Thread(target=lambda: heard.append(out.read()), daemon=True)
             reader.start()
-            for raw in said:
+            for raw in stderr:
                 self._tell_said(raw.decode("utf-8", "replace"))
             code = child.wait()
             reader.join()
@@ -297,9 +307,9 @@ def _shown(answer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:
+def _named(question: dict[str, Any], *, exact: bool) -> RunDir:
     """The run that a question names. `exact`: by its whole id. Raises BridgeError."""
-    name = _word(asked, "run")
+    name = _word(question, "run")
     try:
         if not name or "/" in name:
             raise BridgeError("bad_question", "which run?")
@@ -314,15 +324,15 @@ def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:
     return run
 
 
-def _word(asked: dict[str, Any], name: str) -> str:
-    value = asked.get(name)
+def _word(question: dict[str, Any], name: str) -> str:
+    value = question.get(name)
     if not isinstance(value, str) or len(value) > MOST_NAME:
         raise BridgeError("bad_question", f"{name} is missing, or no text")
     return value
 
 
-def _count(asked: dict[str, Any], name: str) -> int:
-    value = asked.get(name, 0)
+def _count(question: dict[str, Any], name: str) -> int:
+    value = question.get(name, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise BridgeError("bad_question", f"{name} is no count")
     return value

@@ -80,7 +80,7 @@ class Driver:
                 raise
             code = Exit(leg.exit if leg.exit is not None else Exit.FAILED)
             if code is not Exit.OK:
-                left = [one.host for one in self.rollout.legs if one.exit is None]
+                left = [open_leg.host for open_leg in self.rollout.legs if open_leg.exit is None]
                 if left:
                     self.say(f"stopped at {host.name}: not begun on {', '.join(left)}")
                 break
@@ -100,7 +100,7 @@ class Driver:
 
     def _say_done(self, refuses: Host) -> None:
         """Where the rollout stands when a host refuses to begin, if others are done."""
-        done = [one.host for one in self.rollout.legs if one.exit is not None]
+        done = [leg.host for leg in self.rollout.legs if leg.exit is not None]
         if done:
             self.say(
                 f"done on {', '.join(done)}, stopped before {refuses.name}: the same command goes "
@@ -155,7 +155,7 @@ class Driver:
         that the host starts one run whatever is lost. "" where the run waits for an allocation.
         Raises BridgeError; a leg whose only start was refused has not begun."""
         lost_at: float | None = None
-        late, told = 0, ""
+        late, last_message = 0, ""
         while True:
             try:
                 return _run_in(at.line.name, at.line.act(
@@ -171,44 +171,44 @@ class Driver:
                 busy = error.code == STARTING or (waits and error.exit_code is Exit.BUSY)
                 late += error.code == TOO_LATE  # the line stood still, and nothing was done
                 if not busy and not (error.code == TOO_LATE and late < TRIES):
-                    if lost_at is None and not told:  # it heard each start, and began none
+                    if lost_at is None and not last_message:  # it heard each start, and began none
                         leg.hash = ""
                         self._keep()
                     raise
-                if str(error) != told:
-                    told = str(error)
-                    self.say(clean(f"{told}; asking again", 300))
+                if str(error) != last_message:
+                    last_message = str(error)
+                    self.say(clean(f"{last_message}; asking again", 300))
                 self.clock.sleep(POLL_S)
-            found = at.insist("started", request=leg.request)
-            run = _run_in(at.line.name, found)
-            if run or part(found, "job"):
+            answer = at.insist("started", request=leg.request)
+            run = _run_in(at.line.name, answer)
+            if run or part(answer, "job"):
                 return run
 
     def _waited(self, at: _Reached, leg: Leg) -> str:
         """The run of a leg, which may wait for an allocation of Slurm's as long as that takes; ""
         for a leg that was not begun. Raises BridgeError."""
-        told = ""
+        last_message = ""
         while True:
-            found = at.insist("started", request=leg.request)
-            run, job = _run_in(at.line.name, found), part(found, "job")
+            answer = at.insist("started", request=leg.request)
+            run, job = _run_in(at.line.name, answer), part(answer, "job")
             if run or not job:
                 return run
             words = f"{at.line.name}: Slurm job {job.get('job')}: {job.get('words')}"
-            if words != told:
-                told = words
+            if words != last_message:
+                last_message = words
                 self.say(clean(words, 300))
             self.clock.sleep(WAIT_S)
 
     def _follow(self, at: _Reached, host: Host, leg: Leg) -> Exit:
         """Follow a run to its end and renew its lease; with the line lost it goes on there."""
         seen, seq, gone_since = self.viewer(host), 0, None
-        noted, told = (float("-inf"), (False, False)), False
+        noted, has_announced_unit = (float("-inf"), (False, False)), False
         self.say(f"run {clean(leg.run, 100)} on {host.name}")
         while not seen.finished:
             page = at.insist("journal", run=leg.run, since=seq, attend=True)
             events = events_of(page)
             seen.take(events)
-            before, seq = seq, max([seq, *(one.seq for one in events)])
+            before, seq = seq, max([seq, *(event.seq for event in events)])
             if (page.get("more") and seq > before) or seen.finished:
                 continue
             # the lease begins with the outage, and is told a moment later
@@ -217,8 +217,8 @@ class Driver:
             if now - noted[0] >= NOTE_S or stands != noted[1]:
                 noted = now, stands
                 note(host, leg.run, seen.view, lease_s, self.clock.now())
-            if page.get("unit") and not told:
-                told = True
+            if page.get("unit") and not has_announced_unit:
+                has_announced_unit = True
                 self.say(f"{host.name}: {BY_UNIT}")
             gone_since = None if page.get("goes_on") else gone_since or now
             if gone_since is not None and now - gone_since > CLEANUP_S:
@@ -280,9 +280,9 @@ class _Reached:
 
 def _run_in(name: str, answer: Mapping[str, Any]) -> str:
     """The run that an answer names; "" where it says that there is none. Raises BridgeError."""
-    found = answer.get("run", "")
-    if found is None or (isinstance(found, str) and found):
-        return found or ""
+    run = answer.get("run", "")
+    if run is None or (isinstance(run, str) and run):
+        return run or ""
     raise _senseless(name, "it does not say which run there is")
 
 
@@ -292,9 +292,9 @@ def _read_plan(name: str, plan: Mapping[str, Any]) -> tuple[list[str], str]:
     problems, hashed = plan.get("problems") or [], plan.get("hash")
     if not isinstance(problems, list):
         raise _senseless(name, "it does not say whether a run would be refused")
-    told = [clean(str(one), 1000) for one in problems]
-    if told:
-        return told, ""
+    reasons = [clean(str(problem), 1000) for problem in problems]
+    if reasons:
+        return reasons, ""
     if isinstance(hashed, str) and len(hashed) >= SHOWN and LETTERS.issuperset(hashed):
         return [], hashed
     raise _senseless(name, "its plan has no hash")
@@ -345,8 +345,8 @@ def _job(line: Asks, leg: Leg) -> str:
     """The job that a leg waits for; "" for none, and for a host that knows of no such leg. Raises
     LineLost."""
     try:
-        found = line.ask("started", request=leg.request)
-        return clean(str(part(found, "job").get("job") or ""), 40)
+        answer = line.ask("started", request=leg.request)
+        return clean(str(part(answer, "job").get("job") or ""), 40)
     except BridgeError:
         return ""
     finally:

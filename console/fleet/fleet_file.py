@@ -109,10 +109,10 @@ class SlurmModel(Strict):
 
     def words(self) -> dict[str, str]:
         """As the host reads it; never empty."""
-        found = {
+        options = {
             key: value for key, value in self.model_dump(exclude={"exclusive"}).items() if value
         }
-        return {**found, "exclusive": str(self.exclusive).lower()}
+        return {**options, "exclusive": str(self.exclusive).lower()}
 
 
 class HostModel(Strict):
@@ -153,11 +153,11 @@ def read_hosts(path: Path) -> list[dict[str, Any]]:
     model = validated(FleetModel, document, document.data)
     if model is None or document.problems:
         raise InvalidFile(TITLE, sorted(document.problems), HINT)
-    found = []
-    for name, one in model.hosts.items():
-        lease_s = one.lease if one.lease is not None else model.lease
-        slurm = one.slurm.words() if one.slurm is not None else {}
-        row = {"name": name, "ssh": one.ssh or name, "lease_s": lease_s, "slurm": slurm}
-        command = one.command or model.command
-        found.append({**row, "command": command} if command else row)
-    return found
+    rows = []
+    for name, host in model.hosts.items():
+        lease_s = host.lease if host.lease is not None else model.lease
+        slurm = host.slurm.words() if host.slurm is not None else {}
+        row = {"name": name, "ssh": host.ssh or name, "lease_s": lease_s, "slurm": slurm}
+        command = host.command or model.command
+        rows.append({**row, "command": command} if command else row)
+    return rows

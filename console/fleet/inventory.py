@@ -38,12 +38,14 @@ class Host:
     def typed(self, *arguments: str, terminal: bool = False) -> str:
         """The same as a person types it here: this machine's shell leaves `~` to the host's."""
         words = self._words(arguments)
-        asked = [words] if "~" in words or "'" in words else words.split(" ")
-        return shlex.join(["ssh", *(["-t"] if terminal else []), self.ssh, *asked])
+        remote_command = [words] if "~" in words or "'" in words else words.split(" ")
+        return shlex.join(["ssh", *(["-t"] if terminal else []), self.ssh, *remote_command])
 
     def _words(self, arguments: Sequence[str]) -> str:
-        home, found = "~/", self.command
-        program = f"~/{shlex.quote(found[2:])}" if found.startswith(home) else shlex.quote(found)
+        home, command = "~/", self.command
+        program = (
+            f"~/{shlex.quote(command[2:])}" if command.startswith(home) else shlex.quote(command)
+        )
         return " ".join([program, *map(shlex.quote, arguments)])
 
 
@@ -56,10 +58,10 @@ class Fleet:
 
     def chosen(self, given: str) -> tuple[Host, ...]:
         """The hosts of `A,B`, in that order, or of `all`. Raises UsageError."""
-        names = [one.strip() for one in given.split(",") if one.strip()]
+        names = [part.strip() for part in given.split(",") if part.strip()]
         if names == ["all"]:
             return self.hosts
-        known = {one.name: one for one in self.hosts}
+        known = {host.name: host for host in self.hosts}
         there = f"there are: {', '.join(known)}"
         for name in names:
             if name not in known:
@@ -87,11 +89,11 @@ def load_fleet(given: str | None) -> Fleet:
         return Fleet(path, known)
     from console.fleet.fleet_file import read_hosts
 
-    hosts = tuple(Host(**one) for one in read_hosts(path))
+    hosts = tuple(Host(**row) for row in read_hosts(path))
     kept = paths.cache_dir() / CACHE
     with contextlib.suppress(OSError):
         paths.make(kept.parent)
-        data = {"stamp": stamp, "hosts": [asdict(one) for one in hosts]}
+        data = {"stamp": stamp, "hosts": [asdict(host) for host in hosts]}
         write_atomically(kept, json.dumps(data), 0o600, durable=False)
     return Fleet(path, hosts)
 
@@ -110,6 +112,6 @@ def _kept(stamp: list[str | int]) -> tuple[Host, ...] | None:
     try:
         data = json.loads((paths.cache_dir() / CACHE).read_text("utf-8"))
         fresh = bool(stamp) and data["stamp"] == stamp
-        return tuple(Host(**one) for one in data["hosts"]) if fresh else None
+        return tuple(Host(**row) for row in data["hosts"]) if fresh else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

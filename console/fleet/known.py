@@ -101,14 +101,14 @@ def note(host: Host, run: str, view: RunView, lease_s: float | None, now: float)
 
 def remember(host: Host, state: dict[str, Any], now: float) -> Known:
     """Keep what a host has answered."""
-    found, path = Known(host.name, now, cleaned(state)), _path(host.name)
-    data = {"at": found.at, "state": found.state, "asked": _asked(host)}
+    record, path = Known(host.name, now, cleaned(state)), _path(host.name)
+    data = {"at": record.at, "state": record.state, "asked": _asked(host)}
     try:
         paths.make(path.parent)
         write_atomically(path, json.dumps(data), PRIVATE, durable=False)
     except OSError:
         pass  # it is known now all the same
-    return found
+    return record
 
 
 def last(host: Host) -> Known:
@@ -134,14 +134,14 @@ def _read(name: str) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def words_of(one: Known, now: float) -> str:
+def words_of(record: Known, now: float) -> str:
     """When a host that cannot be reached has its baseline back by itself, as far as is known."""
-    run, base = one.part("run"), clean(str(one.part("baseline").get("word", "")), 30)
-    if not one.at:
+    run, base = record.part("run"), clean(str(record.part("baseline").get("word", "")), 30)
+    if not record.at:
         return "nothing is known of it"
-    name, seen, alive = clean(str(run.get("id", "")), 100), clock(one.at, now), run.get("alive")
+    name, seen, alive = clean(str(run.get("id", "")), 100), clock(record.at, now), run.get("alive")
     # the sentinel of a run whose runner has died counts its lease all the same
-    if (back := one.back_at) is not None and (alive or run.get("outage")):
+    if (back := record.back_at) is not None and (alive or run.get("outage")):
         word = "comes back" if back > now else "should be back since"
         at = clock(back, now)
         return (

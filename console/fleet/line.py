@@ -190,9 +190,9 @@ class Line:
             raise BridgeError("bad_frame", f"{self.name}: a line answers nothing that was asked")
         return frame
 
-    def _refused(self, found: object) -> BridgeError:
+    def _refused(self, raw_error: object) -> BridgeError:
         """What the host has said, behind its name; its hint is for a shell there."""
-        error = refusal(found)
+        error = refusal(raw_error)
         error.title = f"{self.name}: {error.title}"
         error.hint = error.hint and f"on {self.name}: {error.hint}"
         return error
@@ -204,11 +204,11 @@ class Line:
 
     def token(self) -> str:
         """What one question that acts spends, a moment after it. Raises LineLost, BridgeError."""
-        found = self.ask("ready").get("token")
-        if not isinstance(found, str):
+        ready_token = self.ask("ready").get("token")
+        if not isinstance(ready_token, str):
             words = f"{self.name}: its console takes no question that acts"
             raise BridgeError("version", words, "", "the same omni-console on both sides")
-        return found
+        return ready_token
 
     def abandon(self) -> None:
         """End the ssh from another thread, for good: whoever waits for an answer has lost the
@@ -263,8 +263,13 @@ class Line:
                 code = child.wait(END_S)
             except subprocess.TimeoutExpired:
                 self._kill()
-        told = [one_line(one) for one in end_of(errors, MOST_WORDS).splitlines()]  # they say why
-        words = next((one for one in reversed(told) if one), "the connection ended")
+        error_lines = [
+            one_line(error_line) for error_line in end_of(errors, MOST_WORDS).splitlines()
+        ]  # they say why
+        words = next(
+            (error_line for error_line in reversed(error_lines) if error_line),
+            "the connection ended",
+        )
         self.close()
         name = self.host.name
         if code in NOT_FOUND:
@@ -274,7 +279,7 @@ class Line:
         if code == int(Exit.USAGE):
             hint = "the same omni-console on both sides"
             return BridgeError("version", f"{name}: its console has no bridge", words, hint)
-        asks = any(one in words for one in ASKS)
+        asks = any(phrase in words for phrase in ASKS)
         hint = f"`ssh {self.host.ssh} true` has to work without a question" if asks else ""
         return LineLost(f"{name} cannot be reached", words, hint)
 
@@ -286,6 +291,6 @@ def at_once(lines: Sequence[Line], ask: Callable[..., T], *more: Sequence[Any]) 
         try:
             return list(pool.map(ask, lines, *more))
         except KeyboardInterrupt:
-            for one in lines:
-                one.abandon()
+            for connection in lines:
+                connection.abandon()
             raise

@@ -35,7 +35,7 @@ SEVERAL = "several_runs"
 WHOLE = frozenset({"abort", "pause"})
 """Verbs for the run as a whole; all others name the step, attempt and evidence that were seen."""
 BINDS = ("step", "attempt", "evidence")
-CODES = {one.value: one for one in Exit}
+CODES = {exit_code.value: exit_code for exit_code in Exit}
 
 
 class BridgeError(ConsoleError):
@@ -109,30 +109,32 @@ def failure(error: Exception) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def refusal(found: object) -> BridgeError:
+def refusal(raw_error: object) -> BridgeError:
     """The error that a host has sent, with clean words."""
-    told = found if isinstance(found, dict) else {}
-    words = (clean(str(told.get(name, "")), 300) for name in ("code", "title"))
-    detail = "\n".join(clean(one, 1000) for one in str(told.get("detail", "")).splitlines()[:200])
+    fields = raw_error if isinstance(raw_error, dict) else {}
+    words = (clean(str(fields.get(name, "")), 300) for name in ("code", "title"))
+    detail = "\n".join(
+        clean(detail_line, 1000) for detail_line in str(fields.get("detail", "")).splitlines()[:200]
+    )
     code, title = words
     # what is refused is no success, whatever came with it: a rollout would go on to its next host
-    exit_ = code_of(told.get("exit")) or Exit.FAILED
+    exit_ = code_of(fields.get("exit")) or Exit.FAILED
     return BridgeError(
         code or "failed", title or "the host refused", detail,
-        clean(str(told.get("hint", "")), 300), exit_,
+        clean(str(fields.get("hint", "")), 300), exit_,
     )  # fmt: skip
 
 
-def code_of(found: object) -> Exit | None:
+def code_of(code: object) -> Exit | None:
     """An exit code that a host has told; None for none of ours, as where a signal has ended a
     process: its number would make a failure pass for the best of several ends."""
-    return CODES.get(found) if type(found) is int else None
+    return CODES.get(code) if type(code) is int else None
 
 
-def part(told: Mapping[str, Any], name: str) -> dict[str, Any]:
+def part(table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A table of what a host has told; empty where there is none."""
-    found = told.get(name)
-    return found if isinstance(found, dict) else {}
+    section = table.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 class Lines:
@@ -154,10 +156,10 @@ class Lines:
         while True:
             end = self._data.find(b"\n", scanned)
             if end >= 0:
-                found = bytes(self._data[:end])
+                raw_line = bytes(self._data[:end])
                 del self._data[: end + 1]
                 if not self._skips:
-                    return found
+                    return raw_line
                 self._skips, scanned = False, 0
                 continue
             if len(self._data) > MOST:

@@ -69,27 +69,34 @@ def decided(host: str, line: Asks, name: str) -> Decided:
 
 
 def _who(view: RunView) -> list[str]:
-    found = [
-        f"gate {one.step}: {one.verdict}"
-        + (f", overridden by {one.overridden}" if one.overridden else "")
-        for one in view.verdicts
+    lines = [
+        f"gate {verdict.step}: {verdict.verdict}"
+        + (f", overridden by {verdict.overridden}" if verdict.overridden else "")
+        for verdict in view.verdicts
     ]
     for verb in view.verbs:
         who, why = str(verb.get("who", "")), str(verb.get("why") or "")
         # who pressed the emergency key has said the reason with it
         reason = f": {why}" if why and not who.endswith(f"{why} key") else ""
-        found.append(f"{verb.get('verb', '')} by {who}{reason}")
-    return [clean(one, 300) for one in found]
+        lines.append(f"{verb.get('verb', '')} by {who}{reason}")
+    return [clean(line, 300) for line in lines]
 
 
-def markdown(found: Sequence[Decided]) -> list[str]:
+def markdown(run_reports: Sequence[Decided]) -> list[str]:
     rows = [
-        [prose(one.host), code(one.run), prose(one.playbook), _day(one.created), prose(one.owner),
-         prose(one.decision or one.trouble), prose(state_words(one.state)),
-         format_duration(one.took_s) if one.took_s is not None else "–",
-         "; ".join(map(prose, one.who)) or "–"]
-        for one in found
-    ]  # fmt: skip
+        [
+            prose(run_report.host),
+            code(run_report.run),
+            prose(run_report.playbook),
+            _day(run_report.created),
+            prose(run_report.owner),
+            prose(run_report.decision or run_report.trouble),
+            prose(state_words(run_report.state)),
+            format_duration(run_report.took_s) if run_report.took_s is not None else "–",
+            "; ".join(map(prose, run_report.who)) or "–",
+        ]
+        for run_report in run_reports
+    ]
     return table(HEAD, rows)
 
 

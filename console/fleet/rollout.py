@@ -55,8 +55,8 @@ class Rollout:
     @property
     def path(self) -> Path:
         """Its file is named by the words of the command, so that the same command finds it."""
-        asked = [self.playbook, self.digest, self.inputs, self.fleet, [x.host for x in self.legs]]
-        words = json.dumps(asked, sort_keys=True).encode("utf-8", "surrogatepass")
+        key = [self.playbook, self.digest, self.inputs, self.fleet, [x.host for x in self.legs]]
+        words = json.dumps(key, sort_keys=True).encode("utf-8", "surrogatepass")
         book = paths.file_name(self.playbook)[:60]
         name = f"{book}-{hashlib.sha256(words).hexdigest()[:12]}.json"
         return paths.fleet_dir() / "rollouts" / name
@@ -74,18 +74,18 @@ def read(path: Path) -> Rollout:
         data: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if data.pop("version") != VERSION:
             raise ValueError("it is of another version")
-        return Rollout(**{**data, "legs": [Leg(**one) for one in data["legs"]]})
+        return Rollout(**{**data, "legs": [Leg(**leg) for leg in data["legs"]]})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path} cannot be read", one_line(str(error)), FRESH) from error
 
 
 def kept() -> list[Rollout]:
     """Every readable rollout, the newest first."""
-    found = []
+    rollouts = []
     for path in (paths.fleet_dir() / "rollouts").glob("*.json"):
         with suppress(UsageError):
-            found.append(read(path))
-    return sorted(found, key=lambda one: one.begun, reverse=True)
+            rollouts.append(read(path))
+    return sorted(rollouts, key=lambda rollout: rollout.begun, reverse=True)
 
 
 def opened(
@@ -94,7 +94,7 @@ def opened(
     """The rollout of this command: the one that is not over, unless `fresh`, or a new one. Raises
     UsageError."""
     digest = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()
-    legs = [Leg(one.name, secrets.token_hex(16)) for one in hosts]
+    legs = [Leg(host.name, secrets.token_hex(16)) for host in hosts]
     made = Rollout(
         wanted.name, digest, wanted.inputs, str(fleet.resolve()), now, legs, terms=terms_of(wanted)
     )

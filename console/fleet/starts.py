@@ -64,14 +64,14 @@ class Wanted:
     slurm: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, found: Mapping[str, Any]) -> Wanted:
+    def read(cls, question: Mapping[str, Any]) -> Wanted:
         """Raises BridgeError for a question that does not hold together."""
-        inputs, lease_s = found.get("inputs", {}), found.get("lease_s")
-        slurm = found.get("slurm", {})
+        inputs, lease_s = question.get("inputs", {}), question.get("lease_s")
+        slurm = question.get("slurm", {})
         sound = (
-            isinstance(found.get("text"), str)
+            isinstance(question.get("text"), str)
             and all(
-                isinstance(table, dict) and all(isinstance(one, str) for one in table.values())
+                isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
                 for table in (inputs, slurm)
             )
             and (lease_s is None or (isinstance(lease_s, int | float) and lease_s is not True))
@@ -81,10 +81,14 @@ class Wanted:
         if lease_s is not None and not LEAST_LEASE_S <= lease_s < math.inf:  # NaN is neither
             raise BridgeError("bad_question", f"a lease is at least {LEAST_LEASE_S:.0f} s")
         return cls(
-            paths.file_name(one_line(str(found.get("name") or "playbook"), 60)), found["text"],
-            dict(inputs), lease_s, found.get("yes") is True, found.get("shipped") is True,
+            paths.file_name(one_line(str(question.get("name") or "playbook"), 60)),
+            question["text"],
+            dict(inputs),
+            lease_s,
+            question.get("yes") is True,
+            question.get("shipped") is True,
             dict(slurm),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def shown(wanted: Wanted, site: Site) -> Shown:
             base=shipped() if wanted.shipped else site.base,
         )  # fmt: skip
     except (InvalidFile, UsageError) as error:
-        sent = (_as_sent(one, path) for one in (error.title, error.detail, error.hint))
+        sent = (_as_sent(text, path) for text in (error.title, error.detail, error.hint))
         raise UsageError(*sent) from error
     past = usual(playbook.name, site.name)
     made = make_plan(playbook, site, restore_time(site.name), history=past)
@@ -128,8 +132,8 @@ def shown(wanted: Wanted, site: Site) -> Shown:
     if made.takes_down and not lease_s:
         lease_s = USUAL_LEASE_S
     whole = digest(playbook, site)
-    asked = [whole, wanted.inputs, lease_s, wanted.yes, wanted.shipped, wanted.slurm]
-    words = json.dumps(asked, sort_keys=True)
+    terms = [whole, wanted.inputs, lease_s, wanted.yes, wanted.shipped, wanted.slurm]
+    words = json.dumps(terms, sort_keys=True)
     return Shown(
         wanted, playbook, site, made, lease_s, hashlib.sha256(words.encode()).hexdigest(), whole
     )
@@ -140,28 +144,31 @@ def _as_sent(words: str, path: Path) -> str:
     return words.replace(str(path), path.name)
 
 
-def told(one: Shown) -> dict[str, Any]:
+def told(plan: Shown) -> dict[str, Any]:
     """A plan as an answer: its lines, what a start would be refused for, with the exit code of a
     `run` here, and its hash."""
     from console.checks.lint.rule import facts_of
     from console.runner.prepare import admission, plan_text, startable
 
-    found = admission.told(one.playbook, facts_of(one.site))
-    looked, hide = startable.look(one.playbook, one.site), one.made.known.text
+    findings = admission.told(plan.playbook, facts_of(plan.site))
+    looked, hide = startable.look(plan.playbook, plan.site), plan.made.known.text
     stops = [(Exit.USAGE, str(problem)) for problem in looked.problems]
-    stops += [(Exit.LINT, f"lint: {x.text}") for x in found if x.severity == "error"]
-    stops += [(Exit.LINT, words.words) for words in admission.blockers(one.made)]
-    lines, slurm = plan_text.lines(one.made, found, looked, lease_s=one.lease_s), one.wanted.slurm
+    stops += [(Exit.LINT, f"lint: {x.text}") for x in findings if x.severity == "error"]
+    stops += [(Exit.LINT, words.words) for words in admission.blockers(plan.made)]
+    lines, slurm = (
+        plan_text.lines(plan.made, findings, looked, lease_s=plan.lease_s),
+        plan.wanted.slurm,
+    )
     if slurm:
         lines.append(f"begins when Slurm gives it this machine: {Wish.read(slurm).words()}")
         if refused := unfit(Wish.read(slurm)):
             stops.append((refused.exit_code, str(refused)))
     return {
-        "lines": [_as_sent(words, one.playbook.path) for words in lines], "slurm": slurm,
-        "problems": [clean(_as_sent(hide(words), one.playbook.path), 1000) for _, words in stops],
+        "lines": [_as_sent(words, plan.playbook.path) for words in lines], "slurm": slurm,
+        "problems": [clean(_as_sent(hide(words), plan.playbook.path), 1000) for _, words in stops],
         "exit": int(stops[0][0]) if stops else int(Exit.OK),
-        "takes_down": one.made.takes_down, "lease_s": one.lease_s, "hash": one.hash,
-        "site": one.site.name, "playbook": one.playbook.name,
+        "takes_down": plan.made.takes_down, "lease_s": plan.lease_s, "hash": plan.hash,
+        "site": plan.site.name, "playbook": plan.playbook.name,
     }  # fmt: skip
 
 
@@ -179,11 +186,11 @@ def _kept_text(wanted: Wanted) -> Path:
     return path
 
 
-def keep(one: Shown) -> None:
+def keep(plan: Shown) -> None:
     """Keep a plan that is about to be shown: its hash is all that a start names."""
-    path = paths.bridge_dir() / "plans" / f"{one.hash}.json"
+    path = paths.bridge_dir() / "plans" / f"{plan.hash}.json"
     paths.make(path.parent)
-    write_atomically(path, json.dumps(asdict(one.wanted)), PRIVATE)
+    write_atomically(path, json.dumps(asdict(plan.wanted)), PRIVATE)
     _prune(path.parent.glob("*.json"))
 
 
@@ -197,23 +204,23 @@ def kept(confirmed: str, site: Site) -> Shown:
             "changed", "this host has shown no such plan", one_line(str(error)), "plan again"
         ) from error
     try:
-        one = shown(wanted, site)
+        plan = shown(wanted, site)
     except (InvalidFile, UsageError) as error:
         raise BridgeError(
             "changed", "the plan holds no longer", str(error), "plan again"
         ) from error
-    if one.hash != confirmed:
+    if plan.hash != confirmed:
         raise BridgeError(
             "changed", "the site of this host has changed since its plan was shown", "",
             "read the plan again",
         )  # fmt: skip
-    return one
+    return plan
 
 
-def _prune(found: Iterable[Path]) -> None:
+def _prune(entries: Iterable[Path]) -> None:
     """Keep the newest; a request whose run is gone can be forgotten, too."""
     with suppress(OSError):
-        for old in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True)[KEPT:]:
+        for old in sorted(entries, key=lambda entry: entry.stat().st_mtime, reverse=True)[KEPT:]:
             if old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
             else:
@@ -276,16 +283,27 @@ def start(
     with _one_at_a_time():
         run = run_of(request)
         if run is None:
-            one = kept(confirmed, site)
+            plan = kept(confirmed, site)
             _write(request, confirmed, "")
-            if one.wanted.slurm:
+            if plan.wanted.slurm:
                 if waits(request) is None:
-                    _enter(one, request, say, headless=headless)
+                    _enter(plan, request, say, headless=headless)
                 return None, True
-            run, begun = begin(
-                one.site, one.playbook, one.wanted.inputs, step=False, say=say, yes=one.wanted.yes,
-                headless=headless, expect=one.digest, lease_s=one.lease_s, request=request,
-            ), True  # fmt: skip
+            run, begun = (
+                begin(
+                    plan.site,
+                    plan.playbook,
+                    plan.wanted.inputs,
+                    step=False,
+                    say=say,
+                    yes=plan.wanted.yes,
+                    headless=headless,
+                    expect=plan.digest,
+                    lease_s=plan.lease_s,
+                    request=request,
+                ),
+                True,
+            )
         else:
             begun = False
         with suppress(OSError):  # a full disk: its own directory names the request, too
@@ -293,14 +311,14 @@ def start(
         return run, begun
 
 
-def _enter(one: Shown, request: str, say: Callable[[str], None], *, headless: bool) -> None:
+def _enter(plan: Shown, request: str, say: Callable[[str], None], *, headless: bool) -> None:
     """Ask Slurm for the allocation of a request. Raises SlurmError."""
     from console.runner.slurm.waiter import enter
 
     enter(
-        one.site, one.playbook, one.wanted.inputs, Wish.read(one.wanted.slurm), say,
-        ticket=request, request=request, yes=one.wanted.yes, headless=headless,
-        lease_s=one.lease_s, expect=one.digest,
+        plan.site, plan.playbook, plan.wanted.inputs, Wish.read(plan.wanted.slurm), say,
+        ticket=request, request=request, yes=plan.wanted.yes, headless=headless,
+        lease_s=plan.lease_s, expect=plan.digest,
     )  # fmt: skip
 
 

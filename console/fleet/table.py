@@ -17,45 +17,49 @@ WHY = " --reason WHY"
 NONE, GAP, GIB = "–", "  ", 1024**3
 
 
-def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[str]:
+def lines(records: Sequence[Known], now: float, width: int = UNLIMITED) -> list[str]:
     """A line for each host, and below it what it needs, or why it did not answer: whole, because a
     command that is pasted must not be cut, nor broken where its first half acts."""
-    rows = [cells(one, now) for one in found]
+    rows = [cells(host_record, now) for host_record in records]
     wide = [max(len(row[at]) for row in (HEAD, *rows)) for at in range(len(HEAD))]
     out = [clean(_line(HEAD, wide), width)]
-    for one, row in zip(found, rows, strict=True):
+    for record, row in zip(records, rows, strict=True):
         out.append(clean(_line(row, wide), width))
-        out += [f"{GAP}{clean(words)}" for words in (*notes(one), clean(one.trouble, 300)) if words]
+        out += [
+            f"{GAP}{clean(words)}"
+            for words in (*notes(record), clean(record.trouble, 300))
+            if words
+        ]
     return out
 
 
-def notes(one: Known) -> list[str]:
+def notes(record: Known) -> list[str]:
     """What a host needs a person for, its jobs of Slurm's, and why it cannot tell of its cards;
     nothing of one that is silent."""
-    blind = _blind(one)
-    told = [*needs(one), *jobs(one.state), *([f"cards: {blind}"] if blind else [])]
-    return [] if one.trouble else told
+    blind = _blind(record)
+    remarks = [*needs(record), *jobs(record.state), *([f"cards: {blind}"] if blind else [])]
+    return [] if record.trouble else remarks
 
 
-def _blind(one: Known) -> str:
+def _blind(record: Known) -> str:
     """Why a host cannot tell of its cards; "" where it can, and where it has none."""
-    why = clean(str(one.state.get("cards_why") or ""), 200)
+    why = clean(str(record.state.get("cards_why") or ""), 200)
     return "" if why == NO_LIBRARY else why
 
 
-def needs(one: Known) -> list[str]:
+def needs(record: Known) -> list[str]:
     """What the run of a host that answers waits for, and what its guard warns of."""
-    if one.trouble:
+    if record.trouble:
         return []
-    waits = clean(str(one.part("run").get("waits_for") or ""), 200)
-    step = clean(str(part(one.part("run"), "status").get("step") or ""), 60)
-    verbs = one.part("run").get("verbs")
-    told = [clean(str(verb), 20) for verb in verbs] if isinstance(verbs, list) else []
-    found = [f"{waits}: {tell_words(one.host, told, step)}"] if waits else []
-    guard = one.part("guard")
+    waits = clean(str(record.part("run").get("waits_for") or ""), 200)
+    step = clean(str(part(record.part("run"), "status").get("step") or ""), 60)
+    verbs = record.part("run").get("verbs")
+    verb_names = [clean(str(verb), 20) for verb in verbs] if isinstance(verbs, list) else []
+    notices = [f"{waits}: {tell_words(record.host, verb_names, step)}"] if waits else []
+    guard = record.part("guard")
     if guard.get("alarming") is True:
-        found.append(clean(str(guard.get("words", "")), 200))
-    return found
+        notices.append(clean(str(guard.get("words", "")), 200))
+    return notices
 
 
 def tell_words(host: str, verbs: Sequence[str], step: str = "") -> str:
@@ -75,20 +79,27 @@ def _line(row: Sequence[str], wide: Sequence[int]) -> str:
     return GAP.join(f"{text:<{width}}" for text, width in zip(row, wide, strict=True)).rstrip()
 
 
-def cells(one: Known, now: float) -> tuple[str, ...]:
+def cells(record: Known, now: float) -> tuple[str, ...]:
     """A host as the columns of HEAD. What is known of one that does not answer is shown with a
     question mark."""
-    doubt = " ?" if one.trouble else ""
-    base = clean(str(one.part("baseline").get("word") or "unknown"), 20)
-    known = one.since(now) or f"{max(0, int(now - one.at))} s ago"
-    if not one.at:
-        return (one.host, "unknown", NONE, NONE, NONE, NONE, known)
-    return (one.host, base + doubt, _run(one) + doubt, _lease(one, now), *_memory(one), known)
+    doubt = " ?" if record.trouble else ""
+    base = clean(str(record.part("baseline").get("word") or "unknown"), 20)
+    known = record.since(now) or f"{max(0, int(now - record.at))} s ago"
+    if not record.at:
+        return (record.host, "unknown", NONE, NONE, NONE, NONE, known)
+    return (
+        record.host,
+        base + doubt,
+        _run(record) + doubt,
+        _lease(record, now),
+        *_memory(record),
+        known,
+    )
 
 
-def _run(one: Known) -> str:
-    run = one.part("run")
-    if waiting := waits_for_slurm(one):
+def _run(record: Known) -> str:
+    run = record.part("run")
+    if waiting := waits_for_slurm(record):
         return f"{waiting} waits for Slurm"
     if not run:
         return "none"
@@ -106,9 +117,9 @@ def state_words(state: object) -> str:
     return word.replace("_", " ") if word.isidentifier() else word
 
 
-def waits_for_slurm(one: Known) -> str:
+def waits_for_slurm(record: Known) -> str:
     """The playbook of a run that has not begun, where no other run is active; else ""."""
-    waiting = [] if one.part("run").get("alive") else rows(one.state)
+    waiting = [] if record.part("run").get("alive") else rows(record.state)
     return next((clean(str(x.get("playbook")), 30) for x in waiting if not x.get("run")), "")
 
 
@@ -122,30 +133,32 @@ def jobs(state: Mapping[str, Any]) -> list[str]:
 
 def rows(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a host says of its jobs of Slurm's, as foreign as it came."""
-    found = state.get("slurm")
-    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    slurm_jobs = state.get("slurm")
+    return (
+        [row for row in slurm_jobs if isinstance(row, dict)] if isinstance(slurm_jobs, list) else []
+    )
 
 
-def _lease(one: Known, now: float) -> str:
-    guard = one.part("guard")
+def _lease(record: Known, now: float) -> str:
+    guard = record.part("guard")
     left = number(guard.get("lease_s"))
     if left is None:
         return NONE
-    if one.trouble and one.back_at is not None:
-        return f"until {clock(one.back_at, now)}"
+    if record.trouble and record.back_at is not None:
+        return f"until {clock(record.back_at, now)}"
     return format_duration(max(0.0, left)) + (", renewed" if guard.get("attended") else "")
 
 
-def _memory(one: Known) -> tuple[str, str]:
+def _memory(record: Known) -> tuple[str, str]:
     """Free of all, of RAM and of all cards together."""
-    memory = one.part("memory")
+    memory = record.part("memory")
     ram = _share(number(memory.get("available")), number(memory.get("total")))
-    cards = one.state.get("cards")
+    cards = record.state.get("cards")
     tables = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
     free = [number(card.get("free")) for card in tables]
     total = [number(card.get("total")) for card in tables]
     if not tables:
-        return ram, "unknown" if _blind(one) else NONE
+        return ram, "unknown" if _blind(record) else NONE
     known = [x for x in free if x is not None], [x for x in total if x is not None]
     if any(len(x) < len(tables) for x in known):
         return ram, f"{plural(len(tables), 'card')}, unknown"
@@ -158,9 +171,9 @@ def _share(free: float | None, total: float | None) -> str:
     return f"{free / GIB:.0f}/{total / GIB:.0f} GiB"
 
 
-def as_json(one: Known) -> dict[str, Any]:
+def as_json(record: Known) -> dict[str, Any]:
     """`known_at`: Unix seconds by this machine's clock, null for never; `state`: as it was then."""
     return {
-        "host": one.host, "answered": not one.trouble, "known_at": one.at or None,
-        "why": one.trouble or None, "back_at": one.back_at, "state": one.state or None,
+        "host": record.host, "answered": not record.trouble, "known_at": record.at or None,
+        "why": record.trouble or None, "back_at": record.back_at, "state": record.state or None,
     }  # fmt: skip

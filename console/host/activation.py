@@ -68,7 +68,7 @@ def _of_file(file: str) -> dict[str, str]:
         text = decode(read_end(Path(file))[0])
     except OSError as error:
         raise ServiceError(f"{named} cannot be read", error.strerror or "") from error
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(line, comments=True)
@@ -80,5 +80,5 @@ def _of_file(file: str) -> dict[str, str]:
             if not equals or not _NAME.fullmatch(name) or name.startswith("OMNI_") or "\0" in value:
                 what = f"line {number}: it takes NAME=VALUE, and no name that begins with OMNI_"
                 raise ServiceError(f"{named} is not understood", what)
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables

@@ -69,15 +69,15 @@ def inode_of(path: str) -> int:
 
 def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
     """What is mounted, version 2 first."""
-    found: dict[Hierarchy, None] = {}
+    trees: dict[Hierarchy, None] = {}
     for row in read_text(mounts).splitlines():
         words = row.split(" ")
         if len(words) < 4 or words[2] not in ("cgroup", "cgroup2"):
             continue
         mount = _OCTAL.sub(lambda code: chr(int(code[1], 8)), words[1])
         kind = "" if words[2] == "cgroup2" else _controllers(words[3])
-        found[Hierarchy(mount, kind)] = None
-    return tuple(sorted(found, key=lambda one: one.kind != ""))
+        trees[Hierarchy(mount, kind)] = None
+    return tuple(sorted(trees, key=lambda tree: tree.kind != ""))
 
 
 def _controllers(options: str) -> str:
@@ -105,12 +105,12 @@ def find(
     trees = tuple(hierarchies() if trees is None else trees)
     usual = [made for tree in trees for made in _usual(tree, container)]
     # One process of it knows its groups in every hierarchy, wherever they are.
-    pid = next((pid for one in usual for pid in pids(one.path)), 0)
+    pid = next((pid for group in usual for pid in pids(group.path)), 0)
     if not pid and not usual and scan:
         pid = (processes() if inside is None else inside).get(container, 0)
     exact = list(_groups_of(pid, container, trees)) if pid else []
-    unique = {one.path: one for one in (*usual, *exact)}
-    return tuple(sorted(unique.values(), key=lambda one: one.kind != ""))
+    unique = {group.path: group for group in (*usual, *exact)}
+    return tuple(sorted(unique.values(), key=lambda group: group.kind != ""))
 
 
 def _usual(tree: Hierarchy, container: str) -> Iterator[Cgroup]:
@@ -138,22 +138,22 @@ def _places(container: str) -> tuple[str, ...]:
 
 def processes() -> dict[str, int]:
     """One process of each running container, by its id; takes some 20 µs a process."""
-    found: dict[str, int] = {}
+    container_pids: dict[str, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             for word in _ID.findall(read_bytes(f"/proc/{name}/cgroup")):
-                found.setdefault(word.decode(), int(name))
-    return found
+                container_pids.setdefault(word.decode(), int(name))
+    return container_pids
 
 
 def _groups_of(pid: int, container: str, trees: Iterable[Hierarchy]) -> Iterator[Cgroup]:
     mounts = {tree.kind: tree.mount for tree in trees}
     for kind, path in paths_of(pid):
-        head, found, tail = path.partition(container)
-        if not found or kind not in mounts or ".." in path:
+        head, separator, tail = path.partition(container)
+        if not separator or kind not in mounts or ".." in path:
             continue
         # The process may sit in a group below the container's own.
-        own = head + found + tail.split("/", 1)[0]
+        own = head + separator + tail.split("/", 1)[0]
         inode = inode_of(mounts[kind] + own)
         if inode:
             yield Cgroup(mounts[kind] + own, inode, kind)
@@ -175,11 +175,11 @@ def pid_namespace(pid: int | str) -> str:
 
 def pids(path: str, depth: int = DEPTH) -> list[int]:
     """The processes of a group and of those below it; empty when it is gone or empty."""
-    found = [int(word) for word in read_bytes(f"{path}/cgroup.procs").split()]
+    members = [int(word) for word in read_bytes(f"{path}/cgroup.procs").split()]
     if depth > 0:
         for below in _below(path):
-            found += pids(below, depth - 1)
-    return found
+            members += pids(below, depth - 1)
+    return members
 
 
 def _below(path: str) -> list[str]:
@@ -299,8 +299,8 @@ def of_process(pid: int, start: int) -> str:
     """The group of a process that `popen` started, from whatever session; "" if it has none. For a
     dead process only a group below this process's own is found."""
     tree, name = _tree(), _name(pid, start)
-    above, found, _ = f"{_inside(pid)}/".partition(f"/{name}/")
-    home = f"{tree.mount}{above}" if tree is not None and found else _home()
+    above, separator, _ = f"{_inside(pid)}/".partition(f"/{name}/")
+    home = f"{tree.mount}{above}" if tree is not None and separator else _home()
     path = f"{home}/{name}"
     return path if home and os.path.isdir(path) else ""
 
@@ -314,8 +314,8 @@ def sweep() -> None:
     """Remove empty groups; the kernel refuses all others. Never raises."""
     home = _home()
     with contextlib.suppress(OSError):
-        for found in Path(home).glob(f"{PREFIX}*.*") if home else ():
-            _remove(str(found))
+        for directory in Path(home).glob(f"{PREFIX}*.*") if home else ():
+            _remove(str(directory))
 
 
 def _name(pid: int, start: int) -> str:
@@ -330,7 +330,7 @@ def _home() -> str:
 
 
 def _tree() -> Hierarchy | None:
-    return next((one for one in hierarchies() if not one.kind), None)
+    return next((hierarchy for hierarchy in hierarchies() if not hierarchy.kind), None)
 
 
 def _inside(pid: int | str) -> str:

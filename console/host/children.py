@@ -285,17 +285,17 @@ def kept(source: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def start_error(program: str, cwd: str, error: OSError | ValueError) -> ServiceError:
     """The error for a `program` that could not be started in the directory `cwd`."""
-    said = one_line(program)
+    program_name = one_line(program)
     code = error.errno if isinstance(error, OSError) else None
     where = os.fsdecode(error.filename) if isinstance(error, OSError) and error.filename else ""
     if cwd and where == cwd and where != program:
         what = f"bad working directory {one_line(cwd)}: {_reason(error)}"
     elif code == errno.ENOENT:
-        what = f"{said}: not found"
+        what = f"{program_name}: not found"
     elif code == errno.EACCES:
-        what = f"{said}: not executable"
+        what = f"{program_name}: not executable"
     else:
-        what = f"{said}: {_reason(error)}"
+        what = f"{program_name}: {_reason(error)}"
     return ServiceError("the process did not start", what)
 
 

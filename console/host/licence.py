@@ -94,9 +94,12 @@ class Recorded:
         file = f" ({one_line(self.owner.file, 200)})" if self.owner.file else ""
         return f"site {one_line(self.site, 60)}{file}"
 
-    def has(self, found: Stat) -> bool:
+    def has(self, process_stat: Stat) -> bool:
         """Whether a process is this one, or of the session or group that it leads."""
-        return self.pid in (found.pid, found.session, found.group) and found.start >= self.start
+        return (
+            self.pid in (process_stat.pid, process_stat.session, process_stat.group)
+            and process_stat.start >= self.start
+        )
 
 
 class Refused(ServiceError):
@@ -118,8 +121,10 @@ def baselines(records: Path | None = None) -> Iterator[Recorded]:
 def hand_over(pid: int, start: int, site: str) -> list[str]:
     """Take the record of this process from the other sites of this user, since it is a site's
     baseline from now on; their names. Raises OSError."""
-    others = [one for one in baselines() if (one.pid, one.start) == (pid, start)]
-    names = {one.site for one in others if one.site != site}
+    others = [
+        baseline for baseline in baselines() if (baseline.pid, baseline.start) == (pid, start)
+    ]
+    names = {other.site for other in others if other.site != site}
     for name in names:
         directory = paths.records_dir(name)
         for file in directory.glob(BASELINES):
@@ -135,16 +140,16 @@ def not_covered(licence: Licence) -> list[Recorded]:
 
 def refusal(licence: Licence, pid: int, start: int) -> str:
     """Why a process may not be ended with this licence, in clean words; "" if it may."""
-    found = process.stat(pid)
-    if found is None or found.start != start:
+    process_stat = process.stat(pid)
+    if process_stat is None or process_stat.start != start:
         return ""  # it is gone: nothing reaches whatever has its number by now
-    for one in not_covered(licence):
-        if one.has(found):
-            named = licence.reason is Reason.BASELINE and one.site == licence.subject
-            whose = one.words if named else f"site {one_line(one.site, 60)}"
+    for baseline in not_covered(licence):
+        if baseline.has(process_stat):
+            named = licence.reason is Reason.BASELINE and baseline.site == licence.subject
+            whose = baseline.words if named else f"site {one_line(baseline.site, 60)}"
             return f"it is the recorded baseline of {whose}"
     if licence.reason is Reason.BASELINE:
-        own = any(one.has(found) for one in baselines(licence.records))
+        own = any(record.has(process_stat) for record in baselines(licence.records))
         why = "nothing records it as the baseline of this site"
         return "" if own or process.carries(pid, BASELINE_COOKIE) else why
     if process.carries(pid, BASELINE_COOKIE):
@@ -178,8 +183,8 @@ def stop_group(
         others = {other for other, _ in other_servers(pid, start)} | _other_programs(pid, start)
     return process.stop_group(
         pid, start, grace_s=grace_s, clock=clock, cookie=cookie, step=step,
-        spared=lambda found: any(one.has(found) for one in kept) or bool(
-            others & process.ancestry(found.pid)
+        spared=lambda process_stat: any(baseline.has(process_stat) for baseline in kept) or bool(
+            others & process.ancestry(process_stat.pid)
         ),
     )  # fmt: skip
 
@@ -223,7 +228,11 @@ def _other_programs(pid: int, start: int) -> set[int]:
     if process.carries(pid, BASELINE_COOKIE) or not ports_of([pid]):
         return set()
     own, members = _program(pid), process.Group(pid, start).members()
-    return {one.pid for one in members if one.pid != pid and not _is_worker(_program(one.pid), own)}
+    return {
+        member.pid
+        for member in members
+        if member.pid != pid and not _is_worker(_program(member.pid), own)
+    }
 
 
 def _program(pid: int) -> tuple[str, str]:
@@ -289,5 +298,5 @@ def end_cgroup(
 ) -> int:
     """End what an ended process left in its control group, as `cgroup.end` does. The group is left
     alone if a baseline that the licence does not cover, or a process of `also`, is in it."""
-    kept = {one.pid for one in not_covered(licence)}
+    kept = {baseline.pid for baseline in not_covered(licence)}
     return cgroup.end(path, pid, start, kept | set(also))

@@ -55,13 +55,17 @@ def read_disk(path: str) -> DiskSample:
     """Total bytes and those an ordinary user may still write. May block; never raises."""
     shown = one_line(path)
     try:
-        found = os.statvfs(path)
+        file_system = os.statvfs(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return DiskSample(shown, None, None, one_line(why).lower())
-    if not found.f_blocks:
+    if not file_system.f_blocks:
         return DiskSample(shown, None, None, "this file system has no size")
-    return DiskSample(shown, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return DiskSample(
+        shown,
+        file_system.f_blocks * file_system.f_frsize,
+        file_system.f_bavail * file_system.f_frsize,
+    )
 
 
 class DiskWatch:
@@ -104,9 +108,9 @@ class DiskWatch:
         while not self._stop.is_set():
             with self._lock:
                 self._asked_at = self._clock.monotonic()
-            found = self._read(self.path)
+            sample = self._read(self.path)
             with self._lock:
-                self._asked_at, self._last = None, found
+                self._asked_at, self._last = None, sample
             self._clock.wait(self._stop, EVERY_S)
 
 
@@ -125,12 +129,12 @@ def look(
     `cards` are queried from NVML unless they are given.
     """
     given: dict[str, str] = {}
-    asked = nvml.ask() if cards is None else cards
-    given["cards"] = asked.words or f"{NOW}, NVML, driver {asked.driver or 'unknown'}"
+    inventory = nvml.ask() if cards is None else cards
+    given["cards"] = inventory.words or f"{NOW}, NVML, driver {inventory.driver or 'unknown'}"
     nodes = numa_nodes(root)
     given["numa_nodes"] = "the kernel does not list them" if nodes is None else NOW
     return Machine(
-        cards=asked.cards, disk_free=_disk(disk, given) if disk is not None else None,
+        cards=inventory.cards, disk_free=_disk(disk, given) if disk is not None else None,
         disk_path=str(disk) if disk is not None else "", numa_nodes=nodes, given=given,
         **_memory(root, given), **_processor(root, given),
     )  # fmt: skip
@@ -163,10 +167,10 @@ def _memory(root: Path, given: dict[str, str]) -> dict[str, Any]:
         return {}
     finally:
         reader.close()
-    found = {"ram_total": seen.total, "ram_available": seen.available}
+    figures = {"ram_total": seen.total, "ram_available": seen.available}
     compressed, held = swap_in_ram(read_bytes(root / "proc" / "swaps"))
     whole, used = seen.swap_total - compressed, seen.swap_used - held
-    found |= {"swap_total": max(0, whole), "swap_free": max(0, whole - used)}
+    figures |= {"swap_total": max(0, whole), "swap_free": max(0, whole - used)}
     given["ram_total"] = given["swap_total"] = f"{NOW}, /proc/meminfo"
     given["ram_available"] = f"{NOW}, MemAvailable"
     given["swap_free"] = f"{NOW}, SwapFree"
@@ -179,9 +183,9 @@ def _memory(root: Path, given: dict[str, str]) -> dict[str, Any]:
             ("ram_available", limit.left, f"what {group} leaves"),
             ("swap_free", limit.swap_left, f"what {group} leaves"),
         ):
-            if most is not None and most < found[name]:
-                found[name], given[name] = most, f"{NOW}, {words}"
-    return found
+            if most is not None and most < figures[name]:
+                figures[name], given[name] = most, f"{NOW}, {words}"
+    return figures
 
 
 def _disk(path: Path, given: dict[str, str]) -> int | None:

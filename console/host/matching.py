@@ -42,13 +42,13 @@ def find(
     """
     if not texts:
         return []
-    asked = {"pattern": pattern, "texts": list(texts), "lines": lines, "whole": whole}
-    given = json.dumps({**asked, "cpu_s": CPU_S}).encode()
+    request = {"pattern": pattern, "texts": list(texts), "lines": lines, "whole": whole}
+    given = json.dumps({**request, "cpu_s": CPU_S}).encode()
     argv = module_argv("console.common.spans")
     try:
         code, out, _ = children.run(argv, min(within_s, WALL_S), env=os.environ, given=given)
         if code == 0:
-            return [found and [(int(a), int(b)) for a, b in found] for found in json.loads(out)]
+            return [spans and [(int(a), int(b)) for a, b in spans] for spans in json.loads(out)]
     except (OSError, ValueError) as error:
         words = f"the pattern {one_line(pattern, 80)} could not be looked for"
         raise TooSlow(f"{words}: {one_line(str(error))}") from error

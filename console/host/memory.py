@@ -183,15 +183,15 @@ def pids_of_container(identity: str) -> list[int]:
 
 def container_of(pid: int) -> str:
     """The full id of the container that a process of this machine runs in; empty for none."""
-    found = _CONTAINER.search(read_text(f"/proc/{pid}/cgroup"))
-    return found[0] if found else ""
+    match = _CONTAINER.search(read_text(f"/proc/{pid}/cgroup"))
+    return match[0] if match else ""
 
 
 def oom_kills() -> int | None:
     """How many processes of this machine the kernel has killed since boot because memory ran out;
     None where it does not count them (before Linux 4.13)."""
-    found = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat"), re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat"), re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def oom_kills_since(before: int | None) -> int | None:
@@ -251,8 +251,8 @@ V1 = Files(
 
 def limits(root: Path) -> list[Limit]:
     """Every memory limit on this process, its own group's first; empty if there is none."""
-    found = (_limit(folder, name, files) for folder, name, files in _groups(root))
-    return [one for one in found if one is not None]
+    group_limits = (_limit(folder, name, files) for folder, name, files in _groups(root))
+    return [limit for limit in group_limits if limit is not None]
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
@@ -265,16 +265,16 @@ def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
         if names or number == "0"
         for name in names.split(",")
     }
-    for top, shown, files in sorted(_mounts(root), key=lambda one: one[2].controller):
+    for top, shown, files in sorted(_mounts(root), key=lambda mount: mount[2].controller):
         if files.controller not in inside:
             continue
         # Without a control group namespace the mount shows only a part of the tree.
         path = inside[files.controller]
         inner = path.removeprefix(shown).strip("/") if path.startswith(shown) else ""
         folder = top if ".." in inner.split("/") else top / inner
-        for one in (folder, *folder.parents):
-            if one.is_relative_to(top):
-                yield one, str(one.relative_to(top.parent)), files
+        for directory in (folder, *folder.parents):
+            if directory.is_relative_to(top):
+                yield directory, str(directory.relative_to(top.parent)), files
 
 
 def _mounts(root: Path) -> Iterator[tuple[Path, str, Files]]:
@@ -292,7 +292,7 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, Files]]:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def _limit(folder: Path, name: str, files: Files) -> Limit | None:
@@ -332,8 +332,8 @@ class Bound:
     def __init__(self, root: Path, total: int) -> None:
         self.inside = False
         """Whether a part of the run is bounded with this process; else no level is judged."""
-        found = (_level(folder, files, total) for folder, _, files in _groups(root))
-        self.levels = [one for one in found if one is not None]
+        levels = (_level(folder, files, total) for folder, _, files in _groups(root))
+        self.levels = [level for level in levels if level is not None]
 
     @property
     def least(self) -> int:

@@ -98,20 +98,20 @@ def _at(address: str, port: int) -> str:
 
 def doors(proc: Path = Path("/proc")) -> list[Door]:
     """Every TCP socket that listens on this machine, the lowest port first."""
-    found = [Door(_readable(at), port, inode, int(uid)) for at, port, inode, uid in _rows(proc)]
-    return sorted(found, key=lambda one: (one.port, one.address))
+    all_doors = [Door(_readable(at), port, inode, int(uid)) for at, port, inode, uid in _rows(proc)]
+    return sorted(all_doors, key=lambda door: (door.port, door.address))
 
 
 def sockets_of(pid: int, proc: Path = Path("/proc")) -> set[str]:
     """The inodes of a process' sockets; empty where this user may not look."""
-    found = set()
+    inodes = set()
     with contextlib.suppress(OSError):
         for descriptor in os.listdir(proc / str(pid) / "fd"):
             with contextlib.suppress(OSError):
                 link = os.readlink(proc / str(pid) / "fd" / descriptor)
                 if link.startswith("socket:["):
-                    found.add(link.removeprefix("socket:[").rstrip("]"))
-    return found
+                    inodes.add(link.removeprefix("socket:[").rstrip("]"))
+    return inodes
 
 
 def have_engine_client(pids: Iterable[int]) -> bool:
@@ -169,7 +169,7 @@ def shares_ports(pid: int) -> bool:
     the kernel has one of each for a network, and numbers it. Without them only this user's
     processes of this container count."""
     with contextlib.suppress(OSError):
-        theirs, ours = (os.stat(f"/proc/{one}/net/tcp") for one in (pid, "self"))
+        theirs, ours = (os.stat(f"/proc/{proc_entry}/net/tcp") for proc_entry in (pid, "self"))
         return theirs.st_ino == ours.st_ino
     return process.user_of(pid) == os.getuid() and container_of(pid) == container_of(os.getpid())
 
@@ -210,7 +210,7 @@ def answering(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> li
 def reach_the_same(url: str, other: str) -> bool:
     """Whether connections to two URLs reach the same server: at one address, or by one socket."""
     try:
-        hosts = {urlsplit(one).hostname for one in (url, other)}
+        hosts = {urlsplit(address).hostname for address in (url, other)}
         same_port = port_of(url) == port_of(other)
     except ValueError:
         return False
@@ -247,8 +247,8 @@ def is_local(url: str) -> bool:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.inet_pton(family, host)
-        with socket.socket(family, socket.SOCK_DGRAM) as one:
-            one.bind((host, 0))
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
     except OSError:
         return False
     return True
@@ -307,24 +307,24 @@ def foreign(
     """The uid of another user whose server answers where a URL of this machine points; None if
     there is none. `ours` are users whose server also counts as ours; with `published`, so does
     root's engine if it holds the port for a container."""
-    found = owners(url, here=here) - {os.getuid(), *ours}
-    if published and 0 in found and engine_proxies(port_of(url)):
-        found.discard(0)
-    return min(found, default=None)
+    uids = owners(url, here=here) - {os.getuid(), *ours}
+    if published and 0 in uids and engine_proxies(port_of(url)):
+        uids.discard(0)
+    return min(uids, default=None)
 
 
 def engine_proxies(port: int) -> list[int]:
     """The pids by which root's engine holds a port for a container. A proxy is recognised by its
     user and its command line, which anybody may read."""
-    asked, found = ("-host-port", str(port)), list[int]()
+    option, proxy_pids = ("-host-port", str(port)), list[int]()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 words = os.fsdecode(Path("/proc", name, "cmdline").read_bytes()).split("\0")
-                proxy = words[0].endswith(ENGINE_PROXY) and asked in pairwise(words)
+                proxy = words[0].endswith(ENGINE_PROXY) and option in pairwise(words)
                 if proxy and os.stat(f"/proc/{name}").st_uid == 0:
-                    found.append(int(name))
-    return found
+                    proxy_pids.append(int(name))
+    return proxy_pids
 
 
 def _localhost() -> tuple[str, ...]:
@@ -348,12 +348,12 @@ def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:
         addresses = ("127.0.0.1" if host == "0.0.0.0" else host,)
     if here and not all(map(_hexadecimal, addresses)):
         return []
-    found = []
+    rows = []
     for address in addresses:
         old = ":" not in address
         row = (address, f"::ffff:{address}", "0.0.0.0", "::") if old else (address, "::")
-        found.append(tuple(filter(None, map(_hexadecimal, row))))
-    return found
+        rows.append(tuple(filter(None, map(_hexadecimal, row))))
+    return rows
 
 
 def _answering(url: str, proc: Path, here: bool) -> set[tuple[str, str]]:
@@ -363,13 +363,13 @@ def _answering(url: str, proc: Path, here: bool) -> set[tuple[str, str]]:
         port, rows = port_of(url), ways(url, here=here)
     except ValueError:
         return set()
-    doors, found = _doors(port, proc), set()
+    doors, sockets = _doors(port, proc), set()
     if here and not rows:
         return {(inode, uid) for _, inode, uid in doors}
     for row in rows:
         reached = ({(i, uid) for at, i, uid in doors if at == way} for way in row)
-        found |= next(filter(None, reached), set())
-    return found
+        sockets |= next(filter(None, reached), set())
+    return sockets
 
 
 def _hexadecimal(address: str) -> str:
@@ -413,11 +413,11 @@ def lasting_clients(
     """How many connections to a port of this machine last, and may be for a request: a look at a
     health path, as every open console takes one each second, is over by then; what a client keeps
     alive for its next request is answered."""
-    found = clients(url, proc)
-    if not found:
+    connections = clients(url, proc)
+    if not connections:
         return 0
     sleep(LASTS_S)
-    lasting = found & clients(url, proc)
+    lasting = connections & clients(url, proc)
     idle = _idle(port_of(url)) if lasting else set()
     return sum(int(client.rpartition(":")[2], 16) not in idle for client in lasting)
 
@@ -468,23 +468,23 @@ def _traffic(port: int) -> dict[bytes, _Traffic]:
     ports and addresses). Empty where the kernel does not say. Structures: linux/inet_diag.h and
     linux/tcp.h.
     """
-    found = dict[bytes, _Traffic]()
+    traffic = dict[bytes, _Traffic]()
     for family in (socket.AF_INET, socket.AF_INET6):
         with (
             contextlib.suppress(OSError, struct.error),
             socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as kernel,
         ):
             kernel.settimeout(DIAG_S)
-            asked = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << 1)
-            body = asked + struct.pack(">H46x", port)
+            query = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 1 << 1)
+            body = query + struct.pack(">H46x", port)
             kernel.send(struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP, 1, 0) + body)
-            while not _read_diagnosis(kernel.recv(1 << 16), found):
+            while not _read_diagnosis(kernel.recv(1 << 16), traffic):
                 pass
-    return found
+    return traffic
 
 
-def _read_diagnosis(data: bytes, found: dict[bytes, _Traffic]) -> bool:
-    """Add what one datagram of the kernel's tells to `found`; whether it is the last one."""
+def _read_diagnosis(data: bytes, traffic: dict[bytes, _Traffic]) -> bool:
+    """Add what one datagram of the kernel's tells to `traffic`; whether it is the last one."""
     at = 0
     while at + 16 <= len(data):
         length, kind = struct.unpack_from("=IH", data, at)
@@ -494,8 +494,8 @@ def _read_diagnosis(data: bytes, found: dict[bytes, _Traffic]) -> bool:
         while attribute + 4 <= len(message):
             size, name = struct.unpack_from("=HH", message, attribute)
             if name == TCP_INFO and size >= 4 + 128:
-                told = struct.unpack_from("=44xI4xI64xQ", message, attribute + 4)
-                found[message[4:52]] = _Traffic(told[2], told[0], told[1])
+                counters = struct.unpack_from("=44xI4xI64xQ", message, attribute + 4)
+                traffic[message[4:52]] = _Traffic(counters[2], counters[0], counters[1])
             attribute += max(4, -(-size // 4) * 4)
         at += max(16, -(-length // 4) * 4)
     return not data

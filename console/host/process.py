@@ -79,17 +79,19 @@ def stat(pid: int, *, sure: bool = False) -> Stat | None:
 
 def start_time(pid: int) -> int | None:
     """Field 22 of /proc/PID/stat in clock ticks since boot; None when there is no such process."""
-    return found.start if (found := stat(pid)) else None
+    return process_stat.start if (process_stat := stat(pid)) else None
 
 
 def alive(pid: int, start: int) -> bool:
     """Whether that same process still runs; a zombie does not. If the kernel does not say, it
     counts as running, so that nothing is started beside it."""
     try:
-        found = stat(pid, sure=True)
+        process_stat = stat(pid, sure=True)
     except OSError:
         return os.path.exists(f"/proc/{pid}")
-    return found is not None and found.start == start and found.state not in "ZX"
+    return (
+        process_stat is not None and process_stat.start == start and process_stat.state not in "ZX"
+    )
 
 
 def is_stopped(pid: int) -> bool:
@@ -105,7 +107,7 @@ def pids() -> list[int]:
 
 def all_stats() -> list[Stat]:
     """Every process of this machine at about one moment."""
-    return [found for pid in pids() if (found := stat(pid))]
+    return [process_stat for pid in pids() if (process_stat := stat(pid))]
 
 
 def ancestry(pid: int) -> set[int]:
@@ -113,7 +115,7 @@ def ancestry(pid: int) -> set[int]:
     seen: set[int] = set()
     while pid > 0 and pid not in seen:
         seen.add(pid)
-        pid = found.parent if (found := stat(pid)) else 0
+        pid = process_stat.parent if (process_stat := stat(pid)) else 0
     return seen
 
 
@@ -238,7 +240,7 @@ class Group:
         if leader is not None and leader.start != self.start:
             return []
         spared = ancestry(os.getpid())
-        found = [
+        group_members = [
             s
             for s in (all_stats() if stats is None else stats)
             if self.pid in (s.pid, s.session, s.group)
@@ -247,11 +249,15 @@ class Group:
             and s.pid not in spared
             and not self._spared(s)
         ]
-        sure = leader is not None or self.led or any((s.pid, s.start) in self._seen for s in found)
-        if not sure and not any(self._is_ours(s.pid) for s in found):
+        sure = (
+            leader is not None
+            or self.led
+            or any((s.pid, s.start) in self._seen for s in group_members)
+        )
+        if not sure and not any(self._is_ours(s.pid) for s in group_members):
             return []
-        self._seen = {(s.pid, s.start) for s in found}
-        return found
+        self._seen = {(s.pid, s.start) for s in group_members}
+        return group_members
 
     def _is_ours(self, pid: int) -> bool:
         # the control group first: reading an environment may have to wait for a lock
@@ -276,10 +282,10 @@ def send(pid: int, start: int, number: int) -> bool:
     try:
         # The descriptor pins a process first; then the start time says whether it is the right one.
         try:
-            found = stat(pid, sure=True)
+            process_stat = stat(pid, sure=True)
         except OSError as error:
             raise PermissionError(errno.EPERM, f"pid {pid} cannot be inspected") from error
-        if found is None or found.start != start or found.state in "ZX":
+        if process_stat is None or process_stat.start != start or process_stat.state in "ZX":
             return False
         if descriptor >= 0:
             signal.pidfd_send_signal(descriptor, number)
@@ -307,7 +313,7 @@ def stop_group(
     clock, group = clock or SystemClock(), Group(pid, start, cookie, step, spared)
     if not (alive := group.members()):
         return False
-    kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))  # while they live
+    kill_s = memory.kill_wait_s(memory.resident(member.pid for member in alive))  # while they live
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(group.members(), number)
         if _wait_gone(group, limit_s, clock, again=number == signal.SIGKILL):
@@ -321,9 +327,9 @@ def stop_group(
 
 def _signal_all(stats: list[Stat], number: int) -> None:
     denied = 0
-    for found in stats:
+    for process_stat in stats:
         try:
-            send(found.pid, found.start, number)
+            send(process_stat.pid, process_stat.start, number)
         except PermissionError:
             denied += 1
     if denied and denied == len(stats):
@@ -349,8 +355,12 @@ def _wait_gone(group: Group, limit_s: float, clock: Clock, *, again: bool) -> bo
 def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     """(pid, start) of every process whose environment carries the run's cookie (and the step's),
     except those of other users, which only root can read."""
-    found = (stat(pid) for pid in pids() if carries(pid, cookie, step))
-    return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
+    process_stats = (stat(pid) for pid in pids() if carries(pid, cookie, step))
+    return [
+        (process_stat.pid, process_stat.start)
+        for process_stat in process_stats
+        if process_stat is not None and process_stat.state not in "ZX"
+    ]
 
 
 def environ(pid: int, proc: Path = Path("/proc")) -> dict[str, str] | None:
@@ -493,13 +503,15 @@ def known(
     """(pid, start) of a running process: by its record, or by the mark it was spawned with under
     `cookie`. A full disk or a kill at that moment leaves it without a record; `repair` then writes
     one if possible."""
-    if found := read_record(records_dir, name, spec):
-        return found
+    if record := read_record(records_dir, name, spec):
+        return record
     marked = [
         (start, pid)
         for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])
         # what it has started carries the mark as well: the leader of its session is the process
-        if (one := stat(pid)) is not None and one.session == pid and user_of(pid) == os.getuid()
+        if (process_stat := stat(pid)) is not None
+        and process_stat.session == pid
+        and user_of(pid) == os.getuid()
     ]
     if not marked:
         return None

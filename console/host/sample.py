@@ -355,12 +355,12 @@ class History:
         """Take in what was recorded before this console looked, in order of time. What was sampled
         since stays: it is newer."""
         since, self._series = self._series, {}
-        for one in moments:
-            for name, value in ((RAM, one.ram), (SWAP, one.swap), (PRESSURE, one.psi)):
-                self.add(name, one.at, value)
-            for name, cards in ((VRAM, one.gpu), (BUSY, one.busy), (WATT, one.watt)):
+        for moment in moments:
+            for name, value in ((RAM, moment.ram), (SWAP, moment.swap), (PRESSURE, moment.psi)):
+                self.add(name, moment.at, value)
+            for name, cards in ((VRAM, moment.gpu), (BUSY, moment.busy), (WATT, moment.watt)):
                 for card, value in cards.items():
-                    self.add(name, one.at, value, card)
+                    self.add(name, moment.at, value, card)
         for key, series in since.items():
             before = self._series.setdefault(key, Series())
             for number, total, count in series._spans:

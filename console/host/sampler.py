@@ -86,9 +86,9 @@ class GpuWatch:
 def parse(line: bytes, at: float) -> GpuReport | None:
     """One line of the reader; None if it is incomplete."""
     try:
-        found: dict[str, Any] = json.loads(line)
-        gpus = tuple(GpuSample(**fields) for fields in found["gpus"])
-        return GpuReport(at, gpus, str(found["trouble"]))
+        report: dict[str, Any] = json.loads(line)
+        gpus = tuple(GpuSample(**fields) for fields in report["gpus"])
+        return GpuReport(at, gpus, str(report["trouble"]))
     except (ValueError, KeyError, TypeError):
         return None
 

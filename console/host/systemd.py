@@ -106,11 +106,11 @@ class Unit:
         """Run systemctl and return its output. Raises ConsoleError."""
         argv = ["systemctl", *(() if self.system else ("--user",)), *words]
         try:
-            code, out, said = children.run(argv, SYSTEMCTL_S, env=os.environ)
+            code, out, stderr = children.run(argv, SYSTEMCTL_S, env=os.environ)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConsoleError(f"{argv[0]} did not run", one_line(str(error))) from error
         if code != 0:
-            raise ConsoleError(" ".join(argv), one_line(said.decode("utf-8", "replace")))
+            raise ConsoleError(" ".join(argv), one_line(stderr.decode("utf-8", "replace")))
         return out.decode("utf-8", "replace")
 
     def enabled(self) -> bool:
@@ -133,52 +133,56 @@ def unit(system: bool, purpose: str = BOOT) -> Unit:
 def installed(purpose: str = BOOT) -> Unit | None:
     """This user's unit of a purpose, if there is one that starts at boot."""
     units = (unit(system, purpose) for system in (True, False))
-    return next((one for one in units if one.enabled()), None)
+    return next((systemd_unit for systemd_unit in units if systemd_unit.enabled()), None)
 
 
-def install(one: Unit, text: Callable[[], str], command: str, *, now: bool = False) -> None:
+def install(
+    systemd_unit: Unit, text: Callable[[], str], command: str, *, now: bool = False
+) -> None:
     """Write and enable the unit, and with `now` start it anew. `command` installs it, for the
     hint. Raises ConsoleError."""
     if not SYSTEMD.exists() or not shutil.which("systemctl"):
         raise UsageError("this machine is not run by systemd", str(SYSTEMD), "")
-    if one.system and os.getuid() != 0:
+    if systemd_unit.system and os.getuid() != 0:
         raise UsageError("a system unit is installed by root", "", f"sudo {command} --system")
-    if not one.lingers:
+    if not systemd_unit.lingers:
         raise UsageError(
-            f"{one.user} does not linger: a user unit would wait for a login",
-            str(LINGER / one.user), f"sudo loginctl enable-linger {one.user}",
+            f"{systemd_unit.user} does not linger: a user unit would wait for a login",
+            str(LINGER / systemd_unit.user), f"sudo loginctl enable-linger {systemd_unit.user}",
         )  # fmt: skip
-    one.path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(one.path, text())
-    one.systemctl("daemon-reload")
-    one.systemctl("enable", one.name)
+    systemd_unit.path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(systemd_unit.path, text())
+    systemd_unit.systemctl("daemon-reload")
+    systemd_unit.systemctl("enable", systemd_unit.name)
     if now:
-        one.systemctl("restart", one.name)
+        systemd_unit.systemctl("restart", systemd_unit.name)
 
 
-def remove(one: Unit, *, now: bool = False) -> bool:
+def remove(systemd_unit: Unit, *, now: bool = False) -> bool:
     """Disable and delete the unit, and with `now` stop it; return False if it was not there. Raises
     ConsoleError."""
-    if not one.path.exists() and not one.enabled():
+    if not systemd_unit.path.exists() and not systemd_unit.enabled():
         return False
-    one.systemctl("disable", *(("--now",) if now else ()), one.name)
-    one.path.unlink(missing_ok=True)
-    one.systemctl("daemon-reload")
+    systemd_unit.systemctl("disable", *(("--now",) if now else ()), systemd_unit.name)
+    systemd_unit.path.unlink(missing_ok=True)
+    systemd_unit.systemctl("daemon-reload")
     return True
 
 
-def filled(template: str, one: Unit, argv: Sequence[str], environment: Mapping[str, str]) -> str:
+def filled(
+    template: str, systemd_unit: Unit, argv: Sequence[str], environment: Mapping[str, str]
+) -> str:
     """The text of a unit file: order, user, environment, command and target filled in. Raises
     UsageError for values that a unit file cannot express."""
-    foreign = one.user != pwd.getpwuid(os.getuid()).pw_name
+    foreign = systemd_unit.user != pwd.getpwuid(os.getuid()).pw_name
     names = PASSED[:1] if foreign else PASSED
     given = [f"{name}={value}" for name in names if (value := environment.get(name))]
     return template.format(
-        order=ORDER if one.system else "",
-        user=f"User={one.user}\n" if one.system else "",
+        order=ORDER if systemd_unit.system else "",
+        user=f"User={systemd_unit.user}\n" if systemd_unit.system else "",
         environment="".join(f"Environment={_quoted(text)}\n" for text in given),
         command=" ".join(_quoted(word.replace("$", "$$")) for word in argv),
-        target="multi-user.target" if one.system else "default.target",
+        target="multi-user.target" if systemd_unit.system else "default.target",
     )
 
 

@@ -113,13 +113,13 @@ def stop(licence: Licence, spec: UnitSpec, grace_s: float, clock: Clock | None =
 
 def pids(state: UnitState) -> set[int]:
     """Its processes: those in its control group, and in the session that its first one leads."""
-    found = {state.main} - {0}
+    members = {state.main} - {0}
     began = process.start_time(state.main) if state.main else None
     if began is not None:
-        found |= {one.pid for one in process.members(state.main, began)}
+        members |= {member.pid for member in process.members(state.main, began)}
     if len(state.group) > 1:
-        found |= {pid for pid in process.pids() if _is_in(pid, state.group)}
-    return found
+        members |= {pid for pid in process.pids() if _is_in(pid, state.group)}
+    return members
 
 
 def last_lines(spec: UnitSpec, count: int) -> list[str]:
@@ -157,14 +157,14 @@ def _environment() -> dict[str, str]:
 
 def _call(spec: UnitSpec, words: list[str], seconds: float) -> str:
     argv = spec.command("--no-ask-password", *words)
-    said = f"systemctl {words[0]} {one_line(spec.name, 80)}"
+    command = f"systemctl {words[0]} {one_line(spec.name, 80)}"
     try:
         code, out, error = children.run(argv, seconds, env=_environment())
     except subprocess.TimeoutExpired:
         detail = f"no answer within {format_duration(seconds)}"
-        raise ServiceError(f"{said} did not end", detail, _HINT) from None
+        raise ServiceError(f"{command} did not end", detail, _HINT) from None
     except OSError as failure:
-        raise ServiceError(f"{said} cannot be run", failure.strerror or "", _HINT) from None
+        raise ServiceError(f"{command} cannot be run", failure.strerror or "", _HINT) from None
     if code:
-        raise ServiceError(f"{said} failed", ending(decode(error), 300), _HINT)
+        raise ServiceError(f"{command} failed", ending(decode(error), 300), _HINT)
     return decode(out)

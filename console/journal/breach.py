@@ -71,10 +71,10 @@ def ready(run: RunDir) -> tuple[int, int] | None:
 
 def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
     """Return the newest status of this very sentinel; None if it has not written any."""
-    found = open_newest(run.path)
-    if found is None or (found.pid, found.start) != sentinel:
+    recording = open_newest(run.path)
+    if recording is None or (recording.pid, recording.start) != sentinel:
         return None
-    page = found.status()
+    page = recording.status()
     at = number(page.get("mono")) if page is not None else None
     if page is None or at is None:
         return None
@@ -85,8 +85,8 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
     )  # fmt: skip
 
 
-def _reasons(found: object) -> list[str]:
-    return [clean(str(one), 300) for one in each(found)][:MOST_REASONS]
+def _reasons(reasons: object) -> list[str]:
+    return [clean(str(reason), 300) for reason in each(reasons)][:MOST_REASONS]
 
 
 def breach_of(run: RunDir) -> Breach | None:
@@ -96,14 +96,14 @@ def breach_of(run: RunDir) -> Breach | None:
     if at is None:
         return None
     words = clean(str(page.get("reason") or ""), 400)
-    told = page.get("cause")
-    cause = str(told) if told in EXPIRIES else "guard"
+    cause_word = page.get("cause")
+    cause = str(cause_word) if cause_word in EXPIRIES else "guard"
     data: dict[str, Any] = {
         "at": at,
         "cause": cause,
         "reasons": _reasons(page.get("reasons")),
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
-        "killed": [killed_row(one) for one in each(page.get("killed"))][:50],
+        "killed": [killed_row(target) for target in each(page.get("killed"))][:50],
         "window": _window(page.get("window")),
         "curve": _curve(page.get("curve")),
         "of": clean(str(page.get("of") or ""), 80),
@@ -119,14 +119,14 @@ def tell(run: RunDir, message: dict[str, Any]) -> bool:
     return say(run.guard / guard_config.INBOX, line)
 
 
-def killed_row(one: object) -> dict[str, Any]:
+def killed_row(target: object) -> dict[str, Any]:
     """Return what became of a killed target: name, kind, `rung` (all stages), why; `write_s` and
     `empty_s` in seconds since the sample that showed the breach; `held` {ram, swap: bytes, age_s}
     or None."""
-    row = one if isinstance(one, dict) else {}
+    row = target if isinstance(target, dict) else {}
     stages = ", ".join(map(str, each(row.get("rungs")))) or row.get("rung")
-    told = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
-    words = {key: clean(str(value), 120) for key, value in told.items() if value}
+    texts = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
+    words = {key: clean(str(value), 120) for key, value in texts.items() if value}
     held = row.get("held")
     kept = {key: number(held.get(key)) for key in HELD} if isinstance(held, dict) else None
     wrote = row.get("write_s", row.get("written_s"))
@@ -142,25 +142,25 @@ def _why(row: dict[str, Any]) -> str:
     return text if stuck in text else "; ".join(filter(None, (text, f"does not die: {stuck}")))
 
 
-def _curve(found: object) -> dict[str, Any]:
+def _curve(curve: object) -> dict[str, Any]:
     """Return the curve of the breached metric; see console.recovery.guard.decide.policy."""
-    if not isinstance(found, dict):
+    if not isinstance(curve, dict):
         return {}
     kept: dict[str, Any] = {
-        key: clean(str(found[key]), 80) for key in ("metric", "log", "of") if found.get(key)
+        key: clean(str(curve[key]), 80) for key in ("metric", "log", "of") if curve.get(key)
     }
-    if isinstance(found.get("column"), int):
-        return {**kept, "column": found["column"]}
-    rows = [[number(one) for one in each(row)[:2]] for row in each(found.get("points"))]
+    if isinstance(curve.get("column"), int):
+        return {**kept, "column": curve["column"]}
+    rows = [[number(figure) for figure in each(row)[:2]] for row in each(curve.get("points"))]
     rows = [row for row in rows if len(row) == 2 and row[0] is not None]
     return {**kept, "points": _thinned(rows)}
 
 
-def _window(found: object) -> dict[str, Any]:
+def _window(window: object) -> dict[str, Any]:
     """Return the samples before the breach, thinned out: the journal is no recorder."""
     rows: list[list[float | None]] = []
-    for row in each(found.get("fast") if isinstance(found, dict) else None):
-        values = [number(one) for one in each(row)][:FAST_FIELDS]
+    for row in each(window.get("fast") if isinstance(window, dict) else None):
+        values = [number(figure) for figure in each(row)][:FAST_FIELDS]
         if len(values) >= FAST_FIELDS - 1 and None not in values[:2]:
             rows.append(values)
     return {"fast": _thinned(rows)}
@@ -280,9 +280,9 @@ def _name(curve: Mapping[str, Any], metric: str) -> str:
 
 
 def _points(rows: object, column: int = 1) -> Points:
-    found = [
+    points = [
         (at, number(row[column]))
         for row in each(rows)
         if isinstance(row, list) and len(row) > column and (at := number(row[0])) is not None
     ]
-    return tuple(sorted(found, key=lambda one: one[0]))
+    return tuple(sorted(points, key=lambda point: point[0]))

@@ -38,7 +38,7 @@ def _created(view: RunView, event: Event) -> None:
     view.inputs = dict(data.get("inputs", {}))
     view.restore_s = data.get("restore_s")
     view.header = data
-    known = {one.name for one in fields(StepView)}
+    known = {field.name for field in fields(StepView)}
     rows = data.get("steps", [])
     view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
 
@@ -50,7 +50,7 @@ def _targets(view: RunView, event: Event) -> None:
 
 
 def _doubt(view: RunView, event: Event) -> None:
-    others = [one for one in view.doubts if one["gate"] != event.step]
+    others = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
     view.doubts = [*others, {"gate": event.step, **event.data}]
 
 
@@ -94,7 +94,7 @@ def _again(view: RunView, event: Event) -> None:
         if step.id in wanted:
             step.state, step.cause, step.detail, step.warned = StepState.PENDING, "", "", False
             step.duration_s, step.exit_code, step.lines = None, None, []
-    view.verdicts = [one for one in view.verdicts if one.step not in wanted]
+    view.verdicts = [verdict for verdict in view.verdicts if verdict.step not in wanted]
 
 
 def _say(view: RunView, event: Event) -> None:
@@ -142,7 +142,7 @@ def _verdict(view: RunView, event: Event) -> None:
     data = event.data
     before = [v.verdict for v in view.verdicts if v.step == event.step]
     view.verdicts = [v for v in view.verdicts if v.step != event.step]
-    view.doubts = [one for one in view.doubts if one["gate"] != event.step]
+    view.doubts = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
     overridden = data.get("overridden", "")
     if data["verdict"] == "GO" and not overridden:
         overridden = _moved_words(view, event.step, before)
@@ -156,9 +156,9 @@ def _verdict(view: RunView, event: Event) -> None:
 
 def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
     """Who moved this gate's thresholds in this run, and their earlier values."""
-    found = [one for one in view.moved if one["gate"] == gate]
-    said = f"; before that it said {before[-1]}" if found and before else ""
-    return "; ".join(f"{one['who']}: {one['why']} ({one['words']})" for one in found) + said
+    moves = [move for move in view.moved if move["gate"] == gate]
+    suffix = f"; before that it said {before[-1]}" if moves and before else ""
+    return "; ".join(f"{move['who']}: {move['why']} ({move['words']})" for move in moves) + suffix
 
 
 def _outage(view: RunView, event: Event) -> None:

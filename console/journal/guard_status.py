@@ -133,14 +133,14 @@ class GuardWatch:
         """Read the guard of a run once."""
         if run is None:
             return NOBODY
-        found: dict[str, Any] = self._kept("breach", run.breach, breach, run)
+        breach_facts: dict[str, Any] = self._kept("breach", run.breach, breach, run)
         recording = open_newest(run.path)
         if not alive:
-            return self._without_runner(run, recording, over, found)
-        return self._watched(run, recording, found)
+            return self._without_runner(run, recording, over, breach_facts)
+        return self._watched(run, recording, breach_facts)
 
     def _watched(
-        self, run: RunDir, recording: Recording | None, found: dict[str, Any]
+        self, run: RunDir, recording: Recording | None, breach_facts: dict[str, Any]
     ) -> GuardView:
         file = run.guard / guard_config.CONFIG_FILE
         config: GuardConfig | None = self._kept("config", file, config_of, run)
@@ -148,29 +148,29 @@ class GuardWatch:
             word = UNREADABLE if (run.guard / guard_config.READY).exists() else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
             limits = config.limits if config is not None else ()
-            return GuardView(run, word, detail=words, limits=limits, breach=found)
+            return GuardView(run, word, detail=words, limits=limits, breach=breach_facts)
         page = table(cleaned(recording.status()))
-        found = found or struck(recording)
+        breach_facts = breach_facts or struck(recording)
         this_boot = recording.boot == process.boot_id()
-        view = replace(view_of(run, page, config, this_boot), breach=found)
+        view = replace(view_of(run, page, config, this_boot), breach=breach_facts)
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
         if not page:
             return replace(view, word=UNREADABLE, detail="its page is incomplete")
         acted = page.get("acted")
-        return replace(view, word=ACTED) if (acted if acted is not None else found) else view
+        return replace(view, word=ACTED) if (acted if acted is not None else breach_facts) else view
 
     def _without_runner(
-        self, run: RunDir, recording: Recording | None, over: bool, found: dict[str, Any]
+        self, run: RunDir, recording: Recording | None, over: bool, breach_facts: dict[str, Any]
     ) -> GuardView:
         if over:
-            return GuardView(run, ACTED if found else ENDED, breach=found)
+            return GuardView(run, ACTED if breach_facts else ENDED, breach=breach_facts)
         if recording is not None and recording.alive:
-            return replace(self._watched(run, recording, found), alone=True)
-        found = found or (struck(recording) if recording is not None else {})
+            return replace(self._watched(run, recording, breach_facts), alone=True)
+        breach_facts = breach_facts or (struck(recording) if recording is not None else {})
         ring = recording.path if recording is not None else run.guard / guard_config.RING
         after = self._kept("after", ring, lambda run: crash_words(run.path), run)
-        return GuardView(run, ACTED if found else ENDED, breach=found, after=after)
+        return GuardView(run, ACTED if breach_facts else ENDED, breach=breach_facts, after=after)
 
     def _kept(self, what: str, path: Path, read: Callable[[RunDir], Any], run: RunDir) -> Any:
         """Return what is read of a run; read it again only if this file of it has changed."""
@@ -207,19 +207,19 @@ def view_of(
 
 def marks_of(limits: tuple[Limit, ...]) -> Marks:
     """Return the nearest limit that kills, for each gauge."""
-    kills = [one for one in limits if one.act == "kill" and one.metric and not one.scarce]
+    kills = [limit for limit in limits if limit.act == "kill" and limit.metric and not limit.scarce]
 
     def nearest(metric: str, side: str, pick: Callable[[list[float]], float]) -> int | None:
-        found = [getattr(one, side) for one in kills if one.metric == metric]
-        known = [value for value in found if value is not None]
+        bounds = [getattr(limit, side) for limit in kills if limit.metric == metric]
+        known = [value for value in bounds if value is not None]
         return int(pick(known)) if known else None
 
     def by_name(metric: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
         return tuple(
-            ("" if one.of in names else one.of, int(value))
-            for one in kills
-            if one.metric == metric and one.of != "sum"
-            and (value := one.below if one.below is not None else one.above) is not None
+            ("" if limit.of in names else limit.of, int(value))
+            for limit in kills
+            if limit.metric == metric and limit.of != "sum"
+            and (value := limit.below if limit.below is not None else limit.above) is not None
         )  # fmt: skip
 
     return Marks(
@@ -233,25 +233,25 @@ def marks_of(limits: tuple[Limit, ...]) -> Marks:
 
 def _growth(limits: tuple[Limit, ...]) -> int | None:
     """Return the limit on swap growth: worth showing though it counts only while RAM is short."""
-    grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
+    grown = [limit.above for limit in limits if limit.metric == "host.swap_growth" and limit.above]
     return int(min(grown)) if grown else None
 
 
 def _page_limits(page: dict[str, Any]) -> tuple[Limit, ...]:
-    found = []
-    for one in page.get("limits") or ():
+    limits = []
+    for row in page.get("limits") or ():
         with contextlib.suppress(ValueError, TypeError):
-            found.append(Limit.from_json(one))
-    return tuple(found)
+            limits.append(Limit.from_json(row))
+    return tuple(limits)
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(text) for text in value) if isinstance(value, list) else ()
 
 
 def _lease(value: object) -> Lease | None:
-    told = table(value)
-    left, attended = number(told.get("left_s")), told.get("attended") is True
+    lease = table(value)
+    left, attended = number(lease.get("left_s")), lease.get("attended") is True
     return Lease(left, attended) if left is not None or attended else None
 
 

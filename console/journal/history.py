@@ -49,14 +49,15 @@ _lock = threading.Lock()
 def usual(playbook: str, site: str, *, but: str = "") -> dict[str, Usual]:
     """Usual durations by step id, of this user's runs of `playbook` on `site`; `but`: a run that
     does not count. Rehearsals have a playbook of their own name. Never raises for a broken run."""
-    found: dict[str, list[float]] = {}
+    durations: dict[str, list[float]] = {}
     mine = [run for run in all_runs() if run.id[STAMP_LENGTH + 1 : NAME_END] == playbook]
-    for run in [one for one in mine if one.id != but][:RUNS]:
+    for run in [own_run for own_run in mine if own_run.id != but][:RUNS]:
         of, took = _read(run)
         for step, seconds in took.items() if of == site else ():
-            found.setdefault(step, []).append(seconds)
+            durations.setdefault(step, []).append(seconds)
     return {
-        step: Usual(median(seconds[:LAST]), len(seconds[:LAST])) for step, seconds in found.items()
+        step: Usual(median(seconds[:LAST]), len(seconds[:LAST]))
+        for step, seconds in durations.items()
     }
 
 
@@ -77,9 +78,9 @@ def _read(run: RunDir) -> tuple[str, Durations]:
     return read
 
 
-def _durations(said: list[Event]) -> tuple[str, Durations]:
+def _durations(journal_events: list[Event]) -> tuple[str, Durations]:
     site, personal, took = "", set[str](), Durations()
-    for event in said:
+    for event in journal_events:
         data = event.data
         if event.odd:
             continue

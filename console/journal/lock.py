@@ -29,19 +29,19 @@ def run_on() -> tuple[RunDir | None, bool]:
     """Return the active run (this user's; for root anybody's), and whether its runner lives. A run
     without a runner counts as active while its sentinel watches."""
     uid = os.getuid()
-    mine = [found for found in records.find_all() if found.uid == uid or uid == 0]
-    for found in mine:
-        if process.alive(found.pid, found.start):
-            return RunDir(Path(found.run_dir)), True
+    mine = [record for record in records.find_all() if record.uid == uid or uid == 0]
+    for pointer in mine:
+        if process.alive(pointer.pid, pointer.start):
+            return RunDir(Path(pointer.run_dir)), True
     if not mine:
         return None, False
     # imported late: a machine without a run is looked at more often than any other
     from console.recovery.guard.record.read import open_newest
 
-    for found in mine:
-        recording = open_newest(Path(found.run_dir))
+    for pointer in mine:
+        recording = open_newest(Path(pointer.run_dir))
         if recording is not None and recording.alive:
-            return RunDir(Path(found.run_dir)), False
+            return RunDir(Path(pointer.run_dir)), False
     return None, False
 
 
@@ -110,14 +110,14 @@ def _opened(uid: int) -> int:
     for path in _places(uid):
         try:
             paths.make(path.parent)
-            found = open_untrusted(path, os.O_RDWR | os.O_CREAT)
+            descriptor = open_untrusted(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             why = why or f"{path}: {error.strerror}"
             continue
-        info = os.fstat(found)
+        info = os.fstat(descriptor)
         if stat.S_ISREG(info.st_mode) and info.st_uid == uid:
-            return found
-        os.close(found)
+            return descriptor
+        os.close(descriptor)
         why = why or f"{path} is no file of this user's"
     raise HostBusy(
         "the host lock cannot be opened", why, "OMNI_HOST_DIR names another directory for it"
@@ -134,28 +134,28 @@ def held_name() -> str:
     for path in _places(os.getuid()):
         with contextlib.suppress(OSError):
             inode = os.stat(path).st_ino
-            found = [name for name in mine if name.endswith(f":{inode}")]
-            if found:
-                return found[0]
+            lock_names = [name for name in mine if name.endswith(f":{inode}")]
+            if lock_names:
+                return lock_names[0]
     return ""
 
 
 def refuse_others() -> None:
     """Raise HostBusy if another user's run is active."""
-    for found in live_runs_of_others({os.getuid()}):
+    for pointer in live_runs_of_others({os.getuid()}):
         raise HostBusy(
-            "another run holds this host", _words(found),
+            "another run holds this host", _words(pointer),
             "to run beside it, OMNI_HOST_DIR names another directory for the lock",
         )  # fmt: skip
 
 
 def holder() -> str:
     """This user's run that holds the host, in words."""
-    found = records.read(os.getuid())
-    if found is not None and process.alive(found.pid, found.start):
-        return _words(found)
+    pointer = records.read(os.getuid())
+    if pointer is not None and process.alive(pointer.pid, pointer.start):
+        return _words(pointer)
     return CHANGING
 
 
-def _words(found: records.Pointer) -> str:
-    return f"run {found.run_id} of {found.owner} (pid {found.pid}), {found.playbook}"
+def _words(pointer: records.Pointer) -> str:
+    return f"run {pointer.run_id} of {pointer.owner} (pid {pointer.pid}), {pointer.playbook}"

@@ -70,9 +70,9 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
 def find(text: str | None, last_s: float = LAST_S) -> Recorded:
     """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
     runs = [find_run(text)] if text else all_runs()
-    found = next(filter(None, (load(run, last_s) for run in runs)), None)
-    if found is not None:
-        return found
+    excerpt = next(filter(None, (load(run, last_s) for run in runs)), None)
+    if excerpt is not None:
+        return excerpt
     if text:
         hint = f"omni-console show {runs[0].id[-4:]} says what its journal knows"
         raise UsageError(f"{runs[0].id} has no recording", "no sentinel watched it", hint)
@@ -93,7 +93,7 @@ def struck(recording: Recording) -> dict[str, Any]:
     if table(recording.status()).get("acted") is not True:
         return {}
     kinds = ("breach", *EXPIRIES)
-    events = [one for one in cleaned(recording.events()) if one.get("what") in kinds]
+    events = [event for event in cleaned(recording.events()) if event.get("what") in kinds]
     if not events:
         return {}
     last = events[-1]
@@ -109,18 +109,20 @@ def stage_at(run: RunDir, stage: StageName, since: float) -> float | None:
     return next((float(at) for at in moments if isinstance(at, int | float) and at >= since), None)
 
 
-def ending(found: Recorded) -> list[str]:
+def ending(excerpt: Recorded) -> list[str]:
     """Return in lines whether the sentinel lives, whether this is still the same boot, and where
     the recording ends."""
-    ends = utc(found.ends, "%Y-%m-%d %H:%M:%S")
-    if found.recording.alive:
-        return [f"the sentinel is alive (pid {found.recording.pid}); its last sample is of {ends}"]
-    gone = f"the sentinel is gone (pid {found.recording.pid})"
-    if found.restarted:
+    ends = utc(excerpt.ends, "%Y-%m-%d %H:%M:%S")
+    if excerpt.recording.alive:
+        return [
+            f"the sentinel is alive (pid {excerpt.recording.pid}); its last sample is of {ends}"
+        ]
+    gone = f"the sentinel is gone (pid {excerpt.recording.pid})"
+    if excerpt.restarted:
         gone = "this machine has been restarted since: boot id differs"
     sync = ""
-    if found.synced is not None and found.synced >= found.ends:
-        sync = f", {found.synced - found.ends:.1f} s before the last sync"
+    if excerpt.synced is not None and excerpt.synced >= excerpt.ends:
+        sync = f", {excerpt.synced - excerpt.ends:.1f} s before the last sync"
     return [gone, f"the recording ends at {ends}{sync}"]
 
 

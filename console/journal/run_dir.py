@@ -134,12 +134,12 @@ def all_runs() -> list[RunDir]:
         names = os.listdir(root)
     except OSError:
         return []
-    found: list[tuple[str, int, str]] = []
+    entries: list[tuple[str, int, str]] = []
     for name in names:
         with contextlib.suppress(OSError):
             made = os.stat(f"{root}/{name}/{META}").st_mtime_ns
-            found.append((name[:STAMP_LENGTH], made, name))
-    return [RunDir(root / name) for _, _, name in sorted(found, reverse=True)]
+            entries.append((name[:STAMP_LENGTH], made, name))
+    return [RunDir(root / name) for _, _, name in sorted(entries, reverse=True)]
 
 
 def find_run(text: str | None) -> RunDir:
@@ -156,12 +156,12 @@ def find_run(text: str | None) -> RunDir:
         raise UsageError("there is no run yet", hint="start one: omni-console run PLAYBOOK")
     if not text:
         return next((run for run in runs if run.readable), runs[0])
-    found = [r for r in runs if r.id == text]
-    found = found or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
-    if len(found) == 1:
-        return found[0]
-    some = ", ".join(r.id for r in (found or runs)[:5])
+    matches = [r for r in runs if r.id == text]
+    matches = matches or [r for r in runs if r.id.startswith(text) or r.id.endswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    some = ", ".join(r.id for r in (matches or runs)[:5])
     name, hint = one_line(text, 60), "omni-console runs lists them"
-    if found:
+    if matches:
         raise SeveralRuns(f"'{name}' is more than one run", some, hint)
     raise UsageError(f"'{name}' is not a run", some, hint)

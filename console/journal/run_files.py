@@ -67,11 +67,11 @@ def cleaned_event(event: Event) -> Event:
 
 def _typed(table: dict[str, Any]) -> dict[str, Any]:
     """The event with text and lists where readers expect them."""
-    found = {key: _text(value) if key in WORDS else value for key, value in table.items()}
-    for key in LISTS & found.keys():
-        items = found[key] if isinstance(found[key], list) else []
-        found[key] = [_typed(i) if isinstance(i, dict) else _text(i) for i in items]
-    return found
+    event = {key: _text(value) if key in WORDS else value for key, value in table.items()}
+    for key in LISTS & event.keys():
+        items = event[key] if isinstance(event[key], list) else []
+        event[key] = [_typed(i) if isinstance(i, dict) else _text(i) for i in items]
+    return event
 
 
 def _text(value: Any) -> str:
@@ -80,15 +80,15 @@ def _text(value: Any) -> str:
 
 def stamp(*paths: Path) -> Stamp:
     """Times and sizes of files; zero for missing ones."""
-    found: list[int] = []
+    figures: list[int] = []
     for path in paths:
         try:
             info = os.stat(path)
         except OSError:
-            found += [0, 0, 0]
+            figures += [0, 0, 0]
         else:
-            found += [info.st_mtime_ns, info.st_size, info.st_ino]
-    return tuple(found)
+            figures += [info.st_mtime_ns, info.st_size, info.st_ino]
+    return tuple(figures)
 
 
 class Source:
@@ -203,11 +203,13 @@ def _newest(lines: list[Line]) -> list[Line]:
 def copy_of(view: RunView) -> RunView:
     """An independent copy of a view. Data of events (figures, lines, effects) is shared: it never
     changes."""
-    held = {one.name: getattr(view, one.name) for one in fields(view)}
-    lists = {name: one for name, one in held.items() if isinstance(one, list | dict)}
-    own: dict[str, Any] = {name: copy(one) for name, one in lists.items()}
+    held = {field.name: getattr(view, field.name) for field in fields(view)}
+    lists = {
+        name: attribute for name, attribute in held.items() if isinstance(attribute, list | dict)
+    }
+    own: dict[str, Any] = {name: copy(collection) for name, collection in lists.items()}
     own["steps"] = [replace(step) for step in view.steps]
-    own["metrics"] = {scope: dict(found) for scope, found in view.metrics.items()}
+    own["metrics"] = {scope: dict(figures) for scope, figures in view.metrics.items()}
     return replace(view, **own)
 
 
@@ -264,11 +266,11 @@ def baseline_log(plan: SealedPlan) -> LogFile:
 def _services(run: RunDir, view: RunView) -> list[LogFile]:
     """Services, those alive first."""
     try:
-        found = sorted((run.path / "logs").glob("*.log"))
+        service_logs = sorted((run.path / "logs").glob("*.log"))
     except OSError:
         return []
-    found.sort(key=lambda path: path.stem not in view.services)
-    return [_log(clean(path.stem, 40), path, SERVICE) for path in found]
+    service_logs.sort(key=lambda path: path.stem not in view.services)
+    return [_log(clean(path.stem, 40), path, SERVICE) for path in service_logs]
 
 
 def _log(name: str, path: Path, kind: str) -> LogFile:
@@ -359,8 +361,8 @@ def relay_state(view: RunView, alive: bool) -> str:
     candidate that was not proven to the end; "" if the journal is right."""
     if alive or not view.cutover:
         return ""
-    one = view.services.get(proxy.NAME) or {}
-    if one.get("pid") and not process.alive(one["pid"], one.get("start", 0)):
+    relay = view.services.get(proxy.NAME) or {}
+    if relay.get("pid") and not process.alive(relay["pid"], relay.get("start", 0)):
         return "gone"
     return "unwatched" if view.cutover.get("what") in ("switched", "proven") else ""
 

@@ -169,8 +169,8 @@ class RunView:
     @property
     def worst(self) -> str:
         """The worst verdict so far; a later gate does not excuse an earlier one."""
-        found = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
-        return next((one for one in ("NO-GO", "HOLD", "GO") if one in found), "")
+        verdicts = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
+        return next((verdict for verdict in ("NO-GO", "HOLD", "GO") if verdict in verdicts), "")
 
     @property
     def decision(self) -> Decision:
@@ -184,10 +184,10 @@ class RunView:
     def open_gates(self) -> list[str]:
         """Gates without a verdict: not reached, failed or cancelled. While there is one, a GO is
         only a part of the answer."""
-        said = {v.step for v in self.verdicts}
+        decided_gates = {v.step for v in self.verdicts}
         return [
             s.id for s in self.steps
-            if s.kind == "gate" and s.id not in said and s.state is not StepState.SKIPPED
+            if s.kind == "gate" and s.id not in decided_gates and s.state is not StepState.SKIPPED
         ]  # fmt: skip
 
     @property
@@ -213,14 +213,14 @@ class RunView:
     @property
     def rehearsal(self) -> dict[str, Any]:
         """`fault`, `speed` and `notes` of a rehearsal; empty for a real run."""
-        found = self.header.get("rehearsal")
-        return found if isinstance(found, dict) else {}
+        section = self.header.get("rehearsal")
+        return section if isinstance(section, dict) else {}
 
     @property
     def allocation(self) -> str:
         """`Slurm job 12: GPUs 2` for a run inside an allocation of Slurm's; "" for any other."""
-        found = self.header.get("allocation")
-        held = found if isinstance(found, dict) else {}
+        section = self.header.get("allocation")
+        held = section if isinstance(section, dict) else {}
         return f"Slurm job {held.get('job')}: {held.get('wish')}" if held else ""
 
     def step(self, step_id: str) -> StepView | None:

@@ -85,8 +85,8 @@ class GaugeFile:
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
-        found = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
-        self._count, self._torn = found.count(b"\n"), found[-1:] not in (b"", b"\n")
+        content = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+        self._count, self._torn = content.count(b"\n"), content[-1:] not in (b"", b"\n")
 
     def _write(self, line: Line) -> None:
         data = _bytes(line)
@@ -247,15 +247,15 @@ RECENT = 1 << 19
 
 def gauges(run: RunDir, last: int = 0) -> list[Gauge]:
     """RUN/samples/gauges.jsonl in order of time; only its `last` bytes if that is not 0."""
-    found = []
+    readings = []
     for row in _rows(run.gauges, last):
         if (at := number(row.get("at"))) is None:
             continue
         gpu, busy, watt = (_by_card(row.get(name)) for name in CARDS)
         ram, swap, psi = (number(row.get(name)) for name in HOST)
         step = clean(str(row.get("step") or ""), 80)
-        found.append(Gauge(at, step, gpu, ram, swap, psi, busy, watt))
-    return sorted(found, key=lambda gauge: gauge.at)
+        readings.append(Gauge(at, step, gpu, ram, swap, psi, busy, watt))
+    return sorted(readings, key=lambda gauge: gauge.at)
 
 
 def _by_card(cards: object) -> dict[str, float]:

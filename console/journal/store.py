@@ -58,7 +58,7 @@ def _every(check: Check) -> Check:
     def look(value: object) -> str:
         if not isinstance(value, list):
             return "is no list"
-        return next((why for one in value if (why := check(one))), "")
+        return next((why for element in value if (why := check(element))), "")
 
     return look
 
@@ -183,8 +183,8 @@ def what_is_odd(
 def senseless(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
     """The line of trouble for an event that readers skip."""
     newer = f"; the journal is of version {version}, this program knows {SCHEMA_VERSION}"
-    said = ascii(kind).strip("'")[:40]
-    return f"an event of the journal makes no sense: {said}: {why}" + (
+    kind_text = ascii(kind).strip("'")[:40]
+    return f"an event of the journal makes no sense: {kind_text}: {why}" + (
         newer if version > SCHEMA_VERSION else ""
     )
 
@@ -357,8 +357,8 @@ def event_of(
     if not odd:
         return Event(seq, at, kind, step, attempt, table or {})
     kind, step = (
-        one.encode("utf-8", "replace").decode() if isinstance(one, str) else ""
-        for one in (kind, step)
+        label.encode("utf-8", "replace").decode() if isinstance(label, str) else ""
+        for label in (kind, step)
     )
     at = at if isinstance(at, float) else 0.0
     attempt = attempt if isinstance(attempt, int) else 0
@@ -377,7 +377,7 @@ def _data(text: object) -> dict[str, Any] | None:
 def _sound(value: object, depth: int) -> bool:
     """Whether a value has at most `depth` levels and 64-bit integers; readers clean its text."""
     if isinstance(value, dict):
-        return depth > 0 and all(_sound(one, depth - 1) for one in value.values())
+        return depth > 0 and all(_sound(element, depth - 1) for element in value.values())
     if isinstance(value, list):
-        return depth > 0 and all(_sound(one, depth - 1) for one in value)
+        return depth > 0 and all(_sound(element, depth - 1) for element in value)
     return not isinstance(value, int) or abs(value) < 2**63

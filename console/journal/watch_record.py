@@ -112,8 +112,8 @@ def file(site: str, name: str) -> Path:
 
 def read(site: str) -> WatchState | None:
     """The state of a site's watch; None if there is none or the file is invalid. Never raises."""
-    found = read_all(site)
-    return None if found is None else found[0]
+    record = read_all(site)
+    return None if record is None else record[0]
 
 
 def read_all(site: str) -> tuple[WatchState, dict[str, Any]] | None:
@@ -162,20 +162,20 @@ def _state(value: dict[str, Any]) -> WatchState:
     """Checked field by field against the defaults: the file is the user's own, and still may be of
     another version. Raises TypeError and AttributeError."""
     made = WatchState()
-    for one in fields(made):
-        given = value.get(one.name)
-        default = getattr(made, one.name)
+    for state_field in fields(made):
+        given = value.get(state_field.name)
+        default = getattr(made, state_field.name)
         if isinstance(default, str):
-            setattr(made, one.name, one_line(str(given or ""), 400))
+            setattr(made, state_field.name, one_line(str(given or ""), 400))
         elif isinstance(default, list):
-            setattr(made, one.name, [_item(item) for item in given or []])
+            setattr(made, state_field.name, [_item(item) for item in given or []])
         elif isinstance(default, dict):
             counts = {one_line(str(k), 40): int(v) for k, v in (given or {}).items()}
-            setattr(made, one.name, counts)
+            setattr(made, state_field.name, counts)
         elif default is None:
-            setattr(made, one.name, None if given is None else float(given))
+            setattr(made, state_field.name, None if given is None else float(given))
         elif given is not None:
-            setattr(made, one.name, type(default)(given))
+            setattr(made, state_field.name, type(default)(given))
     return made
 
 

@@ -64,7 +64,7 @@ def deliver(channel: NotifyModel, event: Event) -> Answer:
             return Answer(False, one_line(str(error)), possible=False)
         answer = (_webhook if channel.webhook is not None else _ntfy)(address, headers, event)
         secret = (v for v in channel.headers.values() if isinstance(v, SecretSource))
-        hidden = [address, *_parts(address), *(value_of("", one) for one in secret)]
+        hidden = [address, *_parts(address), *(value_of("", source) for source in secret)]
         return Answer(answer.delivered, _without(answer.words, hidden))
     except Exception as error:  # whatever a library raises: the next try comes, and the log says it
         return Answer(False, one_line(f"{type(error).__name__}: {error}"))
@@ -74,7 +74,7 @@ def _parts(address: str) -> list[str]:
     """What an answer may repeat of an address, the longest first: its path is often the secret."""
     parts = urlsplit(address)
     pieces = [piece for piece in parts.path.split("/") if len(piece) >= LEAST_SECRET]
-    return [one for one in (parts.path, parts.query, *pieces) if len(one) >= LEAST_SECRET]
+    return [part for part in (parts.path, parts.query, *pieces) if len(part) >= LEAST_SECRET]
 
 
 def _without(words: str, values: list[str]) -> str:
@@ -125,21 +125,21 @@ def _post(address: str, headers: dict[str, str], body: bytes) -> Answer:
             return answer.status_code, b""
 
     try:
-        status, said = asyncio.run(asyncio.wait_for(ask(), ANSWER_S))
+        status, reply = asyncio.run(asyncio.wait_for(ask(), ANSWER_S))
     except (TimeoutError, httpx.TimeoutException):
         return Answer(False, f"no answer within {ANSWER_S:g} s")
     except httpx.HTTPError as error:
         return Answer(False, one_line(f"{error}" or type(error).__name__))
     # the far side may repeat what it was sent
     sent = redact.Known.of(address, headers)
-    words = one_line(sent.text(f"status {status} {decode(said)}"), 200)
+    words = one_line(sent.text(f"status {status} {decode(reply)}"), 200)
     return Answer(200 <= status < 300, words)
 
 
 def _command(argv: list[str], event: Event) -> Answer:
-    told: dict[str, Any] = event.as_json()
-    del told["data"]
-    env = {f"OMNI_EVENT_{name.upper()}": str(value) for name, value in told.items()}
+    fields: dict[str, Any] = event.as_json()
+    del fields["data"]
+    env = {f"OMNI_EVENT_{name.upper()}": str(value) for name, value in fields.items()}
     return _run(argv, _body(event), env)
 
 
@@ -181,6 +181,6 @@ def _run(argv: list[str], given: bytes, env: dict[str, str]) -> Answer:
             children.abandon(child)
             return Answer(False, f"it did not end within {COMMAND_S:g} s, and was killed")
         # a program that fails may repeat its own command line
-        said = one_line(redact.Known.of(list(argv)).text(end_of(out, MOST_SAID)))
+        output = one_line(redact.Known.of(list(argv)).text(end_of(out, MOST_SAID)))
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return Answer(code == 0, f"{how}{': ' if said else ''}{said}")
+    return Answer(code == 0, f"{how}{': ' if output else ''}{output}")

@@ -58,10 +58,10 @@ class Event:
 def happened(event: JournalEvent, view: RunView) -> Event | None:
     """What people are told of an event of a journal; None for most. `view`: the run with this event
     as its newest."""
-    found = _news(event, view)
-    if found is None:
+    news = _news(event, view)
+    if news is None:
         return None
-    kind, title, text, data = found
+    kind, title, text, data = news
     book = clean(view.playbook, 60)
     mark = f"{view.mark}: " if view.mark else ""
     return Event(
@@ -77,9 +77,9 @@ def missed(events: Iterable[JournalEvent], now: float) -> Iterator[Event]:
     view = RunView()
     for event in events:
         fold([event], view)
-        found = None if event.odd else happened(event, view)
-        if found is not None and now - event.at < TOLD_WITHIN_S:
-            yield found
+        message = None if event.odd else happened(event, view)
+        if message is not None and now - event.at < TOLD_WITHIN_S:
+            yield message
 
 
 News = tuple[str, str, str, dict[str, Any]]
@@ -119,16 +119,16 @@ def _end(view: RunView) -> News:
         state = state.upper() if view.state in TURNED else state
         decision = f"{state} after {decision}" if decision else state
     serves, words = _baseline(view)
-    found = {
-        clean(str(one.get("of") or scope), 60): clean(str(one["words"]), 300)
-        for scope, one in view.contracts.items() if one.get("words")
+    answers = {
+        clean(str(contract.get("of") or scope), 60): clean(str(contract["words"]), 300)
+        for scope, contract in view.contracts.items() if contract.get("words")
     }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
-    text += "".join(f" Answers of {name}: {told}." for name, told in found.items())
-    text += "".join(f" DOUBTFUL: {_doubt(one)}." for one in view.doubts)
+    text += "".join(f" Answers of {name}: {answer}." for name, answer in answers.items())
+    text += "".join(f" DOUBTFUL: {_doubt(doubt)}." for doubt in view.doubts)
     data = {
         "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
-        "baseline_serves": serves, **({"contracts": found} if found else {}),
+        "baseline_serves": serves, **({"contracts": answers} if answers else {}),
     }  # fmt: skip
     return "run-end", f" has ended: {decision or state}", text, data
 
@@ -187,7 +187,7 @@ def _guard(event: JournalEvent, view: RunView) -> News | None:
         return "lease", ": its lease ran out", f"{words}. The baseline is brought back.", {}
     if event.data.get("cause") == ALLOCATION:
         return "lease", ": its cards were taken", f"{words}. The baseline is brought back.", {}
-    killed = [clean(str(one.get("name") or "?"), 60) for one in event.data.get("killed", [])]
+    killed = [clean(str(target.get("name") or "?"), 60) for target in event.data.get("killed", [])]
     whom = f"Killed: {', '.join(killed)}. " if killed else ""
     text = f"{words}. {whom}The baseline is brought back; omni-console show {view.run_id[-4:]}"
     return "guard-kill", ": the guard stopped the load", text, {"killed": killed}

@@ -67,10 +67,10 @@ def post(
     """Queue an event for every channel that is told of its kind, and wake the sender. Never raises
     and waits for nothing but the disk; what was posted before is not queued again. `start`: False
     leaves the sender alone."""
-    wanted = [one for one in channels if event.kind in one.on]
+    wanted = [channel for channel in channels if event.kind in channel.on]
     with contextlib.suppress(Exception):  # a run never ends or waits for what it cannot tell
         box = Outbox()
-        queued = [box.put(one, event, (clock or SystemClock()).now()) for one in wanted]
+        queued = [box.put(channel, event, (clock or SystemClock()).now()) for channel in wanted]
         if any(queued) and start:
             wake()
 
@@ -109,7 +109,7 @@ class Outbox:
     def lock(self) -> int:
         """A descriptor that holds, until it is closed, the lock of the sender that has what this
         process has of the variables that count; -1 if there is such a sender."""
-        channels = [one.channel for one in self.items()]
+        channels = [item.channel for item in self.items()]
         has = sorted(name for name in variables(channels) if os.environ.get(name))
         name = f"{LOCK}-{_digest(*has)}"
         descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
@@ -162,10 +162,11 @@ class Outbox:
 
     def items(self) -> list[Item]:
         """What is queued, oldest first, without what a queued summary stands for."""
-        found = [one for name in self._names() if (one := self._item(name)) is not None]
-        held = {name for one in found for name in one.holds}
+        queued_items = [item for name in self._names() if (item := self._item(name)) is not None]
+        held = {name for item in queued_items for name in item.holds}
         return sorted(
-            (one for one in found if one.name not in held), key=lambda one: (one.posted, one.name)
+            (item for item in queued_items if item.name not in held),
+            key=lambda item: (item.posted, item.name),
         )
 
     def is_done(self, name: str) -> bool:
@@ -187,8 +188,8 @@ class Outbox:
 
     def state(self, channel: NotifyModel) -> dict[str, Any]:
         """What is known of a channel: its last answers, and when it may be asked again."""
-        found = _read(self.path / CHANNELS / channel_id(channel))
-        return found if isinstance(found, dict) else {}
+        channel_state = _read(self.path / CHANNELS / channel_id(channel))
+        return channel_state if isinstance(channel_state, dict) else {}
 
     def known(self, channel: NotifyModel, now: float) -> float:
         """What happened until then (Unix seconds) is no news to a channel: a day before now, and
@@ -216,17 +217,17 @@ class Outbox:
 
     def _names(self) -> Iterator[str]:
         # a name that begins with a dot is a file that is being written
-        return (one for one in os.listdir(self.path / QUEUE) if not one.startswith("."))
+        return (name for name in os.listdir(self.path / QUEUE) if not name.startswith("."))
 
     def _item(self, name: str) -> Item | None:
         """A queued item; None for one that is gone or that nobody can read."""
-        found = _read(self.path / QUEUE / name)
+        fields = _read(self.path / QUEUE / name)
         try:
-            channel = NotifyModel.model_validate(found["channel"])
-            event = Event(**found["event"])
+            channel = NotifyModel.model_validate(fields["channel"])
+            event = Event(**fields["event"])
             return Item(
-                name, channel, event, float(found["posted"]), int(found["begun"]),
-                tuple(map(str, found["holds"])),
+                name, channel, event, float(fields["posted"]), int(fields["begun"]),
+                tuple(map(str, fields["holds"])),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError):
             return None
@@ -249,7 +250,7 @@ def _digest(*parts: str) -> str:
 
 def summary_name(items: Sequence[Item]) -> str:
     """The name of the item that stands for others."""
-    return _digest("and", *(one.name for one in items))
+    return _digest("and", *(item.name for item in items))
 
 
 def _read(path: Path) -> Any:

@@ -51,7 +51,7 @@ def main() -> int:
         finally:
             os.close(lock)
             lock = -1
-        if not [one for one in box.items() if one.name not in left]:
+        if not [item for item in box.items() if item.name not in left]:
             return 0
 
 
@@ -113,8 +113,8 @@ class Sender:
         return True
 
     def _give_up(self, item: Item, why: str) -> None:
-        said = self.box.state(item.channel).get("said", "")
-        self._log(item, f"given up: {why}{f'; last: {said}' if said else ''}")
+        last_answer = self.box.state(item.channel).get("said", "")
+        self._log(item, f"given up: {why}{f'; last: {last_answer}' if last_answer else ''}")
         self.box.finish(item)
 
     def _log(self, item: Item, words: str) -> None:
@@ -157,19 +157,19 @@ class Sender:
     def _summed(self, items: Sequence[Item]) -> Item:
         """One item for all of a channel that wait, so that nobody is flooded: their titles. One
         that may have been sent, and a single one, stay as they are."""
-        fresh = [one for one in items if not one.holds and not one.begun]
+        fresh = [item for item in items if not item.holds and not item.begun]
         if items[0].holds or items[0].begun or len(fresh) < 2:
             return items[0]
-        titles = [one.event.title for one in fresh[:MOST_TITLES]]
+        titles = [item.event.title for item in fresh[:MOST_TITLES]]
         more = len(fresh) - len(titles)
-        urgent = max(fresh, key=lambda one: one.event.urgency).event
+        urgent = max(fresh, key=lambda item: item.event.urgency).event
         name = summary_name(fresh)
         event = Event(
             urgent.kind, f"and:{name}", f"and {len(fresh)} more",
             "\n".join([*titles, *([f"… and {more} more"] if more else [])]), fresh[-1].event.at,
-            urgent.site, data={"keys": [one.event.key for one in fresh]},
+            urgent.site, data={"keys": [item.event.key for item in fresh]},
         )  # fmt: skip
-        held = tuple(one.name for one in fresh)
+        held = tuple(item.name for item in fresh)
         return Item(name, fresh[0].channel, event, fresh[0].posted, holds=held)
 
 

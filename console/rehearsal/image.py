@@ -97,28 +97,28 @@ def interpreter() -> Path:
 
 def engine() -> Path:
     """The package that holds llama.cpp. Raises UsageError without the extra."""
-    found = importlib.util.find_spec("xllamacpp")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("xllamacpp")
+    if spec is None or not spec.submodule_search_locations:
         raise UsageError(
             "a rehearsal needs the demo's engine", "the package xllamacpp is missing", HINT
         )
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 def files() -> Files:
     """What an image needs to run this interpreter: itself, its libraries, a few tools; everything
     except this project's own code and the model."""
-    found: Files = {str(interpreter()): interpreter()}
+    image_files: Files = {str(interpreter()): interpreter()}
     standard = Path(sysconfig.get_path("stdlib"))
-    found |= {str(path): path for path in _tree(standard)}
-    found |= {f"/opt/rehearsal/packages/xllamacpp/{p.relative_to(engine())}": p
+    image_files |= {str(path): path for path in _tree(standard)}
+    image_files |= {f"/opt/rehearsal/packages/xllamacpp/{p.relative_to(engine())}": p
               for p in _tree(engine())}  # fmt: skip
     for tool in TOOLS:
         where = shutil.which(tool, path="/usr/bin:/bin:/usr/sbin:/sbin")
         if where is not None:
-            found[f"/usr/bin/{tool}"] = Path(where).resolve()
-    programs = [path for path in found.values() if _is_program(path)]
-    return found | {str(path): path.resolve() for path in _libraries(programs)}
+            image_files[f"/usr/bin/{tool}"] = Path(where).resolve()
+    programs = [path for path in image_files.values() if _is_program(path)]
+    return image_files | {str(path): path.resolve() for path in _libraries(programs)}
 
 
 def _tree(root: Path) -> Iterator[Path]:
@@ -177,9 +177,9 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
     return tag
 
 
-def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Settings) -> None:
+def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, settings: Settings) -> None:
     """Make a tag on the base with these settings. Raises EngineError."""
-    recipe = io.BytesIO(dockerfile(base, told).encode())
+    recipe = io.BytesIO(dockerfile(base, settings).encode())
     api: Any = client.api
 
     def build() -> None:
@@ -191,9 +191,9 @@ def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Sett
     ask(f"Making the stand-in image {tag}", build, IMPORT_S)
 
 
-def dockerfile(base: str, told: Settings) -> str:
+def dockerfile(base: str, settings: Settings) -> str:
     """A Dockerfile that gives the base its settings."""
-    return f"FROM {base}\nENV {VARIABLE}={packed(told)}\nLABEL {LABEL}=stand-in\n"
+    return f"FROM {base}\nENV {VARIABLE}={packed(settings)}\nLABEL {LABEL}=stand-in\n"
 
 
 def _key() -> str:
@@ -319,11 +319,11 @@ def _pad_script(path: Path, size: int) -> None:
 
 def _in_a_container(program: Path, mapping: Mapping) -> str:
     """Run a command in the stand-in image, under the candidate's quota; a rollback ends it."""
-    told = packed(mapping.for_image(str(program)))
+    settings_text = packed(mapping.for_image(str(program)))
     return (
         f"exec docker run --rm --init --cpus {mapping.cpus:.4f} --network none "
         f'--label {place.role_label()}=oneoff --label "omni.run=$OMNI_RUN" '
-        f"-v {shlex.quote(str(place.holds()))}:{HOLDS} -e {VARIABLE}={told} "
+        f"-v {shlex.quote(str(place.holds()))}:{HOLDS} -e {VARIABLE}={settings_text} "
         f'{mapping.base} {program.name} "$@"'
     )
 
@@ -376,8 +376,8 @@ def _tensors() -> dict[str, tuple[int, int]]:
         made[f"{at}.self_attn.o_proj.weight"] = (WIDTH, inner)
         made[f"{at}.mlp.gate.weight"] = (EXPERTS, WIDTH)
         for expert in range(EXPERTS):
-            one = f"{at}.mlp.experts.{expert}"
-            made[f"{one}.gate_proj.weight"] = (EXPERT_WIDTH, WIDTH)
-            made[f"{one}.up_proj.weight"] = (EXPERT_WIDTH, WIDTH)
-            made[f"{one}.down_proj.weight"] = (WIDTH, EXPERT_WIDTH)
+            prefix = f"{at}.mlp.experts.{expert}"
+            made[f"{prefix}.gate_proj.weight"] = (EXPERT_WIDTH, WIDTH)
+            made[f"{prefix}.up_proj.weight"] = (EXPERT_WIDTH, WIDTH)
+            made[f"{prefix}.down_proj.weight"] = (WIDTH, EXPERT_WIDTH)
     return made

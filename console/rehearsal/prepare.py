@@ -64,7 +64,7 @@ DEFAULT_BYTES = 32 << 30
 def known(name: str) -> str:
     """The fault's name, as given; empty for none. Raises UsageError with the list for any other."""
     if name and name not in FAULTS:
-        listed = "\n".join(f"{one:<12} {what}" for one, what in FAULTS.items())
+        listed = "\n".join(f"{fault:<12} {what}" for fault, what in FAULTS.items())
         raise UsageError(f"there is no fault '{one_line(name, 40)}'", listed, "--fault NAME")
     return name
 
@@ -103,17 +103,22 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
         path, given, site_services=services, aliases=site.model.names, planning=True,
         offers=site.offers,
     )  # fmt: skip
-    criteria = [one for _, step in written.steps() for one in step.gate or ()]
+    criteria = [criterion for _, step in written.steps() for criterion in step.gate or ()]
     targets = speed.target_speeds(criteria, reference(site))
-    told = Settings(cards=(of := cards(site)), hold=hold(of), unsteady=targets.unsteady,
+    settings = Settings(cards=(of := cards(site)), hold=hold(of), unsteady=targets.unsteady,
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     factor = targets.speed(fault)
     base = image.base_tag()
     return Mapping(
-        base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=factor,
-        cpus=factor * (speed.known(base) or speed.FIRST), ram_below=_free() - _budget(),
+        base=base,
+        fault=fault,
+        ports=move_ports(_ports(written, site)),
+        told=settings,
+        speed=factor,
+        cpus=factor * (speed.known(base) or speed.FIRST),
+        ram_below=_free() - _budget(),
         inputs=_inputs(written, given),
-    )  # fmt: skip
+    )
 
 
 def fill(
@@ -146,7 +151,7 @@ def reference(site: Site) -> float:
 def cards(site: Site) -> list[dict[str, Any]]:
     """{uuid, name, total} of each scripted card: the site's, or a workstation's."""
     if not site.model.gpus:
-        return [{**one, "total": parse_bytes(one["memory"])} for one in WORKSTATION]
+        return [{**card, "total": parse_bytes(card["memory"])} for card in WORKSTATION]
     return [
         {"uuid": gpu.uuid, "name": gpu.name or gpu.uuid, "total": gpu.memory or DEFAULT_BYTES}
         for gpu in site.model.gpus
@@ -193,8 +198,8 @@ def make_images(client: docker.DockerClient, made: Rehearsal) -> None:
     """Stand-ins of every image that no step of the playbook builds. Raises ConsoleError."""
     for name, tag in made.rewriter.images.items():
         if tag not in made.rewriter.built:
-            told = made.mapping.for_image(name)
-            image.ensure_stand_in(client, made.mapping.base, tag, told)
+            settings = made.mapping.for_image(name)
+            image.ensure_stand_in(client, made.mapping.base, tag, settings)
 
 
 def measured(mapping: Mapping, cpus_per_tok_s: float) -> Mapping:

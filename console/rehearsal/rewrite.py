@@ -73,13 +73,13 @@ class Rewriter:
         for name, service in (made.get("services") or {}).items():
             if isinstance(service, dict):
                 self.service(name, service, base)
-        found = list(steps(made))
+        all_steps = list(steps(made))
         if pace := self.mapping.for_image("").pace:
             self.notes.append(
                 f"no gate has a wide grey zone: every other answer at {pace:.1f} tok/s"
             )
-        speed.shorten(made, found, self.notes)
-        for step in found:
+        speed.shorten(made, all_steps, self.notes)
+        for step in all_steps:
             self._step(step, base)
         for guard in _tables(made.get("guards")):
             self.guard(guard)
@@ -93,8 +93,8 @@ class Rewriter:
     def tag(self, name: str) -> str:
         """The stand-in of an image; the injected fault is part of its tag."""
         if name not in self.images:
-            told = packed(self.mapping.for_image(name)).encode()
-            digest = hashlib.sha256(told + self.mapping.base.encode()).hexdigest()[:8]
+            settings_bytes = packed(self.mapping.for_image(name)).encode()
+            digest = hashlib.sha256(settings_bytes + self.mapping.base.encode()).hexdigest()[:8]
             self.images[name] = f"{image.stands_for(name)}-{digest}"
             self.notes.append(f"image {name} → {self.images[name]}")
         return self.images[name]
@@ -113,8 +113,8 @@ class Rewriter:
 
     def _container(self, box: Tree, service: str) -> None:
         box["image"] = self.tag(str(box.get("image")))
-        box["ports"] = [self._published(str(one)) for one in box.get("ports") or ()]
-        mounts = [self._mount(str(one)) for one in box.get("mounts") or ()]
+        box["ports"] = [self._published(str(port)) for port in box.get("ports") or ()]
+        mounts = [self._mount(str(mount)) for mount in box.get("mounts") or ()]
         box["mounts"] = [*mounts, f"{place.holds()}:{HOLDS}:rw"]
         if box.pop("gpus", None):
             self.notes.append("GPUs are scripted: none is given to a container")
@@ -122,25 +122,25 @@ class Rewriter:
         box["cpus"] = round(self.mapping.cpus, 4)
         box["name"] = place.own_name(str(box.get("name") or service))
 
-    def _compose(self, one: Tree, base: Path) -> None:
-        file, service = base / str(one.get("file")), str(one.get("service"))
-        env = {str(key): str(value) for key, value in (one.get("env") or {}).items()}
+    def _compose(self, table: Tree, base: Path) -> None:
+        file, service = base / str(table.get("file")), str(table.get("service"))
+        env = {str(key): str(value) for key, value in (table.get("env") or {}).items()}
         cards = ",".join(card["uuid"] for card in self.mapping.told.cards)
-        found = _resolved(
-            file, service, str(one.get("profile") or ""), {"OMNI_GPUS": cards, **env},
+        definition = _resolved(
+            file, service, str(table.get("profile") or ""), {"OMNI_GPUS": cards, **env},
             self.engine_host,
         )  # fmt: skip
-        tag = self.tag(str(found.get("image") or service))
-        made = _written(_stand_in(service, found, tag, self.mapping))
+        tag = self.tag(str(definition.get("image") or service))
+        made = _written(_stand_in(service, definition, tag, self.mapping))
         self.notes.append(f"compose service {service} of {file} → {made}")
         self._stacks[str(file)] = str(made)
-        one["file"] = str(made)
-        _drop(one, "profile", "project")
+        table["file"] = str(made)
+        _drop(table, "profile", "project")
 
     def _process(self, service: Tree, service_name: str) -> None:
         """Turn a model server into a container, for its quota; others stay processes."""
         self._environment(service["process"], f"service {service_name}")
-        argv = [self._argument(one) for one in service["process"].get("argv") or ()]
+        argv = [self._argument(argument) for argument in service["process"].get("argv") or ()]
         program = Path(str(argv[0])).name if argv else ""
         if not (set(SERVERS) & set(argv) or program in PROGRAMS):
             service["process"]["argv"] = argv
@@ -155,10 +155,12 @@ class Rewriter:
 
     def _environment(self, table: Tree, where: str) -> None:
         """Without what a conda environment has, except for a stand-in of its interpreter."""
-        found = table.pop("environment", None)
-        if not found:
+        environment = table.pop("environment", None)
+        if not environment:
             return
-        home = Path(str(found.get("conda") or "")) if isinstance(found, dict) else Path()
+        home = (
+            Path(str(environment.get("conda") or "")) if isinstance(environment, dict) else Path()
+        )
         if home.is_relative_to(place.work()):
             image.python(home / "bin/python")
         self.notes.append(f"{where}: its environment is not used")
@@ -184,7 +186,7 @@ class Rewriter:
         if isinstance(step.get("host"), dict):
             self._host(step["host"], where, base)
         if step.get("run"):
-            step["run"] = [self._argument(one) for one in step["run"]]
+            step["run"] = [self._argument(argument) for argument in step["run"]]
         report = step.get("report")
         if isinstance(report, dict) and report.get("to"):
             report["to"] = _rehearsal_report(str(report["to"]))
@@ -213,12 +215,12 @@ class Rewriter:
             "cutover": self._cutover, "contract": self._contract,
         }  # fmt: skip
 
-    def _checkpoint(self, asked: Tree, where: str) -> None:
-        repo = str(asked.get("repo"))
+    def _checkpoint(self, checkpoint: Tree, where: str) -> None:
+        repo = str(checkpoint.get("repo"))
         if repo != CHECKPOINT_WORD and not repo.startswith(f"{place.work()}/"):
             return  # what lies below the work directory is a path that was moved: nothing is there
-        asked["repo"] = str(put_checkpoint(asked.get("engine") in GGUF_ENGINES))
-        _drop(asked, "include")
+        checkpoint["repo"] = str(put_checkpoint(checkpoint.get("engine") in GGUF_ENGINES))
+        _drop(checkpoint, "include")
         self.notes.append(f"{where}: a made-up checkpoint; nothing is said about a real one")
 
     def _build(self, build: Tree) -> None:
@@ -226,8 +228,8 @@ class Rewriter:
         build["tag"] = self.tag(name)
         context = place.directory() / "builds" / self.tag(name).replace("/", "-").replace(":", "-")
         context.mkdir(parents=True, exist_ok=True)
-        told = self.mapping.for_image(name)
-        (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, told))
+        settings = self.mapping.for_image(name)
+        (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, settings))
         build.update(context=str(context), dockerfile=str(context / "Dockerfile"))
         _drop(build, "target", "args", "platform", "source", "preflight")
         self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
@@ -236,7 +238,7 @@ class Rewriter:
         self._image(where)
         _drop(where, "gpus", "network")
         if where.get("mounts"):
-            where["mounts"] = [self._mount(str(one)) for one in where["mounts"]]
+            where["mounts"] = [self._mount(str(mount)) for mount in where["mounts"]]
 
     def _image(self, table: Tree) -> None:
         if table.get("image"):
@@ -247,28 +249,28 @@ class Rewriter:
         if isinstance(check.get("http"), dict):
             check["http"]["url"] = self._text(check["http"].get("url"))
         if check.get("output"):
-            check["output"] = [self._argument(one) for one in check["output"]]
+            check["output"] = [self._argument(argument) for argument in check["output"]]
         if "port_free" in check:
             check["port_free"] = self.mapping.port(check["port_free"])
         _make(check.get("file"), check.get("min_bytes"), self.mapping)
 
     def _unless(self, unless: Tree) -> None:
         if unless.get("run"):
-            unless["run"] = [self._argument(one) for one in unless["run"]]
+            unless["run"] = [self._argument(argument) for argument in unless["run"]]
         if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
             self.notes.append(f"{unless['file']} exists: that work counts as done")
 
     def _host(self, host: Tree, where: str, base: Path) -> None:
         """Point a host step at the rehearsal's ports, images, files and disks."""
-        host["ports"] = [self.mapping.port(one) for one in host.get("ports") or ()]
+        host["ports"] = [self.mapping.port(port) for port in host.get("ports") or ()]
         for key in ("images", "torch"):
             if host.get(key):
-                host[key] = [self.tag(str(one)) for one in host[key]]
+                host[key] = [self.tag(str(image_name)) for image_name in host[key]]
         for key in ("tools", "headers", "builds", "source"):  # a rehearsal builds nothing
             if host.pop(key, None):
                 self.notes.append(f"{where}: {key} of a build are not asked for")
-        files = [str(base / str(one)) for one in host.get("compose") or ()]
-        host["compose"] = [self._stacks.get(one, one) for one in files]
+        files = [str(base / str(path)) for path in host.get("compose") or ()]
+        host["compose"] = [self._stacks.get(file, file) for file in files]
         disk = host.get("disk")
         if isinstance(disk, dict) and disk.get("free"):
             self.notes.append(f"{where}: disk free {disk['free']} → {DISK}")
@@ -278,13 +280,13 @@ class Rewriter:
         if "port" in cutover:
             cutover["port"] = self.mapping.port(cutover["port"])
 
-    def _contract(self, asked: Tree) -> None:
+    def _contract(self, contract: Tree) -> None:
         """Stand-ins are like each other, and unlike any real server whose answers were kept."""
-        if "url" in asked:
-            asked["url"] = self._text(asked["url"])
-        if asked.get("suite"):
-            asked["suite"] = [self._argument(one) for one in asked["suite"]]
-        if asked.pop("against", "baseline") != "baseline":
+        if "url" in contract:
+            contract["url"] = self._text(contract["url"])
+        if contract.get("suite"):
+            contract["suite"] = [self._argument(argument) for argument in contract["suite"]]
+        if contract.pop("against", "baseline") != "baseline":
             self.notes.append("contract: compared with the stand-in baseline")
 
     def _find_images(self, tree: Tree) -> None:
@@ -321,7 +323,7 @@ def steps(tree: Tree) -> Iterator[Tree]:
 
 
 def _tables(values: Any) -> Iterator[Tree]:
-    return (one for one in values or () if isinstance(one, dict))
+    return (table for table in values or () if isinstance(table, dict))
 
 
 def _drop(table: Tree, *keys: str) -> None:
@@ -347,26 +349,28 @@ def _resolved(file: Path, service: str, profile: str, env: dict[str, str], host:
         [*argv, "config", "--format", "json"], engine_host(host or None), env,
         "Reading the compose file", RESOLVE_S, silent,
     )  # fmt: skip
-    found = (json.loads(text).get("services") or {}).get(service)
-    if not isinstance(found, dict):
+    definition = (json.loads(text).get("services") or {}).get(service)
+    if not isinstance(definition, dict):
         raise UsageError(f"there is no service {one_line(service)} in {file}")
-    return found
+    return definition
 
 
-def _stand_in(service: str, found: Tree, tag: str, mapping: Mapping) -> Tree:
-    kept = {key: found[key] for key in KEPT if found.get(key)}
-    mounts = [_bind(one) for one in found.get("volumes") or () if one.get("type") == "bind"]
+def _stand_in(service: str, definition: Tree, tag: str, mapping: Mapping) -> Tree:
+    kept = {key: definition[key] for key in KEPT if definition.get(key)}
+    mounts = [
+        _bind(volume) for volume in definition.get("volumes") or () if volume.get("type") == "bind"
+    ]
     holds = {"type": "bind", "source": str(place.holds()), "target": HOLDS}
-    limits = ((found.get("deploy") or {}).get("resources") or {}).get("limits") or {}
-    memory = found.get("mem_limit") or limits.get("memory")
+    limits = ((definition.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    memory = definition.get("mem_limit") or limits.get("memory")
     made: Tree = {
         **kept, "image": tag, "volumes": [*mounts, holds], "cpus": round(mapping.cpus, 4),
-        "ports": [_port(one, mapping) for one in found.get("ports") or ()], "restart": "no",
+        "ports": [_port(port, mapping) for port in definition.get("ports") or ()], "restart": "no",
     }  # fmt: skip
     if memory:
         made["mem_limit"] = memory
-    if found.get("container_name"):
-        made["container_name"] = place.own_name(found["container_name"])
+    if definition.get("container_name"):
+        made["container_name"] = place.own_name(definition["container_name"])
     return {"name": "omni-rehearsal", "services": {service: made}}
 
 
@@ -396,11 +400,11 @@ def _rehearsal_report(path: str) -> str:
     return str(place.directory() / "reports" / Path(path).name)
 
 
-def _bind(one: Tree) -> Tree:
-    kept = {key: value for key, value in one.items() if key in ("type", "target", "read_only")}
-    return {**kept, "source": _moved(str(one["source"]))}
+def _bind(volume: Tree) -> Tree:
+    kept = {key: value for key, value in volume.items() if key in ("type", "target", "read_only")}
+    return {**kept, "source": _moved(str(volume["source"]))}
 
 
-def _port(one: Tree, mapping: Mapping) -> Tree:
-    published = str(mapping.port(str(one.get("published") or one["target"])))
-    return {**one, "host_ip": "127.0.0.1", "published": published}
+def _port(port: Tree, mapping: Mapping) -> Tree:
+    published = str(mapping.port(str(port.get("published") or port["target"])))
+    return {**port, "host_ip": "127.0.0.1", "published": published}

@@ -77,9 +77,11 @@ def bring_up(
                 "the stand-in baseline does not serve", url, f"docker logs {container()}"
             )
         time.sleep(0.1)
-    found = calibrate(lambda: _measure(url), lambda cpus: _limit(client, cpus), per, tok_s, say)
-    memory_file().write_text(json.dumps({mapping.base: found}) + "\n")
-    return found
+    cpus_per_tok_s = calibrate(
+        lambda: _measure(url), lambda cpus: _limit(client, cpus), per, tok_s, say
+    )
+    memory_file().write_text(json.dumps({mapping.base: cpus_per_tok_s}) + "\n")
+    return cpus_per_tok_s
 
 
 def calibrate(
@@ -222,11 +224,11 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
     goes: list[float] = []
     aborts: list[float] = []
     zones: list[float] = []
-    for one in criteria:
-        if one.metric.rpartition(".")[2] not in SPEEDS:
+    for criterion in criteria:
+        if criterion.metric.rpartition(".")[2] not in SPEEDS:
             continue
-        go = _value(one.go, baseline_tok_s, (">", ">="))
-        abort = _value(one.no_go, baseline_tok_s, ("<", "<="))
+        go = _value(criterion.go, baseline_tok_s, (">", ">="))
+        abort = _value(criterion.no_go, baseline_tok_s, ("<", "<="))
         goes += [go] if go else []
         aborts += [abort or go] if abort or go else []
         middle = (go + abort) / 2
@@ -239,11 +241,11 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
     )  # fmt: skip
 
 
-def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:
+def _value(threshold: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:
     """The threshold in tok/s; 0.0 if there is none of that kind."""
-    if found is None or found.op not in operators:
+    if threshold is None or threshold.op not in operators:
         return 0.0
-    return found.value * (baseline_tok_s if found.relative else 1.0)
+    return threshold.value * (baseline_tok_s if threshold.relative else 1.0)
 
 
 def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
@@ -295,19 +297,21 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     """A duration for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
     needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
-    least_s, answer_s = (FILL_S, TURN_S) if "context" in soak else (SOAK_S, ANSWER_S)
+    minimum_s, answer_s = (FILL_S, TURN_S) if "context" in soak else (SOAK_S, ANSWER_S)
     _cap(soak, "context", FILL, 0, where, notes)
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
-    _cap_time(soak, "duration", max(least_s, needs * answer_s), f"{where} soak", notes)
+    _cap_time(soak, "duration", max(minimum_s, needs * answer_s), f"{where} soak", notes)
     _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
     soak.pop("arrivals", None)
 
 
 def _asked(steps: list[Tree], soak: str) -> Iterator[int]:
     for step in steps:
-        for one in step.get("gate") or ():
-            if isinstance(one, dict) and str(one.get("metric", "")).startswith(f"{soak}."):
-                yield int(one.get("min_samples") or 0)
+        for criterion in step.get("gate") or ():
+            if isinstance(criterion, dict) and str(criterion.get("metric", "")).startswith(
+                f"{soak}."
+            ):
+                yield int(criterion.get("min_samples") or 0)
 
 
 def _cap(table: Tree, key: str, most: int, otherwise: int, where: str, notes: list[str]) -> None:
@@ -320,7 +324,11 @@ def _cap(table: Tree, key: str, most: int, otherwise: int, where: str, notes: li
 def _cap_prompts(benchmark: Tree, where: str, notes: list[str]) -> None:
     """One length, the longest that is not too long."""
     written = benchmark.get("prompt_lengths")
-    lengths = [one for one in written if isinstance(one, int)] if isinstance(written, list) else []
+    lengths = (
+        [length for length in written if isinstance(length, int)]
+        if isinstance(written, list)
+        else []
+    )
     shorter = [min(PROMPT, max(lengths, default=PROMPT))]
     if lengths and written != shorter:
         notes.append(f"{where} prompt_lengths {written} → {shorter}")
@@ -328,13 +336,13 @@ def _cap_prompts(benchmark: Tree, where: str, notes: list[str]) -> None:
 
 
 def _cap_time(
-    table: Tree, key: str, most_s: float, where: str, notes: list[str], otherwise: str = ""
+    table: Tree, key: str, limit_s: float, where: str, notes: list[str], otherwise: str = ""
 ) -> None:
     written = table.get(key, otherwise)
     try:
         seconds = parse_duration(written) if isinstance(written, str) and written else 0.0
     except ValueError:
         return  # the loader reports it
-    if seconds > most_s:
-        table[key] = f"{most_s * 1000:.0f}ms" if most_s < 1 else f"{most_s:.0f}s"
+    if seconds > limit_s:
+        table[key] = f"{limit_s * 1000:.0f}ms" if limit_s < 1 else f"{limit_s:.0f}s"
         notes.append(f"{where} {key} {written} → {table[key]}")

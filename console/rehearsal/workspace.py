@@ -74,10 +74,12 @@ class Mapping:
 
     def for_image(self, name: str) -> Settings:
         """Settings of a candidate's image; the baseline has none of its faults."""
-        told = replace(self.told, image=name, fault=self.fault)
+        settings = replace(self.told, image=name, fault=self.fault)
         if self.fault != "vram":
-            return told
-        return replace(told, hold={c["uuid"]: int(c["total"] * TOO_MUCH) for c in told.cards})
+            return settings
+        return replace(
+            settings, hold={c["uuid"]: int(c["total"] * TOO_MUCH) for c in settings.cards}
+        )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1) + "\n"
@@ -97,12 +99,12 @@ def move_ports(ports: Iterable[int]) -> dict[str, int]:
     moved: dict[str, int] = {}
     for port in sorted(set(ports)):
         wanted = port + SHIFT if port + SHIFT < 65_000 else port - SHIFT
-        found = next(
+        free_port = next(
             (n for n in range(wanted, wanted + 200) if n not in moved.values() and _free(n)), None
         )
-        if found is None:
+        if free_port is None:
             raise UsageError(f"no free port for {port}", f"looked at {wanted}-{wanted + 199}")
-        moved[str(port)] = found
+        moved[str(port)] = free_port
     return moved
 
 
@@ -166,7 +168,7 @@ def prepare() -> None:
     holds().chmod(0o777)  # a container of another user writes there too
 
 
-def enter(told: Settings) -> None:
+def enter(settings: Settings) -> None:
     """Set up the environment of every process of a rehearsal, for this one and its children:
     scripted cards, its own lock, and stand-in commands, which are written here."""
     prepare()
@@ -178,7 +180,7 @@ def enter(told: Settings) -> None:
         ROLE_VARIABLE: role_label(),
         "PYTHONPATH": f"{STAND_INS}:{python}" if python else str(STAND_INS),
         "PATH": before if before.split(":")[0] == first else f"{first}:{before}",
-        VARIABLE: packed(told),
+        VARIABLE: packed(settings),
         HOLDS_VARIABLE: str(holds()),
     }
     (directory() / "environment.json").write_text(json.dumps(mine) + "\n")
@@ -188,13 +190,13 @@ def enter(told: Settings) -> None:
     _commands(before, {name: mine[name] for name in (VARIABLE, HOLDS_VARIABLE)})
 
 
-def _commands(search: str, told: dict[str, str]) -> None:
+def _commands(search: str, variables: dict[str, str]) -> None:
     """Stand-ins for host commands that a step may call. A step gets few variables, so their
     settings are written into them."""
     import shutil
 
     docker = shutil.which("docker", path=search.replace(f"{directory()}/bin:", "")) or "docker"
-    known = [f"{name}={value}" for name, value in told.items()]
+    known = [f"{name}={value}" for name, value in variables.items()]
     inside = shlex.join(["env", *known, *paths.module_argv("console.rehearsal.inside.command")])
     for name in ("nvidia-smi", "cuobjdump"):
         script(f'exec {inside} {name} "$@"', directory() / "bin" / name)
@@ -238,8 +240,8 @@ def join() -> str:
     scripted cards) and return its site file. Raises UsageError."""
     own = paths.rehearsal_dir()
     try:
-        found = json.loads((own / "environment.json").read_text())
-        os.environ.update({str(name): str(value) for name, value in found.items()})
+        environment = json.loads((own / "environment.json").read_text())
+        os.environ.update({str(name): str(value) for name, value in environment.items()})
     except (OSError, ValueError, AttributeError) as error:
         hint = "omni-console run PLAYBOOK --rehearse"
         raise UsageError("no rehearsal is here", str(own), hint) from error

@@ -56,92 +56,98 @@ class Found:
 def read(run: RunDir) -> Found:
     """Read what a run has; a breach without a recording works, and a recording without a breach."""
     recorded = load(run, LAST_S)
-    found = recorded.breach if recorded is not None else breach(run)
-    at = wall_of(found) or 0.0
-    stages = (stage_at(run, "memory", at), stage_at(run, "serving", at)) if found else (None, None)
-    return Found(run, found, recorded, *stages)
+    breach_record = recorded.breach if recorded is not None else breach(run)
+    at = wall_of(breach_record) or 0.0
+    stages = (
+        (stage_at(run, "memory", at), stage_at(run, "serving", at))
+        if breach_record
+        else (None, None)
+    )
+    return Found(run, breach_record, recorded, *stages)
 
 
-def page(found: Found | None, view: GuardView) -> BreachPage:
+def page(facts: Found | None, view: GuardView) -> BreachPage:
     """The page of a run; without a breach, what the guard watches for and what it sees."""
-    if found is None:
+    if facts is None:
         return BreachPage((("No breach: no run yet, nothing was ever guarded here.", "bold"),))
-    if not found.breach:
-        return _empty(found, view)
-    moment = _moment(found)
-    curves, begin, end = _curves(found, moment, view)
-    begun = wall_of(found.breach)
+    if not facts.breach:
+        return _empty(facts, view)
+    moment = _moment(facts)
+    curves, begin, end = _curves(facts, moment, view)
+    begun = wall_of(facts.breach)
     spans = ("", "")
     if begun is not None and moment is not None and curves:
         spans = (utc(begun + begin - moment), utc(begun + end - moment))
     return BreachPage(
-        tuple(_above(found)), tuple(_below(found, view)), curves, begin, end, moment, spans
+        tuple(_above(facts)), tuple(_below(facts, view)), curves, begin, end, moment, spans
     )
 
 
-def title(found: Found) -> str:
+def title(facts: Found) -> str:
     """When the breach was, and in which run."""
-    at = wall_of(found.breach)
+    at = wall_of(facts.breach)
     when = "at a time that is not known" if at is None else utc(at, "%Y-%m-%d %H:%M:%S")
-    return f"{when}  {found.run.id}"
+    return f"{when}  {facts.run.id}"
 
 
-def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> str:
+def cause_of(breach_record: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> str:
     """The cause in one sentence: from the breach itself, else from the recorder's notes."""
-    if found.get("reason"):
-        return str(found["reason"])
-    if reasons := each(found.get("reasons")):
+    if breach_record.get("reason"):
+        return str(breach_record["reason"])
+    if reasons := each(breach_record.get("reasons")):
         return str(reasons[0])
-    said = [str(one.get("text", "")) for one in events if one.get("what") in ("breach", "act")]
-    return said[-1] if said else ""
+    texts = [
+        str(event.get("text", "")) for event in events if event.get("what") in ("breach", "act")
+    ]
+    return texts[-1] if texts else ""
 
 
-def _above(found: Found) -> Iterable[Words]:
-    events = found.recorded.events if found.recorded is not None else ()
-    yield cause_of(found.breach, events) or "A limit was passed; which one was not recorded.", "bad"
-    at = wall_of(found.breach)
-    killed = deeds(found.breach)
+def _above(facts: Found) -> Iterable[Words]:
+    events = facts.recorded.events if facts.recorded is not None else ()
+    yield cause_of(facts.breach, events) or "A limit was passed; which one was not recorded.", "bad"
+    at = wall_of(facts.breach)
+    killed = deeds(facts.breach)
     yield from ((text, "bold") for text in killed)
-    yield from ((f"spared: {text}", "dim") for text in each(found.breach.get("refused")))
-    ended = EXPIRED.get(str(found.breach.get("cause")))
+    yield from ((f"spared: {text}", "dim") for text in each(facts.breach.get("refused")))
+    ended = EXPIRED.get(str(facts.breach.get("cause")))
     if not killed and ended:
         yield f"the {ended}: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
         yield "what was killed was not recorded", "warn"
-    yield from _since(found, at)
+    yield from _since(facts, at)
 
 
-def _since(found: Found, at: float | None) -> Iterable[Words]:
+def _since(facts: Found, at: float | None) -> Iterable[Words]:
     """When memory was free again and the baseline served, as the rollback recorded it."""
     if at is None:
         return
     back = ""
-    if found.memory_at is not None:
-        back = f"memory was back after {format_duration(found.memory_at - at)}; "
-    if found.serving_at is not None:
-        took = format_duration(found.serving_at - at)
+    if facts.memory_at is not None:
+        back = f"memory was back after {format_duration(facts.memory_at - at)}; "
+    if facts.serving_at is not None:
+        took = format_duration(facts.serving_at - at)
         yield f"{back}the baseline served again after {took}", "good"
     else:
         yield f"{back}no rollback has said yet that the baseline serves: F12", "warn"
 
 
-def _below(found: Found, view: GuardView) -> Iterable[Words]:
-    tail = found.run.id[-4:]
-    limit = limit_in(found.breach)
+def _below(facts: Found, view: GuardView) -> Iterable[Words]:
+    tail = facts.run.id[-4:]
+    limit = limit_in(facts.breach)
     if limit is not None:
         yield f"the limit: {limit_words(limit)}", "dim"
     yield "What next", "bold"
     yield "Esc, then o: the report, with this breach in it", ""
     yield f"omni-console recorder {tail} prints the last two minutes as a table", ""
     yield from ((text, "") for text in _advice(limit))
-    if found.recorded is not None:
-        yield from ((text, "dim") for text in ending(found.recorded))
+    if facts.recorded is not None:
+        yield from ((text, "dim") for text in ending(facts.recorded))
     yield from _lacks(view)
 
 
 def _lacks(view: GuardView) -> Iterable[Words]:
     """What the guard must not kill, cannot watch, and which protections it did not get."""
-    missing = (f"not obtained: {one}" for one in view.missing)
+    missing = (f"not obtained: {protection}" for protection in view.missing)
     return [(text, "warn") for text in (*view.spared, *view.trouble, *missing)]
 
 
@@ -161,27 +167,27 @@ def _advice(limit: Limit | None) -> Iterable[str]:
         yield "5 asks preflight what the checkpoint needs before the next try"
 
 
-def _moment(found: Found) -> float | None:
+def _moment(facts: Found) -> float | None:
     """The kill on the monotonic clock of its boot."""
-    mono = number(found.breach.get("mono"))
+    mono = number(facts.breach.get("mono"))
     if mono is not None:
         return mono
-    at = number(found.breach.get("at"))
-    wall = wall_of(found.breach)
+    at = number(facts.breach.get("at"))
+    wall = wall_of(facts.breach)
     if at is not None and wall != at:
         return at
-    samples = found.recorded.fast if found.recorded is not None else ()
+    samples = facts.recorded.fast if facts.recorded is not None else ()
     if wall is None or not samples:
         return None
-    near = min(samples, key=lambda one: abs(one.wall - wall))
+    near = min(samples, key=lambda sample: abs(sample.wall - wall))
     return near.mono + wall - near.wall
 
 
 def _curves(
-    found: Found, moment: float | None, view: GuardView
+    facts: Found, moment: float | None, view: GuardView
 ) -> tuple[tuple[Curve, ...], float, float]:
     """The curve that crossed its limit, then RAM available, and swap if it was used."""
-    rows = _samples(found)
+    rows = _samples(facts)
     if not rows:
         return (), 0.0, 0.0
     newest = rows[-1][0]
@@ -189,17 +195,17 @@ def _curves(
     end = min(newest, middle + AFTER_S) if newest > middle else middle
     begin = max(rows[0][0], end - LAST_S)
     inside = [row for row in rows if begin <= row[0] <= end]
-    limit = limit_in(found.breach)
+    limit = limit_in(facts.breach)
     total = max((row[3] or 0 for row in rows), default=0) or max(row[1] for row in inside)
     floor = _level(limit, "host.ram_available") or view.marks.ram_available
     ram = Curve("RAM available", tuple((row[0], float(row[1])) for row in inside), total, floor)
-    first = crossed(found.breach)
+    first = crossed(facts.breach)
     swap = _swap(inside, first, view)
     if first is None or first.column == RAM:
         return ((ram, *swap), begin, end)
     if first.column == SWAP and swap:
         return ((*swap, ram), begin, end)
-    shift = middle - (number(found.breach.get("at")) or middle)
+    shift = middle - (number(facts.breach.get("at")) or middle)
     return ((curve_of(first, shift), ram, *swap), begin, end)
 
 
@@ -207,19 +213,19 @@ Sample = tuple[float, int, int, int]
 """Monotonic time, RAM available, swap used, total RAM (0: unknown)."""
 
 
-def _samples(found: Found) -> list[Sample]:
+def _samples(facts: Found) -> list[Sample]:
     """Samples kept with the breach, then those still in the recording, in order."""
     rows: dict[float, Sample] = {}
-    wall, mono = wall_of(found.breach), number(found.breach.get("mono"))
+    wall, mono = wall_of(facts.breach), number(facts.breach.get("mono"))
     known = wall is not None and mono is not None
-    for row in each(table(found.breach.get("window")).get("fast")) if known else ():
-        values = [number(one) for one in each(row)[:3]]
+    for row in each(table(facts.breach.get("window")).get("fast")) if known else ():
+        values = [number(cell) for cell in each(row)[:3]]
         if len(values) == 3 and None not in values:
-            at, available, swap = (one or 0.0 for one in values)
+            at, available, swap = (figure or 0.0 for figure in values)
             at += (mono or 0.0) - (wall or 0.0)
             rows[at] = (at, int(available), int(swap), 0)
-    for one in found.recorded.fast if found.recorded is not None else ():
-        rows[one.mono] = (one.mono, one.available, one.swap_used, one.total)
+    for sample in facts.recorded.fast if facts.recorded is not None else ():
+        rows[sample.mono] = (sample.mono, sample.available, sample.swap_used, sample.total)
     return [rows[at] for at in sorted(rows)]
 
 
@@ -239,23 +245,25 @@ def _level(limit: Limit | None, metric: str) -> float | None:
     return limit.below if limit.below is not None else limit.above
 
 
-def _empty(found: Found, view: GuardView) -> BreachPage:
+def _empty(facts: Found, view: GuardView) -> BreachPage:
     """The page without a breach: what would be one, and which protections the sentinel lacks."""
     above: list[Words] = [("No breach in this run: the guard has stopped nothing.", "bold")]
     below: list[Words] = []
     if view.limits:
         below.append(("It acts, or warns, on", "bold"))
-        below += [(limit_words(one), "" if one.act == "kill" else "dim") for one in view.limits]
+        below += [
+            (limit_words(limit), "" if limit.act == "kill" else "dim") for limit in view.limits
+        ]
     below += _lacks(view)
-    recorded = found.recorded
+    recorded = facts.recorded
     if recorded is None:
         above.append(("There is no recording of it: no sentinel has watched this run.", "dim"))
         return BreachPage(tuple(above), tuple(below))
     above += [(text, "dim") for text in ending(recorded)]
-    curves, begin, end = _curves(found, None, view)
+    curves, begin, end = _curves(facts, None, view)
     if recorded.fast:
-        left = min(one.available for one in recorded.fast)
+        left = min(sample.available for sample in recorded.fast)
         above.append((f"least RAM available in what is recorded: {format_bytes(left)}", ""))
-    walls = [one.wall for one in recorded.fast]
+    walls = [sample.wall for sample in recorded.fast]
     spans = (utc(walls[-1] - (end - begin)), utc(walls[-1])) if walls else ("", "")
     return BreachPage(tuple(above), tuple(below), curves, begin, end, None, spans)

@@ -32,13 +32,13 @@ class Advice:
 def advices(lessons: Iterable[Lesson]) -> list[Advice]:
     """The lines of the lessons in their order: one a lesson, or one for each row of its quick
     reference."""
-    return [one for lesson in lessons for one in _of(lesson)]
+    return [advice for lesson in lessons for advice in _of(lesson)]
 
 
 def _of(lesson: Lesson) -> list[Advice]:
     model = lesson.model
     if model.quick:
-        rows = [(one.avoid, one.why, one.instead) for one in model.quick]
+        rows = [(quick_row.avoid, quick_row.why, quick_row.instead) for quick_row in model.quick]
     else:
         rows = [(model.title, model.cause, model.lesson or model.resolution or model.cause)]
     avoid = bool(model.quick) or model.id.startswith("F") or model.status in _WARNS
@@ -55,22 +55,26 @@ def _line(text: str) -> str:
 def page(lessons: Iterable[Lesson], width: int) -> list[str]:
     """The page in lines of at most `width` cells."""
     every = advices(lessons)
-    groups = [[one for one in every if one.avoid], [one for one in every if not one.avoid]]
+    groups = [
+        [advice for advice in every if advice.avoid],
+        [advice for advice in every if not advice.avoid],
+    ]
     heads = (f"{AVOID}, and what to do instead", WORKS)
     out: list[str] = []
-    for head, found in zip(heads, groups, strict=True):
-        if found:
-            out += [*([""] if out else []), head, *_rows(found, width)]
+    for head, group in zip(heads, groups, strict=True):
+        if group:
+            out += [*([""] if out else []), head, *_rows(group, width)]
     return [_within(line, width) for line in out]
 
 
-def _rows(found: Sequence[Advice], width: int) -> list[str]:
+def _rows(group: Sequence[Advice], width: int) -> list[str]:
     """Two columns; a part that is too long for its column ends with a sign."""
-    longest = max(cells(one.what) for one in found)
+    longest = max(cells(advice.what) for advice in group)
     wide = WIDE if width == UNLIMITED else max(12, (width - ID_CELLS - GAP) * 9 // 20)
     left = min(longest, wide)
     return [
-        f"{one.id:<{ID_CELLS}}{_column(one.what, left, width)}{' ' * GAP}{one.do}" for one in found
+        f"{advice.id:<{ID_CELLS}}{_column(advice.what, left, width)}{' ' * GAP}{advice.do}"
+        for advice in group
     ]
 
 

@@ -186,13 +186,13 @@ def curve_rows(
     full = len(signs.levels)
     steps = rows * full - 1
     levels = [
-        None if one is None or not most else min(steps - 1, max(0, int(one / most * steps)))
-        for one in values
+        None if value is None or not most else min(steps - 1, max(0, int(value / most * steps)))
+        for value in values
     ]
     return [
         "".join(
-            " " if one is None or one < below else signs.levels[min(one - below, full - 1)]
-            for one in levels
+            " " if level is None or level < below else signs.levels[min(level - below, full - 1)]
+            for level in levels
         )
         for below in range((rows - 1) * full, -1, -full)
     ]

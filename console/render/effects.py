@@ -38,75 +38,76 @@ def _look(step: Step) -> Iterator[str]:
     yield f"on NO-GO: {step.on_no_go}; on HOLD (also when a fact is not known): {step.on_hold}"
 
 
-def _checkpoint(asked: measuring.CheckpointStep) -> Iterator[str]:
-    which = f" {' '.join(asked.include)}" if asked.include else ""
-    yield f"looks up {one_line(asked.repo)}{one_line(which)}: listing and headers only"
-    how = asked.engine or {"mmap": "llama.cpp"}.get(asked.loader or "", "")
-    parts = [how, asked.loader or "", f"context {asked.ctx}" if asked.ctx else ""]
-    if asked.service:
-        parts.append(f"the arguments of {asked.service}")
-    if asked.args:
-        parts.append(shlex.join(asked.args))
+def _checkpoint(checkpoint: measuring.CheckpointStep) -> Iterator[str]:
+    which = f" {' '.join(checkpoint.include)}" if checkpoint.include else ""
+    yield f"looks up {one_line(checkpoint.repo)}{one_line(which)}: listing and headers only"
+    how = checkpoint.engine or {"mmap": "llama.cpp"}.get(checkpoint.loader or "", "")
+    parts = [how, checkpoint.loader or "", f"context {checkpoint.ctx}" if checkpoint.ctx else ""]
+    if checkpoint.service:
+        parts.append(f"the arguments of {checkpoint.service}")
+    if checkpoint.args:
+        parts.append(shlex.join(checkpoint.args))
     words = ", ".join(part for part in parts if part) or "as the file format requires"
     yield f"works out whether it fits, loaded by: {one_line(words, 300)}"
-    if asked.to:
-        yield f"and whether the disk of {one_line(asked.to)} holds it"
-    if asked.beside:
+    if checkpoint.to:
+        yield f"and whether the disk of {one_line(checkpoint.to)} holds it"
+    if checkpoint.beside:
         yield "beside the baseline, which goes on serving"
 
 
-def _gguf(asked: measuring.GgufStep) -> str:
-    build = asked.image or asked.binary or asked.service or "the baseline"
-    where = "no GPU, no network" if not asked.binary else "on the host"
+def _gguf(gguf: measuring.GgufStep) -> str:
+    build = gguf.image or gguf.binary or gguf.service or "the baseline"
+    where = "no GPU, no network" if not gguf.binary else "on the host"
     return (
-        f"reads the architecture of {one_line(asked.file)} and asks the build of {one_line(build)} "
+        f"reads the architecture of {one_line(gguf.file)} and asks the build of {one_line(build)} "
         f"with a probe file ({where})"
     )
 
 
-def _host(asked: measuring.HostStep) -> Iterator[str]:
-    if asked.method:
-        yield f"kernels for {one_line(asked.method)}"
-    if asked.compute:
-        yield f"compute capability {asked.compute[0]}.{asked.compute[1]}"
-    if asked.cuda:
-        yield f"CUDA {asked.cuda[0]}.{asked.cuda[1]} for its GPUs"
-    yield from (f"program {one_line(name)}" for name in asked.tools)
-    yield from (f"header {one_line(name)}" for name in asked.headers)
-    if asked.driver:
-        yield f"NVIDIA driver {one_line(asked.driver)}"
-    if asked.gpus:
+def _host(host: measuring.HostStep) -> Iterator[str]:
+    if host.method:
+        yield f"kernels for {one_line(host.method)}"
+    if host.compute:
+        yield f"compute capability {host.compute[0]}.{host.compute[1]}"
+    if host.cuda:
+        yield f"CUDA {host.cuda[0]}.{host.cuda[1]} for its GPUs"
+    yield from (f"program {one_line(name)}" for name in host.tools)
+    yield from (f"header {one_line(name)}" for name in host.headers)
+    if host.driver:
+        yield f"NVIDIA driver {one_line(host.driver)}"
+    if host.gpus:
         yield "the site's GPUs"
-    if asked.sched_ext:
+    if host.sched_ext:
         yield "sched_ext in the kernel"
-    yield from (f"port {port}" for port in asked.ports)
-    yield from (f"image {one_line(ref)}" for ref in asked.images)
-    yield from (f"PyTorch in {one_line(ref)}" for ref in asked.torch)
-    yield from (f"compose file {one_line(path)}" for path in asked.compose)
-    if asked.disk is not None:
-        yield f"{format_bytes(asked.disk.free)} free at {one_line(asked.disk.path)}"
-    yield from (f"what the build of step {one_line(name)} needs" for name in asked.builds)
-    if asked.source:
-        yield f"what the sources in {one_line(asked.source)} need to be built here"
+    yield from (f"port {port}" for port in host.ports)
+    yield from (f"image {one_line(ref)}" for ref in host.images)
+    yield from (f"PyTorch in {one_line(ref)}" for ref in host.torch)
+    yield from (f"compose file {one_line(path)}" for path in host.compose)
+    if host.disk is not None:
+        yield f"{format_bytes(host.disk.free)} free at {one_line(host.disk.path)}"
+    yield from (f"what the build of step {one_line(name)} needs" for name in host.builds)
+    if host.source:
+        yield f"what the sources in {one_line(host.source)} need to be built here"
 
 
-def _imports(asked: measuring.ImportsStep) -> str:
-    modules = ", ".join(one_line(name) for name in asked.modules)
+def _imports(imports: measuring.ImportsStep) -> str:
+    modules = ", ".join(one_line(name) for name in imports.modules)
     return (
-        f"imports {modules} in a one-off container of {one_line(asked.image or asked.service)} "
+        f"imports {modules} in a one-off container of {one_line(imports.image or imports.service)} "
         "(no GPU, no network)"
     )
 
 
-def _download(asked: measuring.DownloadStep) -> Iterator[str]:
-    what = f"what {asked.of} judged" if asked.of else one_line(asked.repo)
-    which = f" {' '.join(asked.include)}" if asked.include else ""
+def _download(download: measuring.DownloadStep) -> Iterator[str]:
+    what = f"what {download.of} judged" if download.of else one_line(download.repo)
+    which = f" {' '.join(download.include)}" if download.include else ""
     yield (
-        f"$ hf download of {what}{one_line(which)} → {one_line(asked.to)}, {asked.workers} workers"
+        f"$ hf download of {what}{one_line(which)} → {one_line(download.to)}, "
+        f"{download.workers} workers"
     )
     yield "pinned to one commit; what is here is kept; sizes verified; stops before a full disk"
-    if asked.of:
-        yield f"a NO-GO of {asked.of} needs a typed override"
+    if download.of:
+        yield f"a NO-GO of {download.of} needs a typed override"
 
 
 def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
@@ -197,16 +198,19 @@ def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
 
 
 def _contract(step: Step) -> Iterator[str]:
-    asked = step.contract
-    assert asked is not None
-    server = one_line(asked.service or asked.url or "")
-    if asked.asks:
-        own = f" and those of {one_line(asked.cases)}" if asked.cases else ""
-        against = "the baseline's sealed ones" if asked.of_baseline else one_line(asked.against)
-        yield f"asks {server} the shipped cases{own}, each {asked.repeat} times, at temperature 0"
+    contract = step.contract
+    assert contract is not None
+    server = one_line(contract.service or contract.url or "")
+    if contract.asks:
+        own = f" and those of {one_line(contract.cases)}" if contract.cases else ""
+        against = (
+            "the baseline's sealed ones" if contract.of_baseline else one_line(contract.against)
+        )
+        times = f"each {contract.repeat} times, at temperature 0"
+        yield f"asks {server} the shipped cases{own}, {times}"
         yield f"compares tools, schemas, protocol and words with {against}"
-    if asked.suite:
-        yield f"{_where(step.where)}$ OMNI_URL=(of {server}) {shown(asked.suite)}"
+    if contract.suite:
+        yield f"{_where(step.where)}$ OMNI_URL=(of {server}) {shown(contract.suite)}"
 
 
 def _soak(soak: measuring.SoakStep) -> Iterator[str]:

@@ -56,14 +56,18 @@ def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
         return
     name = clean(step.id)
     if step.state is StepState.RUNNING or step.duration_s is None:
-        said = f": {one_line(step.said, 200)}" if step.said else ""
-        yield step.started, signs.step("running"), "accent", f"{name} began{said}"
+        message = f": {one_line(step.said, 200)}" if step.said else ""
+        yield step.started, signs.step("running"), "accent", f"{name} began{message}"
         return
-    verdict = next((one for one in view.verdicts if one.step == step.id), None)
+    verdict = next(
+        (gate_verdict for gate_verdict in view.verdicts if gate_verdict.step == step.id), None
+    )
     word = clean(verdict.verdict, 10) if verdict is not None else ""
     state = standing(step.state, word, warned=step.warned)
-    said = word + (f" {clean(verdict.outcome)}" if verdict is not None and verdict.outcome else "")
-    words = said or one_line(step.detail, 200) or str(step.state).replace("_", " ")
+    message = word + (
+        f" {clean(verdict.outcome)}" if verdict is not None and verdict.outcome else ""
+    )
+    words = message or one_line(step.detail, 200) or str(step.state).replace("_", " ")
     yield (
         step.started + step.duration_s,
         signs.step(state),

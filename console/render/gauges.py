@@ -96,7 +96,9 @@ def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row
     stale = age_words(sample.at, now)
     room = width - len(stale) - 1 if stale else width
     parts: list[Part] = []
-    for field in sorted(host_fields(sample, signs), key=lambda one: -max(one.level, Level.OK)):
+    for field in sorted(
+        host_fields(sample, signs), key=lambda host_field: -max(host_field.level, Level.OK)
+    ):
         gap: Row = ((" " * GAP, ""),) if parts else ()
         if not width or width_of(tuple(parts)) + width_of((*gap, *field.brief)) <= room:
             parts += [*gap, *field.brief]
@@ -273,8 +275,8 @@ def memory_of(gpu: GpuSample) -> str:
 
 def dark(gpu: GpuSample) -> bool:
     return all(
-        one is None
-        for one in (gpu.used_bytes, gpu.utilisation, gpu.temperature_c, gpu.power_w)
+        reading is None
+        for reading in (gpu.used_bytes, gpu.utilisation, gpu.temperature_c, gpu.power_w)
     )  # fmt: skip
 
 

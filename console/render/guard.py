@@ -48,7 +48,7 @@ def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
     if old:
         parts.append((f"  {old}", "warn"))
     for text, tone in _facts(view, key):
-        if not width or sum(cells(one) for one, _ in parts) + cells(text) + 2 <= width:
+        if not width or sum(cells(part_text) for part_text, _ in parts) + cells(text) + 2 <= width:
             parts.append((f"  {text}", tone))
     return tuple(parts)
 
@@ -94,10 +94,10 @@ def _facts(view: GuardView, key: str) -> list[Part]:
         return []
     facts: list[Part] = []
     if view.word == guards.WARN:
-        told = filling(view)
-        for text in view.reasons[0 if told else 1 :][:1]:
+        forecast = filling(view)
+        for text in view.reasons[0 if forecast else 1 :][:1]:
             # the forecast's own reason begins with what was just said
-            again = told and text.startswith(f"{view.filling} full in")
+            again = forecast and text.startswith(f"{view.filling} full in")
             facts.append((text.partition(": ")[2] if again else text, ""))
     if view.rate is not None and view.rate >= 1 << 20:
         facts.append((f"{view.filling} +{rate(view.rate)}", "dim"))
@@ -140,7 +140,7 @@ def age(view: GuardView, now: float) -> str:
 def lacks(missing: tuple[str, ...]) -> str:
     """`no locked memory, no top priority`: protections that the sentinel did not get."""
     names = [text.partition(":")[0] for text in missing]
-    return ", ".join(f"no {PROTECTIONS.get(one, one)}" for one in names)
+    return ", ".join(f"no {PROTECTIONS.get(name, name)}" for name in names)
 
 
 def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
@@ -164,13 +164,18 @@ def wall_of(breach: dict[str, Any]) -> float | None:
 
 def nearest(limits: tuple[Limit, ...]) -> list[str]:
     """The nearest kill limit of each gauge: `below 32 GiB free`, `swap above 11 GiB`."""
-    found: dict[str, Limit] = {}
-    for one in limits:
-        if one.act == "kill" and one.metric and METRICS[one.metric].short and not one.scarce:
-            before = found.setdefault(one.metric, one)
-            nearer = max if one.below is not None else min
-            found[one.metric] = nearer(before, one, key=_value)
-    return [_kill_words(name, one) for name, one in found.items()]
+    limit_by_metric: dict[str, Limit] = {}
+    for limit in limits:
+        if (
+            limit.act == "kill"
+            and limit.metric
+            and METRICS[limit.metric].short
+            and not limit.scarce
+        ):
+            before = limit_by_metric.setdefault(limit.metric, limit)
+            nearer = max if limit.below is not None else min
+            limit_by_metric[limit.metric] = nearer(before, limit, key=_value)
+    return [_kill_words(name, kill_limit) for name, kill_limit in limit_by_metric.items()]
 
 
 def _kill_words(name: str, limit: Limit) -> str:
@@ -266,7 +271,9 @@ def deeds(breach: Mapping[str, Any]) -> list[str]:
     the sample was. `breach`: as the journal or breach.json has it."""
     limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0
-    killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
+    killed = [
+        killed_row(victim) for victim in each(breach.get("killed")) if isinstance(victim, dict)
+    ]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
 

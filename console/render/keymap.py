@@ -120,4 +120,4 @@ def of_scope(scope: str) -> tuple[Action, ...]:
 
 def action(action_id: str) -> Action:
     """One action by id; KeyError if there is none."""
-    return {found.id: found for found in ACTIONS}[action_id]
+    return {entry.id: entry for entry in ACTIONS}[action_id]

@@ -59,7 +59,7 @@ def due_words(lesson: Lesson, today: date) -> str:
 def _head(model: LessonModel) -> str:
     facts = [KINDS[model.id[0]], model.status, model.severity, model.date]
     facts += [f"updated {model.updated}" if model.updated else "", model.version, model.component]
-    return ", ".join(clean(one) for one in facts if one)
+    return ", ".join(clean(fact) for fact in facts if fact)
 
 
 def _parts(registry: Registry, lesson: Lesson, today: date) -> Iterator[tuple[str, list[str], str]]:
@@ -69,15 +69,26 @@ def _parts(registry: Registry, lesson: Lesson, today: date) -> Iterator[tuple[st
     yield "contradicts", _contradictions(registry, model), "warn"
     yield "seen", [model.symptom], ""
     yield "because", [model.cause], ""
-    yield "tried", [f"{one.what}: {one.result}" for one in model.tried], ""
+    yield "tried", [f"{attempt.what}: {attempt.result}" for attempt in model.tried], ""
     yield "done", [model.resolution], ""
     yield "evidence", list(model.evidence), ""
     yield "in runs", list(model.runs), ""
-    yield "history", [f"{one.date} {one.status}: {one.words}" for one in model.history], ""
-    yield "avoid", [f"{one.avoid}: {one.why}. Rather {one.instead}" for one in model.quick], ""
-    yield "asked", [f"{one.question} {one.answer}" for one in model.asked], ""
+    yield (
+        "history",
+        [f"{change.date} {change.status}: {change.words}" for change in model.history],
+        "",
+    )
+    yield (
+        "avoid",
+        [
+            f"{quick_row.avoid}: {quick_row.why}. Rather {quick_row.instead}"
+            for quick_row in model.quick
+        ],
+        "",
+    )
+    yield "asked", [f"{exchange.question} {exchange.answer}" for exchange in model.asked], ""
     yield "since then", list(model.notes), "accent"
-    yield "see", [f"{_titled(registry, one.to)} – {one.words}" for one in model.links], ""
+    yield "see", [f"{_titled(registry, link.to)} – {link.words}" for link in model.links], ""
     yield "linked from", [", ".join(registry.linking_to(model.id))], "dim"
     yield "lint rules", [", ".join(model.rules)], ""
     yield "sources", [", ".join(model.sources)], ""
@@ -88,23 +99,23 @@ def _review(lesson: Lesson, today: date) -> list[str]:
     model = lesson.model
     if model.due is None and model.recheck is None:
         return []
-    found = [due_words(lesson, today)]
-    found += [model.review] if model.review else []
+    paragraphs = [due_words(lesson, today)]
+    paragraphs += [model.review] if model.review else []
     if model.recheck is not None:
-        found.append(f"{model.recheck.words}: $ {shlex.join(model.recheck.output)}")
-    return found
+        paragraphs.append(f"{model.recheck.words}: $ {shlex.join(model.recheck.output)}")
+    return paragraphs
 
 
 def _contradictions(registry: Registry, model: LessonModel) -> list[str]:
     """Its own contradictions, then those that only other lessons state."""
-    found, told = [], {to for one in model.contradictions for to in one.with_}
-    for one in model.contradictions:
-        others = ("with itself" if other == model.id else other for other in one.with_)
-        found.append(f"{', '.join(others)}: {one.words}")
-    return found + [
-        f"told in {other.id}: {one.words}"
-        for other, one in registry.contradicting(model.id)
-        if other.id not in told
+    paragraphs, lesson_ids = [], {to for conflict in model.contradictions for to in conflict.with_}
+    for contradiction in model.contradictions:
+        others = ("with itself" if other == model.id else other for other in contradiction.with_)
+        paragraphs.append(f"{', '.join(others)}: {contradiction.words}")
+    return paragraphs + [
+        f"told in {other.id}: {conflict.words}"
+        for other, conflict in registry.contradicting(model.id)
+        if other.id not in lesson_ids
     ]
 
 

@@ -50,12 +50,12 @@ def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[
         curve = curve_line(values, max(values) * SHARE_OF_TOP, signs)
         lead: Row = ((f"{label:<6}", "dim"), (curve, "accent"))
         rule, word = _rule(view, step, metric, mean, base)
-        told: list[Row] = []
+        endings: list[Row] = []
         if rule:
-            told = [((f"  {rule}", ""), ("  so far ", "dim"), (word, VERDICT_TONE[word]))]
-            told.append(((f"  {rule}: ", ""), (word, VERDICT_TONE[word])))
-            told.append(((f" {rule.partition(' if ')[2]}: ", ""), (word, VERDICT_TONE[word])))
-        rows.append(_fitting(lead, mean, base, unit, told, width, signs))
+            endings = [((f"  {rule}", ""), ("  so far ", "dim"), (word, VERDICT_TONE[word]))]
+            endings.append(((f"  {rule}: ", ""), (word, VERDICT_TONE[word])))
+            endings.append(((f" {rule.partition(' if ')[2]}: ", ""), (word, VERDICT_TONE[word])))
+        rows.append(_fitting(lead, mean, base, unit, endings, width, signs))
     void = [clean(str(run["void"]), 80) for run in step.runs if run.get("void")]
     words = f"void  {len(void)} of {len(step.runs)}" + (f": {void[-1]}" if void else "")
     rows.append(cut(((words, "warn" if void else "dim"),), width, signs))
@@ -98,9 +98,9 @@ def _bar_row(
 def _baseline(view: RunView, step: StepView, metric: str) -> float | None:
     """The baseline's figure beside this step's, or the one that was measured before all others."""
     for scope in (f"{step.id}.baseline", "baseline:measure"):
-        found = number(view.metrics.get(scope, {}).get(metric, {}).get("value"))
-        if found is not None:
-            return found
+        figure = number(view.metrics.get(scope, {}).get(metric, {}).get("value"))
+        if figure is not None:
+            return figure
     return None
 
 
@@ -111,13 +111,13 @@ def _targets(view: RunView, step: StepView, metric: str) -> list[dict[str, Any]]
 
 def _thresholds(view: RunView, step: StepView, metric: str, key: str) -> list[Threshold]:
     """The rules of all gates on this figure: of `go`, or of `no_go`."""
-    found = []
+    thresholds = []
     for row in _targets(view, step, metric):
         try:
-            found.append(parse_threshold(str(row.get(key) or "")))
+            thresholds.append(parse_threshold(str(row.get(key) or "")))
         except ValueError:
             continue
-    return found
+    return thresholds
 
 
 def _rule(
@@ -131,22 +131,22 @@ def _rule(
         return "", ""
     first = wanted or refused
     rule = f"{'GO' if wanted else 'NO-GO'} if {clean(str(first[0]), 40)}"
-    if any(one.satisfied(mean, base) for one in refused):
+    if any(threshold.satisfied(mean, base) for threshold in refused):
         return rule, "NO-GO"
-    if wanted and all(one.satisfied(mean, base) for one in wanted):
+    if wanted and all(threshold.satisfied(mean, base) for threshold in wanted):
         return rule, "GO"
     return rule, "NO-GO" if wanted and not refused else "open"
 
 
 def _fitting(
-    lead: Row, mean: float, base: float | None, unit: str, told: Sequence[Row], width: int,
+    lead: Row, mean: float, base: float | None, unit: str, endings: Sequence[Row], width: int,
     signs: Glyphs,
 ) -> Row:  # fmt: skip
     """The longest form of a row that fits: the verdict so far goes last."""
     value: Part = (f" {format_number(mean, unit)}", "bold")
     beside: Row = ((f"  baseline {format_number(base, unit)}", ""),) if base is not None else ()
-    forms: list[Row] = [(*lead, value, *beside, *one) for one in told]
-    forms += [(*lead, value, *one) for one in told] or [(*lead, value, *beside)]
+    forms: list[Row] = [(*lead, value, *beside, *ending) for ending in endings]
+    forms += [(*lead, value, *ending) for ending in endings] or [(*lead, value, *beside)]
     return next((form for form in forms if width_of(form) <= width), cut(forms[-1], width, signs))
 
 
@@ -184,8 +184,8 @@ def answer_words(row: Kept, limit: int = MAX_ANSWER) -> str:
 
 def brief_answers(view: RunView, scope: str) -> Iterator[tuple[str, str, bool]]:
     """(who, its answer, whether it is garbled) for one prompt: a garbled one before others."""
-    found = answer_pairs(view, scope)
-    for pair in sorted(found, key=lambda pair: not (_bad(pair.here) or _bad(pair.baseline)))[:1]:
+    pairs = answer_pairs(view, scope)
+    for pair in sorted(pairs, key=lambda pair: not (_bad(pair.here) or _bad(pair.baseline)))[:1]:
         for who, row in ((_whose(view, scope), pair.here), ("baseline", pair.baseline)):
             if row:
                 yield who, answer_words(row, MAX_BRIEF), _bad(row)

@@ -125,12 +125,12 @@ def machine_panels(
         return others_brief(sample, signs, width)
 
     report = sample.gpu
-    found = [card(gpu, report) for gpu in report.gpus] if report is not None else []
+    panels = [card(gpu, report) for gpu in report.gpus] if report is not None else []
     if not apart:
-        return [*found, lambda w, n: _ram(sample, history, w, n, now, signs, marks, brief)]
-    found.append(lambda w, inside: _ram(sample, history, w, inside, now, signs, marks, guard))
-    found.append(lambda w, inside: _rest(sample, history, w, inside, now, signs))
-    return found
+        return [*panels, lambda w, n: _ram(sample, history, w, n, now, signs, marks, brief)]
+    panels.append(lambda w, inside: _ram(sample, history, w, inside, now, signs, marks, guard))
+    panels.append(lambda w, inside: _rest(sample, history, w, inside, now, signs))
+    return panels
 
 
 def _card(

@@ -57,12 +57,12 @@ def step_left_s(step: StepView, now: float) -> float | None:
 
 def _told(step: StepView, now: float) -> tuple[str, float | None, list[str]]:
     """A running step as words for what is done, the share for the bar, and what is left."""
-    far, gone, left = step.progress, gone_s(step, now), step_left_s(step, now)
+    progress, gone, left = step.progress, gone_s(step, now), step_left_s(step, now)
     after = [left_words(left)] if left is not None else []
     if step.limit_s and step.kind not in AT_ONCE:
         after.append(f"limit {clock(step.limit_s)}")
-    if far is not None:
-        return count_words(far.figures), far.share, after
+    if progress is not None:
+        return count_words(progress.figures), progress.share, after
     if not step.takes_s:
         return f"{clock(gone)} gone", None, after
     if gone > step.takes_s:
@@ -82,14 +82,14 @@ def step_progress(step: StepView, now: float, width: int) -> Row:
 def step_words(step: StepView, now: float) -> str:
     """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`, without what the step has said
     itself; "" without figures."""
-    far = step.progress
-    return far_words(far, step_left_s(step, now), step.said) if far is not None else ""
+    progress = step.progress
+    return far_words(progress, step_left_s(step, now), step.said) if progress is not None else ""
 
 
 def said_words(step: StepView, now: float) -> str:
     """What a running step said last, and how far it is: `cand: run 4/9 21.3 tok/s  (44 %, …)`."""
-    far = step_words(step, now)
-    return f"{clean(step.said, 200)}{f'  ({far})' if far else ''}"
+    progress_words = step_words(step, now)
+    return f"{clean(step.said, 200)}{f'  ({progress_words})' if progress_words else ''}"
 
 
 def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:
@@ -144,8 +144,8 @@ def run_share(view: RunView, now: float) -> float | None:
     left = run_left_s(view, now)
     if left is None or all(step.state not in BEFORE for step in view.steps):
         return 1.0 if left is not None and view.steps else None
-    found = share(worked_s(view, now), worked_s(view, now) + left)
-    return min(0.99, found) if found is not None else None
+    part = share(worked_s(view, now), worked_s(view, now) + left)
+    return min(0.99, part) if part is not None else None
 
 
 def run_progress(view: RunView, now: float, width: int) -> Row:
@@ -158,7 +158,9 @@ def run_progress(view: RunView, now: float, width: int) -> Row:
     after = [f"{clock(now - view.created)} gone"] if view.created else []
     by_time, left = run_share(view, now), run_left_s(view, now)
     if by_time is not None:
-        after = [f"{int(100 * by_time)} % {one}" for one in after] or [f"{int(100 * by_time)} %"]
+        after = [f"{int(100 * by_time)} % {words}" for words in after] or [
+            f"{int(100 * by_time)} %"
+        ]
     if left is not None and view.state not in STANDING:
         after.append(left_words(left))
     done = by_time if by_time is not None else ended / len(view.steps)
@@ -178,18 +180,18 @@ def rollback_progress(
     begun = number(lines[0].get("at")) if lines else None
     if begun is None or stage not in STAGES:
         return ()
-    gone, far = max(0.0, now - begun), load_of(lines)
+    gone, progress = max(0.0, now - begun), load_of(lines)
     after = [f"{clock(gone)} gone"]
-    left = left_s(far, gone, usual_s, now)
+    left = left_s(progress, gone, usual_s, now)
     if left is not None:
         after.append(left_words(left))
     elif usual_s:
         after.append(f"usually {clock(usual_s)}")
     at = STAGES.index(stage) + 1
     lead: list[Part] = [(f"{stage} {at}/{len(STAGES)}", "bold")]
-    if far is not None:
-        lead.append((f" {count_words(far.figures)}", ""))
-    done = far.share if far is not None else None
+    if progress is not None:
+        lead.append((f" {count_words(progress.figures)}", ""))
+    done = progress.share if progress is not None else None
     if done is None:
         done = min(0.99, gone / usual_s) if usual_s else (at - 1) / len(STAGES)
     return _row(lead, done, after, width)
@@ -197,12 +199,12 @@ def rollback_progress(
 
 def load_of(lines: Sequence[dict[str, Any]]) -> Progress | None:
     """How far the load is that a rollback waits for now; None if it waits for none."""
-    far: Progress | None = None
+    progress: Progress | None = None
     for line in lines:
         done, at = number(line.get("done")), number(line.get("at"))
         if done is not None and at is not None:
             unit = clean(str(line.get("unit", "")), 20)
-            far = advanced(far, Figures(done, number(line.get("total")), unit), at)
+            progress = advanced(progress, Figures(done, number(line.get("total")), unit), at)
         elif line.get("state") != "note":
-            far = None  # another stage, or another start of the same
-    return far
+            progress = None  # another stage, or another start of the same
+    return progress

@@ -36,12 +36,12 @@ class Curve:
     bottom: float = 0.0
 
 
-def curve_of(found: Crossed, shift: float = 0.0) -> Curve:
+def curve_of(crossing: Crossed, shift: float = 0.0) -> Curve:
     """The curve that made a breach, its times moved by `shift` seconds."""
-    points = tuple((at + shift, figure) for at, figure in found.points)
+    points = tuple((at + shift, figure) for at, figure in crossing.points)
     known = [figure for _, figure in points if figure is not None]
-    top = 1.1 * max([*known, found.level or 0.0, 1.0])
-    return Curve(found.name, points, top, found.level, found.below, found.unit)
+    top = 1.1 * max([*known, crossing.level or 0.0, 1.0])
+    return Curve(crossing.name, points, top, crossing.level, crossing.below, crossing.unit)
 
 
 def columns(curve: Curve, begin: float, end: float, width: int) -> list[float | None]:
@@ -70,7 +70,7 @@ def _bridged(spans: list[float | None], curve: Curve, span_s: float) -> list[flo
     out, since = list(spans), 0
     for at in range(1, len(out)):
         since = 0 if spans[at] is not None else since + 1
-        more = any(one is not None for one in spans[at:])
+        more = any(span is not None for span in spans[at:])
         if spans[at] is None and since <= reach and more:
             out[at] = out[at - 1]
     return out
@@ -98,7 +98,7 @@ def chart(
 
 def _scaled(curve: Curve, values: Sequence[float | None]) -> Curve:
     """The curve scaled from the least to the most of curve and limit, if it would be flat else."""
-    known = [one for one in (*values, curve.limit) if one is not None]
+    known = [figure for figure in (*values, curve.limit) if figure is not None]
     if not known or (span := max(known) - min(known)) >= FLAT * curve.top:
         return curve
     margin = max(0.15 * span, 0.01 * curve.top)

@@ -50,8 +50,8 @@ def upcoming(
         way = "" if readonly else f"; {EMERGENCY.first} rolls back now"
         words = f"the guard acts soon: {alarm}{way}"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
-    told = _told(view, word, at, mode, now)
-    words, tone = told.fact if readonly else told.words, told.tone
+    advice = _told(view, word, at, mode, now)
+    words, tone = advice.fact if readonly else advice.words, advice.tone
     words = of_site(on_site(view, shown), words)
     if above:
         words, tone = above, "bold"

@@ -57,15 +57,15 @@ def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
 
 def moved_thresholds(before: Plan, after: Plan) -> list[tuple[str, str]]:
     """List (gate, `METRIC >= 500 tok/s -> >= 5 tok/s`) for every criterion that has changed."""
-    found = []
+    changes = []
     nothing: dict[str, Any] = {}
     pairs = zip_longest(targets(before), targets(after), fillvalue=nothing)
     for was, now in pairs:
         if was != now:
             known = now or was
             words = f"{known['metric']} {_asked(was)} -> {_asked(now)}"
-            found.append((str(known["gate"]), one_line(words, 300)))
-    return found
+            changes.append((str(known["gate"]), one_line(words, 300)))
+    return changes
 
 
 def _asked(target: dict[str, Any]) -> str:
@@ -228,8 +228,12 @@ def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:
 
 def _led(attempt: Attempt, failed: StepFailed) -> str:
     """A failure's detail, led by the line of the log that explains it."""
-    said = cause_of([*failed.lines, *attempt.output()])[1] if failed.cause in LOSSES else ""
-    return f"{said}; {failed.detail}" if said and said not in failed.detail else failed.detail
+    log_line = cause_of([*failed.lines, *attempt.output()])[1] if failed.cause in LOSSES else ""
+    return (
+        f"{log_line}; {failed.detail}"
+        if log_line and log_line not in failed.detail
+        else failed.detail
+    )
 
 
 def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: object) -> None:

@@ -97,13 +97,13 @@ def _refuse_beside_leftovers(run: RunDir) -> None:
     mine = records.read(os.getuid())
     if mine is None:
         return
-    for one in [mine, *records.earlier(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
-        loaded = _left_loaded(RunDir(Path(one.run_dir))) if one.run_id != run.id else ""
+    for pointer in [mine, *records.earlier(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
+        loaded = _left_loaded(RunDir(Path(pointer.run_dir))) if pointer.run_id != run.id else ""
         if loaded:
-            which = f"--site {shlex.quote(one.site)}" if one is mine else "--if-interrupted"
+            which = f"--site {shlex.quote(pointer.site)}" if pointer is mine else "--if-interrupted"
             raise HostBusy(
-                f"run {one.run_id} was interrupted in its outage, and {loaded}",
-                f"its site: {one_line(one.site)}",
+                f"run {pointer.run_id} was interrupted in its outage, and {loaded}",
+                f"its site: {one_line(pointer.site)}",
                 f"omni-console rollback {which} ends it and brings that site's baseline back",
             )
 
@@ -139,7 +139,7 @@ def _rolling_back_places(run: RunDir) -> list[Path]:
     pointer names and of the newest runs, and those of sites."""
     earlier = records.read(os.getuid())
     pointed = [Path(earlier.run_dir) / sealed.ROLLBACK] if earlier is not None else []
-    newest = [one.rollback for one in islice(all_runs(), NEWEST)]
+    newest = [run_dir.rollback for run_dir in islice(all_runs(), NEWEST)]
     return list(dict.fromkeys([run.rollback, *sealed.site_dirs(), *pointed, *newest]))
 
 

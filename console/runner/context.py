@@ -106,7 +106,7 @@ class Context:
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""
-        data, found = self.plan.known.data(data), None
+        data, message = self.plan.known.data(data), None
         with self._lock:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
@@ -114,11 +114,11 @@ class Context:
             fold([written], self.view)
             if self.channels:
                 with contextlib.suppress(Exception):  # what cannot be told stops no run
-                    found = news.happened(written, self.view)
+                    message = news.happened(written, self.view)
         if self.guard is not None and event == "outage":
             self.guard.outage(self.view.outage)
-        if found is not None:
-            outbox.post(self.channels, found)
+        if message is not None:
+            outbox.post(self.channels, message)
 
     @property
     def channels(self) -> list[NotifyModel]:
@@ -129,8 +129,8 @@ class Context:
         """Post what a runner of this run that died has recorded and may not have posted. Only the
         run's own user knows what was: root, who may close it, has another outbox."""
         if self.channels and self.run.path.stat().st_uid == os.getuid():
-            for found in news.missed(events(self.run.journal), self.clock.now()):
-                outbox.post(self.channels, found)
+            for message in news.missed(events(self.run.journal), self.clock.now()):
+                outbox.post(self.channels, message)
 
     def note(self, step: str, attempt: int, state: StepState, **data: Any) -> None:
         """Record what has become of a step."""
@@ -214,27 +214,28 @@ class Attempt:
             return matching.find(pattern, texts, lines=lines, within_s=self.remaining())
         except matching.TooSlow as error:
             self.remaining()
-            said = self.last_lines()
-            raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
+            log_lines = self.last_lines()
+            raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=log_lines) from error
 
     def say(
-        self, text: str, far: Figures | None = None, *, always: bool = False,
+        self, text: str, progress: Figures | None = None, *, always: bool = False,
         run: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Report progress to viewers if it has changed, at most once a second, as each event is
-        synced to disk. `far`: how far the step is, unless it counts something larger itself; `run`:
-        the figures of a benchmark's run, which are never left out."""
-        now, news = self.context.clock.monotonic(), (clean(text, 300), self._counted or far)
+        synced to disk. `progress`: how far the step is, unless it counts something larger itself;
+        `run`: the figures of a benchmark's run, which are never left out."""
+        now = self.context.clock.monotonic()
+        news = clean(text, 300), self._counted or progress
         if always or run or (now - self._said >= SAY_INTERVAL_S and news != self._last):
             self._said, self._last = now, news
             figures = news[1]._asdict() if news[1] is not None else {}
             figures |= {"run": run} if run else {}
             self.context.record("step.say", self.step, self.number, text=news[0], **figures)
 
-    def count(self, far: Figures) -> None:
+    def count(self, progress: Figures) -> None:
         """How far the step is, for all that is said from now on: its parts, like the load of one
         of many servers, have figures of their own, which do not count then."""
-        self._counted = far
+        self._counted = progress
 
     def hide(self, secret: str) -> None:
         """Keep a secret out of the log from now on. Output is filtered line by line, so each line

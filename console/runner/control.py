@@ -189,7 +189,7 @@ class Control:
 def _is_another(verb: Verb, first: Verb) -> bool:
     """Whether a verb answers otherwise than the first one, which the runner is about to take; the
     same one again is a second press."""
-    inputs, before = (one.args.get("inputs") or {} for one in (verb, first))
+    inputs, before = (request.args.get("inputs") or {} for request in (verb, first))
     return verb.verb in DECIDES and (verb.verb, inputs) != (first.verb, before)
 
 

@@ -72,7 +72,7 @@ def words(step: Step, site: Site, services: dict[str, ServiceSpec]) -> Iterator[
 
 def misfits(plan: Plan) -> list[str]:
     """Why a cutover of this plan cannot work on this site, in words; empty if it can."""
-    found: list[str] = []
+    reasons: list[str] = []
     base = plan.site.model.baseline.url
     for _, step in plan.playbook.steps():
         cut = step.cutover
@@ -80,13 +80,15 @@ def misfits(plan: Plan) -> list[str]:
             continue
         to = plan.services[cut.to]
         if cut.port is not None and cut.port != relay.port_of(base):
-            found.append(f"{step.id}: port {cut.port} is not the baseline's; clients are at {base}")
+            reasons.append(
+                f"{step.id}: port {cut.port} is not the baseline's; clients are at {base}"
+            )
         if relay.port_of(to.url) == relay.port_of(base):
-            found.append(f"{step.id}: {cut.to} is on the baseline's port itself ({to.url})")
+            reasons.append(f"{step.id}: {cut.to} is on the baseline's port itself ({to.url})")
         wrong = _cannot_listen(door(plan.site, cut))
         if wrong:
-            found.append(f"{step.id}: nothing can listen at {door(plan.site, cut)} here: {wrong}")
-    return found
+            reasons.append(f"{step.id}: nothing can listen at {door(plan.site, cut)} here: {wrong}")
+    return reasons
 
 
 def narrow(plan: Plan) -> list[str]:
@@ -109,8 +111,8 @@ def _cannot_listen(address: str) -> str:
         for family, kind, proto, _, name in socket.getaddrinfo(
             host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
-            with socket.socket(family, kind, proto) as one:
-                one.bind(name)
+            with socket.socket(family, kind, proto) as probe:
+                probe.bind(name)
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -53,20 +53,20 @@ def disturbances(context: Context, scopes: Sequence[str]) -> list[str]:
 
 def connected(view: RunView, scopes: Sequence[str]) -> list[str]:
     """Which measured servers had clients of others and did not tell what they asked."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for scope in scopes:
         seen = (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
-        for one in seen:
-            if one.get("measured") is True and one.get("connected"):
-                found[clean(connected_words(one), 200)] = None
-    return list(found)
+        for row in seen:
+            if row.get("measured") is True and row.get("connected"):
+                sentences[clean(connected_words(row), 200)] = None
+    return list(sentences)
 
 
-def connected_words(told: dict[str, Any]) -> str:
+def connected_words(row: dict[str, Any]) -> str:
     """What a record of `console.bench.beside.users` says of clients of others, in words."""
-    looks = plural(int(told["connected"]), "look")
+    looks = plural(int(row["connected"]), "look")
     return (
-        f"clients of others were connected to {told.get('name')} at {looks} while it was measured, "
+        f"clients of others were connected to {row.get('name')} at {looks} while it was measured, "
         "and it does not say what they asked"
     )
 
@@ -88,13 +88,15 @@ def came_back(context: Context) -> list[str]:
 def rolled_back(context: Context) -> list[str]:
     """The rollbacks by other plans of this user that went on while this run did."""
     begun, now = context.view.created, context.clock.now()
-    told = []
+    sentences = []
     for passed in _rollbacks(context.run.path):
         if passed.last_at >= begun and passed.began_at <= now:
             when = time_words(passed.last_at, now)
             ended = f"ended at {when}" if passed.over else f"was under way at {when}"
-            told.append(f"a rollback of {clean(passed.whose, 80)} {ended}, while this run went on")
-    return told
+            sentences.append(
+                f"a rollback of {clean(passed.whose, 80)} {ended}, while this run went on"
+            )
+    return sentences
 
 
 def _rollbacks(own: Path) -> Iterator[Passed]:

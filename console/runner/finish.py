@@ -172,11 +172,11 @@ class Ending:
                 run_attempts(self.context, planned)
                 doubt(self.context)
         verb = self.context.control.stop_verb  # it may have come while the baseline came back
-        asked = self._why() if verb is not None and verb.verb == "rollback" else ""
-        if (asked or not stays) and self._must_restore():
-            self.roll_back(asked or "something is still up, or the baseline does not answer")
-        elif asked:
-            self.context.enter(R.ROLLED_BACK, asked)
+        reason = self._why() if verb is not None and verb.verb == "rollback" else ""
+        if (reason or not stays) and self._must_restore():
+            self.roll_back(reason or "something is still up, or the baseline does not answer")
+        elif reason:
+            self.context.enter(R.ROLLED_BACK, reason)
         elif self.context.control.cancelled.is_set():
             self.context.enter(R.CANCELLED, "abort")
         else:
@@ -267,13 +267,13 @@ class Ending:
             self.roll_back(LOST_AFTER_LAST)
             return
         known = {k: view.serving.get(k) for k in ("tok_s", "degraded", "reference", "by")}
-        told = {k: value for k, value in known.items() if value is not None}
-        self.context.record("serving", **told, looked=url)
+        figures = {k: value for k, value in known.items() if value is not None}
+        self.context.record("serving", **figures, looked=url)
 
     def _clients_are_served(self) -> bool:
         services, name = self.context.services, self.context.view.cutover["service"]
         url, path = self.context.plan.site.model.baseline.url, services.spec(name).ready.path
-        alive = all(services.find(one) for one in (name, proxy.NAME))
+        alive = all(services.find(service_name) for service_name in (name, proxy.NAME))
         return alive and self._tried(lambda: health(url, path)[0] is Health.SERVING)
 
     def run_finally(self) -> None:

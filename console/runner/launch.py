@@ -71,11 +71,11 @@ def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detach
 
 def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
     # a unit inherits no descriptors: it says its word in a file that this side polls
-    said = run.path / "runner.word"
-    said.unlink(missing_ok=True)
+    word_file = run.path / "runner.word"
+    word_file.unlink(missing_ok=True)
     try:
         _start_unit(unit_of(run), argv)
-        word = _poll_word(said, timeout_s)
+        word = _poll_word(word_file, timeout_s)
     except BaseException:  # Ctrl-C, too: what nobody waits for must not begin
         _stop_unit(run)
         raise
@@ -145,11 +145,11 @@ def _start_unit(name: str, argv: list[str]) -> None:
         *argv,
     ]  # fmt: skip
     try:
-        code, _, said = children.run(argv, UNIT_S, env=os.environ)
+        code, _, message = children.run(argv, UNIT_S, env=os.environ)
     except (OSError, subprocess.TimeoutExpired) as error:
-        code, said = 1, str(error).encode()
+        code, message = 1, str(error).encode()
     if code != 0:
-        detail = one_line(said.decode("utf-8", "replace"))
+        detail = one_line(message.decode("utf-8", "replace"))
         raise NotStarted("systemd-run could not start the runner", detail, "", int(Exit.INTERNAL))
 
 
@@ -263,12 +263,12 @@ def begin(
     """
     created_at = time.time() if asked_at is None else asked_at
     _same(playbook, site, expect)
-    found = admit(playbook, site, overrides or {}, say, lease_s, rehearsal=bool(rehearsal))
+    lint_records = admit(playbook, site, overrides or {}, say, lease_s, rehearsal=bool(rehearsal))
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
         inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=created_at,
-        lease_s=lease_s, lint=found,
+        lease_s=lease_s, lint=lint_records,
     )  # fmt: skip
     more = {MAPPING: rehearsal, REQUEST: request, ALLOCATION: allocation}
     made = _directory(meta, playbook, site, more)
@@ -316,12 +316,12 @@ def admit(
         startable.refuse(playbook, site)
     plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
     more = admission.blocker_findings(plan) if not rehearsal else []
-    found = admission.check(playbook, facts_of(site), overrides, more)
+    findings = admission.check(playbook, facts_of(site), overrides, more)
     for words in short_lease(plan, lease_s) if not rehearsal else ():
         say(f"WARNING: {words}")
-    for one in found:
-        say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
-    return admission.records(found)
+    for finding in findings:
+        say(f"lint: {finding.text}" + (f" ({finding.suppressed})" if finding.suppressed else ""))
+    return admission.records(findings)
 
 
 def _directory(meta: RunMeta, playbook: Playbook, site: Site, more: Mapping[str, str]) -> RunDir:

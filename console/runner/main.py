@@ -296,8 +296,8 @@ def _fits(context: Context) -> None:
     if not words:
         pid = engine(context, "baseline").pid if context.plan.takes_down else 0
         back = limits.held_by(pid) if pid else None
-        found = limits.findings(context.plan, given_back=back, clock=context.clock)
-        words = [one.words for one in found if one.stops]
+        findings = limits.findings(context.plan, given_back=back, clock=context.clock)
+        words = [finding.words for finding in findings if finding.stops]
     if words:
         raise UsageError(
             "no run starts: a guard does not fit this machine", "\n".join(words),

@@ -189,31 +189,33 @@ class Peaks:
 
     def settle(self, cancelled: threading.Event) -> None:
         """Wait for a sample of everything taken after this call, GAP_S at most."""
-        asked = self._clock.monotonic()
-        while self._behind(asked) and self._clock.monotonic() - asked <= GAP_S:
+        moment = self._clock.monotonic()
+        while self._behind(moment) and self._clock.monotonic() - moment <= GAP_S:
             if self._clock.wait(cancelled, POLL_S):
                 return
 
-    def _behind(self, asked: float) -> bool:
+    def _behind(self, moment: float) -> bool:
         with self._lock:
             cards = [card["used"] for card in self._cards.values()]
-            late = any(c.read_at < asked and not c.unsure(asked) for c in cards)
-            return late or min(self._looked_at, self._asked_at) < asked
+            late = any(c.read_at < moment and not c.unsure(moment) for c in cards)
+            return late or min(self._looked_at, self._asked_at) < moment
 
 
 def record(context: Context, step: str, attempt: int, *, exact: bool = False) -> None:
     """Record in the journal what rose since last time, or all if `exact`. Raises JournalError."""
     if context.peaks is None:
         return
-    found = context.peaks.figures()
-    if exact or (found["n"] and differs(context.view.peaks, found)):
-        context.record(EVENT, step, attempt, **found)
+    figures = context.peaks.figures()
+    if exact or (figures["n"] and differs(context.view.peaks, figures)):
+        context.record(EVENT, step, attempt, **figures)
 
 
 def before_gate(context: Context, planned: PlannedStep, attempt: int) -> None:
     """Record exact figures that are no older than the gate which judges them."""
     criteria = (planned.step.gate if planned.step is not None else None) or []
-    if context.peaks is not None and any(one.metric in GAUGE_METRICS for one in criteria):
+    if context.peaks is not None and any(
+        criterion.metric in GAUGE_METRICS for criterion in criteria
+    ):
         context.peaks.settle(context.control.cancelled)
         record(context, planned.id, attempt, exact=True)
 
@@ -240,11 +242,11 @@ def _moved(old: float | None, new: float | None) -> bool:
 
 def _figures(peaks: dict[str, Peak], now: float) -> dict[str, Any]:
     why = {name: words for name, peak in peaks.items() if (words := peak.unsure(now))}
-    found: dict[str, Any] = {name: None if name in why else p.most for name, p in peaks.items()}
+    figures: dict[str, Any] = {name: None if name in why else p.most for name, p in peaks.items()}
     if why:
-        found["why"] = {name: one_line(words) for name, words in why.items()}
-        found["seen"] = {name: most for name in why if (most := peaks[name].most) is not None}
-    return found
+        figures["why"] = {name: one_line(words) for name, words in why.items()}
+        figures["seen"] = {name: most for name in why if (most := peaks[name].most) is not None}
+    return figures
 
 
 def _line(sample: Sample, at: float, step: str) -> dict[str, Any]:

@@ -102,8 +102,8 @@ def measured(service: str, view: RunView) -> float | None:
         for scope, bench in view.benchmarks.items()
         if "." not in scope and bench.get("service", service) == service
     ]
-    found = [rate for rate in rates if rate]
-    return found[-1] if found else None
+    known_rates = [rate for rate in rates if rate]
+    return known_rates[-1] if known_rates else None
 
 
 def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
@@ -113,8 +113,8 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
         hint = "" if moved else "   # its port is not in here: make it listen on the url's"
         env = {**_environment(runs), **dict(runs.env)}
         # a baseline has no environment: its program has its whole path
-        found = shutil.which(argv[0], path=env.get("PATH")) if runs.within else None
-        argv = (found or argv[0], *argv[1:])
+        program = shutil.which(argv[0], path=env.get("PATH")) if runs.within else None
+        argv = (program or argv[0], *argv[1:])
         yield "process:"
         yield from (f"  {line}" for line in _to_fill_in(_hidden_words(argv)))
         yield f"  argv: {json.dumps(list(argv), ensure_ascii=False)}{hint}"
@@ -149,16 +149,16 @@ def _hidden_values(env: Mapping[str, str]) -> list[str]:
 def _hidden_words(argv: Sequence[str]) -> list[str]:
     """What is not shown of a command, as words."""
     shown = redact.argv(argv)
-    found: list[str] = []
+    descriptions: list[str] = []
     for at, (word, visible) in enumerate(zip(argv, shown, strict=True)):
         if word == visible or (at and argv[at - 1] == "-e"):  # a variable has its own name
             continue
         flag = visible.partition("=")[0]
         before = shown[at - 1] if at else ""
         name = flag if flag.startswith("-") and redact.HIDDEN not in flag else before
-        found.append(f"the value of {one_line(name, 60)}" if name.startswith("-")
+        descriptions.append(f"the value of {one_line(name, 60)}" if name.startswith("-")
                      else f"the password in {one_line(visible, 60)}")  # fmt: skip
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(descriptions))
 
 
 def _environment(runs: ProcessSpec) -> dict[str, str]:
@@ -225,15 +225,15 @@ class CutOver:
 def standing(site: Site) -> CutOver:
     """Return the cutover to accept. Raises UsageError if there is none, or its run is active."""
     url = site.model.baseline.url
-    found = relay.at(url)
-    if found is None:
+    cutover_relay = relay.at(url)
+    if cutover_relay is None:
         raise UsageError(
             "there is nothing to promote", f"clients of {url} are not at a candidate",
             "a playbook's step `cutover: {to: …, then: stay}` leaves them there",
         )  # fmt: skip
-    run = RunDir(paths.runs_dir() / found.run)
-    if not found.run or not run.readable:
-        raise UsageError("the run of this cutover has no record", f"relay, pid {found.pid}")
+    run = RunDir(paths.runs_dir() / cutover_relay.run)
+    if not cutover_relay.run or not run.readable:
+        raise UsageError("the run of this cutover has no record", f"relay, pid {cutover_relay.pid}")
     if runner_alive(run) or ladder_busy(run):
         raise UsageError(
             f"run {run.id} is still active", "it may still end the cutover",
@@ -247,8 +247,8 @@ def standing(site: Site) -> CutOver:
             f"run {run.id} did not end with its cutover proven", f"its state is {view.state}",
             f"omni-console resume {run.id[-4:]}, or omni-console rollback",
         )  # fmt: skip
-    spec, engine = _started(run, found.service)
-    cut = CutOver(found, run, view, spec)
+    spec, engine = _started(run, cutover_relay.service)
+    cut = CutOver(cutover_relay, run, view, spec)
     _serves_itself(cut, engine)
     return cut
 

@@ -74,8 +74,8 @@ def end_leftovers(context: Context, step: str) -> None:
         return
     labels = [f"{RUN_LABEL}={context.run.id}", f"{SERVICE_LABEL}={step}", f"{role_label()}=oneoff"]
     client = context.services.client
-    found = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
-    for container in found:
+    containers = ask("Listing leftovers", lambda: client.containers.list(filters={"label": labels}))
+    for container in containers:
         handle = Handle(step, "oneoff", container=str(container.id), name=str(container.name))
         why = Licence(Reason.STEP, context.run.id)
         stop_container(client, why, handle, LEFTOVER_GRACE_S, context.clock)
@@ -88,7 +88,9 @@ def end_unrecorded(context: Context) -> None:
     entries = [entry for entry in live.read(context.run.live) if entry.pid]
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
-        known |= {one.pid for one in process.members(entry.pid, entry.start, cookie=context.run.id)}
+        known |= {
+            member.pid for member in process.members(entry.pid, entry.start, cookie=context.run.id)
+        }
         group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
         known |= set(cgroup.pids(group.path)) if group is not None else set()
     for pid, start in marked(context.run.id):
@@ -194,8 +196,8 @@ def close_after_rollback(context: Context) -> None:
     healed = context.view.state is RunState.ROLLBACK_FAILED and result.serving
     ended = context.view.state in ENDS and not healed
     who = who_asked(context.run.rollback) or "the emergency key"
-    who, said = (WHO, breach.words) if breach is not None else (who, why)
-    context.record("verb", verb="rollback", who=who, why=said)
+    who, reason = (WHO, breach.words) if breach is not None else (who, why)
+    context.record("verb", verb="rollback", who=who, why=reason)
     if not ended:
         context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
     for line in lines:

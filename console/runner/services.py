@@ -161,20 +161,20 @@ class RunServices:
             if not there:
                 raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
 
-    def model(self, name: str, asked: str) -> str:
+    def model(self, name: str, step_model: str) -> str:
         """The model name to request from a service: the step's, else the baseline's own."""
         base = self.context.plan.site.model.baseline
-        return asked or (base.completion.model if name == "baseline" else "")
+        return step_model or (base.completion.model if name == "baseline" else "")
 
     def take_over(self, name: str, attempt: Attempt) -> bool:
         """Take over a running service; False if none runs, or if its model file has changed since
         it was started, in which case it is stopped."""
-        found = self.find(name)
-        if found is None:
+        handle = self.find(name)
+        if handle is None:
             return False
-        self.context.alive(found)
-        self.adopt(name, found)
-        began = _began(found)
+        self.context.alive(handle)
+        self.adopt(name, handle)
+        began = _began(handle)
         changed = changed_weights(self.spec(name).runs, began) if began else ""
         if not changed:
             return True
@@ -361,20 +361,25 @@ def record_daemon(context: Context, name: str) -> None:
     if handle is None or not handle.pid or not isinstance(spec.runs, ProcessSpec):
         return
     known = {entry.pid for entry in live.read(context.run.live)}
-    at_address = {one.pid for one in listeners(spec.url, here=True)}
+    at_address = {listener.pid for listener in listeners(spec.url, here=True)}
     stats, own = process.all_stats(), (os.getpid(), os.getsid(0))
     orphans = [
-        one for one in stats
-        if one.parent == own[0] and one.start >= handle.start and one.state not in "ZX"
-        and (one.pid in at_address or one.session not in (own[1], one.pid))
+        child for child in stats
+        if child.parent == own[0] and child.start >= handle.start and child.state not in "ZX"
+        and (child.pid in at_address or child.session not in (own[1], child.pid))
     ]  # fmt: skip
-    why, sessions = Licence(Reason.CANDIDATE, context.run.id), {one.session for one in orphans}
-    for one in stats:
-        left = one in orphans or (one.session in sessions - {own[1]} and one.start >= handle.start)
-        if left and one.pid not in known and not refusal(why, one.pid, one.start):
-            context.alive(Handle(name, "process", name=name, pid=one.pid, start=one.start))
-            place = f", which answers at {spec.url}" if one.pid in at_address else ""
-            words = f"{name} left pid {one.pid} behind{place}: a rollback ends it"
+    why, sessions = (
+        Licence(Reason.CANDIDATE, context.run.id),
+        {orphan.session for orphan in orphans},
+    )
+    for stat in stats:
+        left = stat in orphans or (
+            stat.session in sessions - {own[1]} and stat.start >= handle.start
+        )
+        if left and stat.pid not in known and not refusal(why, stat.pid, stat.start):
+            context.alive(Handle(name, "process", name=name, pid=stat.pid, start=stat.start))
+            place = f", which answers at {spec.url}" if stat.pid in at_address else ""
+            words = f"{name} left pid {stat.pid} behind{place}: a rollback ends it"
             context.record("run.note", text=words)
 
 

@@ -68,15 +68,15 @@ def address(given: str = "", environ: Mapping[str, str] | None = None) -> Addres
     return Address(host, f"{source}, context {one_line(name, 60)}")
 
 
-def socket_of(found: Address) -> str:
+def socket_of(engine_address: Address) -> str:
     """The path of the engine's socket. Raises EngineError if the engine is reached otherwise."""
-    path = found.host.removeprefix("unix://")
+    path = engine_address.host.removeprefix("unix://")
     if path.startswith("/"):
         return path
-    by = f", by {found.source}" if found.source else ""
+    by = f", by {engine_address.source}" if engine_address.source else ""
     raise EngineError(
         "The engine is not on this machine",
-        f"{one_line(found.host)} is not a unix socket{by}",
+        f"{one_line(engine_address.host)} is not a unix socket{by}",
         "set DOCKER_HOST to unix:///path/to/docker.sock",
     )
 

@@ -183,9 +183,9 @@ class RawEngine:
     def _of_service(self, argv: Sequence[str]) -> tuple[list[Found], list[Path], str]:
         """All containers of the service of this `docker compose … up … SERVICE`, whatever they were
         made from, its files and its project."""
-        told = list(itertools.pairwise(argv))
-        files = [Path(word) for flag, word in told if flag == "-f"]
-        project = next((word for flag, word in told if flag == "-p"), "")
+        word_pairs = list(itertools.pairwise(argv))
+        files = [Path(word) for flag, word in word_pairs if flag == "-f"]
+        project = next((word for flag, word in word_pairs if flag == "-p"), "")
         wanted = {COMPOSE_SERVICE: argv[-1], **({COMPOSE_PROJECT: project} if project else {})}
         return self.list_containers(wanted, running_only=False), files, project
 
@@ -378,9 +378,11 @@ def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]
     if host.get("AutoRemove") is True:
         return "it was made with --rm: its engine deletes it when it stops", again
     ports = _table(_table(container, "NetworkSettings"), "Ports")
-    for inner, asked in _table(host, "PortBindings").items():
-        chosen = [one for one in asked or () if one.get("HostPort") in ("", "0", None)]
-        now = {str(one.get("HostPort")) for one in ports.get(inner) or ()}
+    for inner, bindings in _table(host, "PortBindings").items():
+        chosen = [
+            binding for binding in bindings or () if binding.get("HostPort") in ("", "0", None)
+        ]
+        now = {str(binding.get("HostPort")) for binding in ports.get(inner) or ()}
         if chosen and str(port_of(url)) in now:
             return "its engine chose its port, and chooses another one at the next start", again
     other = published_elsewhere(container, url)
@@ -408,20 +410,20 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     bindings = _table(host, "PortBindings")
     if not bindings or not is_local(url) or host.get("NetworkMode") == "host":
         return ""
-    asked = _doors(bindings)
+    declared_doors = _doors(bindings)
     settings, state = _table(container, "NetworkSettings"), _table(container, "State")
     # One that its engine starts again at this moment counts as running, and has no ports yet.
     has_ports = state.get("Restarting") is not True and state.get("Pid") != 0
     if state.get("Running") is True and has_ports and "Ports" in settings:
-        found = _doors(_table(settings, "Ports"))
-    elif all(port.isdigit() and port != "0" for _, port in asked):
-        found = asked
+        doors = _doors(_table(settings, "Ports"))
+    elif all(port.isdigit() and port != "0" for _, port in declared_doors):
+        doors = declared_doors
     else:
         return ""  # its engine chooses the port when it starts
     wanted, hosts = str(port_of(url)), proxy.hosts(url)
-    if any(port == wanted and (not hosts or at in hosts) for at, port in found):
+    if any(port == wanted and (not hosts or at in hosts) for at, port in doors):
         return ""
-    return ", ".join(sorted(f"{at}:{port}" for at, port in found)) or NO_PORT
+    return ", ".join(sorted(f"{at}:{port}" for at, port in doors)) or NO_PORT
 
 
 def is_published_at(container: Mapping[str, Any], url: str) -> bool:
@@ -440,12 +442,12 @@ def elsewhere_hint(place: str) -> str:
 def _doors(table: Mapping[str, Any]) -> set[tuple[str, str]]:
     """(host, port) of an engine's table of ports, TCP only; hosts as in a relay's command line."""
     return {
-        (f"[{at}]" if ":" in at else at or "0.0.0.0", str(one.get("HostPort")))
-        for inner, rows in table.items() for one in rows or ()
-        if not inner.endswith(("/udp", "/sctp")) for at in [str(one.get("HostIp") or "")]
+        (f"[{at}]" if ":" in at else at or "0.0.0.0", str(row.get("HostPort")))
+        for inner, rows in table.items() for row in rows or ()
+        if not inner.endswith(("/udp", "/sctp")) for at in [str(row.get("HostIp") or "")]
     }  # fmt: skip
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    table = value.get(key)
+    return table if isinstance(table, dict) else {}

@@ -103,7 +103,7 @@ def of_service(
         group = Group(handle.pid, handle.start, cookie)
 
         def members() -> list[int]:
-            return [one.pid for one in group.members()] if handle.pid else []
+            return [member.pid for member in group.members()] if handle.pid else []
 
         return Loading(members, weights_of(runs), log, clock)
     if not isinstance(runs, ContainerSpec):
@@ -119,10 +119,10 @@ def of_container(inspected: Mapping[str, Any]) -> ContainerSpec:
         image="",
         command=(str(inspected.get("Path") or ""), *map(str, inspected.get("Args") or ())),
         mounts=tuple(
-            Mount(str(one.get("Source", "")), str(one.get("Destination", "")))
-            for one in inspected.get("Mounts") or ()
+            Mount(str(mount.get("Source", "")), str(mount.get("Destination", "")))
+            for mount in inspected.get("Mounts") or ()
         ),
-        env=tuple(str(one).partition("=")[::2] for one in config.get("Env") or ()),
+        env=tuple(str(variable).partition("=")[::2] for variable in config.get("Env") or ()),
     )  # fmt: skip
 
 

@@ -67,13 +67,15 @@ def look(url: str, timeout_s: float = 2.0, *, counters: bool = False) -> Occupan
         return Occupancy(0, len(slots or ()), tasks=tasks, live=True)
     if why == REFUSED:
         return Occupancy(why=why, refused=True)
-    found, trouble = _metrics(url, timeout_s)
-    running = [found[name] for name in RUNNING if name in found]
+    metrics, trouble = _metrics(url, timeout_s)
+    running = [metrics[name] for name in RUNNING if name in metrics]
     if processing is None and running:
         processing = int(sum(running))
-    answered = (found[TOKENS], found[SECONDS]) if TOKENS in found and SECONDS in found else None
-    generated = [found[name] for name in (*GENERATED, TOKENS) if name in found]
-    prompted = [found[name] for name in PROMPTED if name in found]
+    answered = (
+        (metrics[TOKENS], metrics[SECONDS]) if TOKENS in metrics and SECONDS in metrics else None
+    )
+    generated = [metrics[name] for name in (*GENERATED, TOKENS) if name in metrics]
+    prompted = [metrics[name] for name in PROMPTED if name in metrics]
     return Occupancy(
         processing, len(slots or ()), answered,
         sum(generated) if generated else None, sum(prompted) if prompted else None,
@@ -96,19 +98,19 @@ def _slots(url: str, timeout_s: float) -> tuple[list[dict[str, Any]] | None, str
     except (ValueError, RecursionError):
         return None, "/slots is no JSON"
     rows = value if isinstance(value, list) else []
-    found = [row for row in rows if isinstance(row, dict)]
-    return found or None, "" if found else "/slots lists none"
+    slots = [row for row in rows if isinstance(row, dict)]
+    return slots or None, "" if slots else "/slots lists none"
 
 
 def _tasks(slots: Any) -> list[tuple[int, int]]:
     """(slot, its newest request) of the slots that tell; older builds of llama.cpp and
     ik_llama.cpp call it `task_id`, and -1 is none."""
-    found = []
+    tasks = []
     for number, slot in enumerate(slots):
         task = slot.get("id_task", slot.get("task_id"))
         if type(task) is int and task >= 0:
-            found.append((number, task))
-    return found
+            tasks.append((number, task))
+    return tasks
 
 
 def _metrics(url: str, timeout_s: float) -> tuple[dict[str, float], str]:
@@ -119,7 +121,7 @@ def _metrics(url: str, timeout_s: float) -> tuple[dict[str, float], str]:
         return {}, f"/metrics: {error.title}"
     if reply.status != 200:
         return {}, f"/metrics says HTTP {reply.status}"
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for line in decode(reply.body).splitlines():
         name = line.partition(" ")[0].partition("{")[0].replace(":", "_").removeprefix(RAY)
         if name in WANTED:
@@ -128,5 +130,5 @@ def _metrics(url: str, timeout_s: float) -> tuple[dict[str, float], str]:
             except (ValueError, IndexError):
                 continue
             if 0 <= value < 1e15:
-                found[name] = found.get(name, 0.0) + value
-    return found, "/metrics does not name the requests"
+                metrics[name] = metrics.get(name, 0.0) + value
+    return metrics, "/metrics does not name the requests"

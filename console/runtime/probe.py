@@ -337,8 +337,8 @@ def _is_tls(data: bytes) -> bool:
 
 
 def _authorization(url: str) -> dict[str, str]:
-    user, found, _ = urlsplit(url).netloc.rpartition("@")
-    if not found:
+    user, separator, _ = urlsplit(url).netloc.rpartition("@")
+    if not separator:
         return {}
     return {"Authorization": "Basic " + base64.b64encode(unquote(user).encode()).decode()}
 
@@ -479,8 +479,8 @@ def error_words(body: bytes) -> str:
 
 
 def amount(value: dict[str, Any], key: str) -> float:
-    found = number(value.get(key))
-    return found if found is not None and 0 <= found < 1e12 else 0.0
+    figure = number(value.get(key))
+    return figure if figure is not None and 0 <= figure < 1e12 else 0.0
 
 
 def busy(
@@ -517,11 +517,11 @@ def _slots(url: str, timeout_s: float) -> dict[str, int]:
         value = json.loads(reply.body) if reply.status == 200 else []
     except (ProbeError, ValueError, RecursionError):
         return {}
-    found: dict[str, int] = {}
+    tokens_by_slot: dict[str, int] = {}
     for slot in value if isinstance(value, list) else []:
         if isinstance(slot, dict) and is_processing(slot):
-            found[f"{slot.get('id')}/{slot.get('id_task')}"] = _decoded(slot)
-    return found
+            tokens_by_slot[f"{slot.get('id')}/{slot.get('id_task')}"] = _decoded(slot)
+    return tokens_by_slot
 
 
 def is_processing(slot: dict[str, Any]) -> bool:

@@ -38,10 +38,10 @@ class ProcessDriver:
 
     def find(self) -> Handle | None:
         """The recorded process, if it still runs under the same specification."""
-        found = process.known(
+        identity = process.known(
             self.records_dir, self.spec.name, self.process, BASELINE_COOKIE, repair=True
         )
-        return self._handle(*found) if found else None
+        return self._handle(*identity) if identity else None
 
     def start(self, launch: Launch) -> Handle:
         """Spawn it (or return what runs already). Raises ServiceError."""

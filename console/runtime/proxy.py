@@ -107,23 +107,23 @@ def all_at(url: str) -> list[Relay]:
     Anybody may start a process with such a command line, so another user's counts only if that user
     really has the port.
     """
-    found = [one for one in every() if is_at(one.listen, url)]
-    if all(one.uid == os.getuid() for one in found):
-        return found
+    relays = [relay for relay in every() if is_at(relay.listen, url)]
+    if all(relay.uid == os.getuid() for relay in relays):
+        return relays
     having = {os.getuid(), *owners(url)}
-    return [one for one in found if one.uid in having]
+    return [relay for relay in relays if relay.uid in having]
 
 
 def every() -> list[Relay]:
     """All processes of this machine that have a relay's command line, whoever started them."""
-    return [found for pid in process.pids() if (found := _relay(pid)) is not None]
+    return [relay for pid in process.pids() if (relay := _relay(pid)) is not None]
 
 
 def recorded(records_dir: Any, url: str) -> Relay | None:
     """The same as `at`, but from its record alone: a single file to read, for frequent looks."""
     known = process.read_record(records_dir, NAME)
-    found = _relay(known[0]) if known is not None else None
-    return found if found is not None and is_at(found.listen, url) else None
+    relay = _relay(known[0]) if known is not None else None
+    return relay if relay is not None and is_at(relay.listen, url) else None
 
 
 def _relay(pid: int) -> Relay | None:

@@ -100,15 +100,15 @@ class Client(Side):
         door = self.door
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, far = await door.loop.create_connection(lambda: Side(door), *door.to)
+                _, candidate_side = await door.loop.create_connection(lambda: Side(door), *door.to)
         except OSError as error:  # TimeoutError is one
             door.refused(error)
             self.reset()
             return
         if self.wire is None:
-            far.reset()
+            candidate_side.reset()
             return
-        self.other, far.other = far, self
+        self.other, candidate_side.other = candidate_side, self
         self.wire.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -220,8 +220,8 @@ def changed_weights(runs: Runs, began: float) -> str:
     for file in weights(runs):
         with contextlib.suppress(OSError):
             # What is moved or linked into the place of another keeps its date, not its ctime.
-            links = [one.lstat() for one in (file, *file.parents) if one.is_symlink()]
-            if max(one.st_ctime for one in (file.stat(), *links)) > began + CLOCKS_DIFFER_S:
+            links = [path.lstat() for path in (file, *file.parents) if path.is_symlink()]
+            if max(stat.st_ctime for stat in (file.stat(), *links)) > began + CLOCKS_DIFFER_S:
                 return str(file)
     return ""
 
@@ -236,7 +236,7 @@ def weights(runs: Runs) -> Iterator[Path]:
 def _weights(path: Path) -> list[Path]:
     """The files with weights that a path stands for: one, all parts of it, or a checkpoint's."""
     if path.is_dir():  # a server may keep other files with the endings of weights in one
-        return [one for one in path.iterdir() if one.suffix in (".gguf", ".safetensors")]
+        return [entry for entry in path.iterdir() if entry.suffix in (".gguf", ".safetensors")]
     if path.suffix not in WEIGHTS:
         return []
     name = SHARD.sub("-*-of-", glob.escape(path.name))

@@ -81,8 +81,10 @@ class ReadyWait:
         if self.serving_since is None:
             self.serving_since = now
         wanted = self.spec.ready.stable_for_s
-        far = Figures(min(wanted, now - self.serving_since), wanted, "s") if wanted else None
-        self._say("serving", f"to stay so for {format_duration(wanted)}" if wanted else "", far)
+        progress = Figures(min(wanted, now - self.serving_since), wanted, "s") if wanted else None
+        self._say(
+            "serving", f"to stay so for {format_duration(wanted)}" if wanted else "", progress
+        )
         return now - self.serving_since >= wanted
 
     def _check_alive(self) -> None:
@@ -100,10 +102,10 @@ class ReadyWait:
         if again >= RESTARTS:
             self._fail(f"{self.spec.name} is crash-looping", f"{again} restarts; {seen.detail}")
 
-    def _say(self, what: str, detail: str, far: Figures | None = None) -> None:
+    def _say(self, what: str, detail: str, progress: Figures | None = None) -> None:
         words = f"{what} ({detail})" if detail else what
         self.last = words
-        self.progress(words, far)
+        self.progress(words, progress)
 
     def _fail(self, title: str, cause: str) -> NoReturn:
         try:

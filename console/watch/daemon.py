@@ -28,12 +28,12 @@ def main(arguments: list[str]) -> int:
     from console.watch import plan
 
     try:
-        found = plan.read(Path(arguments[0]))
-        if not found.sealed.baseline.url.startswith("https:"):
+        watch_plan = plan.read(Path(arguments[0]))
+        if not watch_plan.sealed.baseline.url.startswith("https:"):
             sys.modules.setdefault(TLS, None)  # type: ignore[arg-type]
         from console.watch import loop
 
-        return loop.run(found, " ".join(arguments[1:]))
+        return loop.run(watch_plan, " ".join(arguments[1:]))
     except ConsoleError as error:
         sys.stderr.write("\n".join(error.lines()) + "\n")
         return int(error.exit_code)

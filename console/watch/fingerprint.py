@@ -56,32 +56,32 @@ POINTS, PART = 5.0, 0.05
 
 def machine(root: Path = Path("/")) -> Print:
     """The machine: kernel, firmware, drivers, memory."""
-    found = {name: one_line(read_text(root / path), LIMIT) for name, path in FILES.items()}
-    found["kernel"] = one_line(read_text(root / "proc/sys/kernel/osrelease"), 120)
-    found[BOOT] = one_line(read_text(root / "proc/sys/kernel/random/boot_id"), 60)
+    facts = {name: one_line(read_text(root / path), LIMIT) for name, path in FILES.items()}
+    facts["kernel"] = one_line(read_text(root / "proc/sys/kernel/osrelease"), 120)
+    facts[BOOT] = one_line(read_text(root / "proc/sys/kernel/random/boot_id"), 60)
     driver = _DRIVER.search(read_text(root / "proc/driver/nvidia/version").partition("\n")[0])
-    found["driver"] = driver[1] if driver else ""
+    facts["driver"] = driver[1] if driver else ""
     for line in read_text(root / "proc/meminfo").splitlines()[:1]:
         if (words := line.split())[:1] == ["MemTotal:"]:
-            found["RAM"] = f"{round(int(words[1]) / (1 << 20))} GiB"
-    return {name: value for name, value in found.items() if value}
+            facts["RAM"] = f"{round(int(words[1]) / (1 << 20))} GiB"
+    return {name: value for name, value in facts.items() if value}
 
 
 def gauges(root: Path = Path("/")) -> dict[str, float]:
     """What others take of the machine now: the share of the last minute in which somebody waited
     for a processor, for memory, for a disk; per cent."""
-    found = {}
+    pressures = {}
     for name, file in PRESSURE.items():
         seen = re.search(r"^some .*?avg60=([\d.]+)", read_text(root / "proc/pressure" / file))
         if seen:
-            found[name] = float(seen[1])
-    return found
+            pressures[name] = float(seen[1])
+    return pressures
 
 
-def cards(told: Mapping[str, Any]) -> tuple[Print, dict[str, float]]:
+def cards(card_clocks: Mapping[str, Any]) -> tuple[Print, dict[str, float]]:
     """The power limit and the clocks of each card, from an answer of `console.host.gpu.clocks`."""
     fixed, moving = Print(), dict[str, float]()
-    for uuid, card in told.items():
+    for uuid, card in card_clocks.items():
         name = f"{one_line(str(card.get('name') or 'card'), 40)} {one_line(str(uuid), 60)[-4:]}"
         if card.get("power_limit_w"):
             fixed[f"power limit of {name}"] = f"{card['power_limit_w']:g} W"
@@ -101,17 +101,17 @@ class Server:
 
     def look(self) -> Print:
         """Image and container, or command line and files of the process."""
-        pid, found = self.pid(), Print()
+        pid, facts = self.pid(), Print()
         if self.plan.baseline.kind == "container":
-            found |= self._container()
+            facts |= self._container()
         if pid is None:
-            return found
+            return facts
         if self._known is None or not process.alive(*self._known) or self._known[0] != pid:
             start = process.start_time(pid)
             self._known = (pid, start) if start is not None else None
             self._read = _process(pid)
         # a container's own command line is known from its engine, and its pid changes with STARTED
-        return {**self._read, **found, STARTED: "{} {}".format(*self._known or (pid, 0))}
+        return {**self._read, **facts, STARTED: "{} {}".format(*self._known or (pid, 0))}
 
     def pid(self) -> int | None:
         """The process that serves, as far as this user may see it."""
@@ -139,16 +139,16 @@ class Server:
         return None
 
     def _container(self) -> Print:
-        told = self._inspected()
-        if not told:
+        container = self._inspected()
+        if not container:
             return {}
-        settings = told.get("Config")
+        settings = container.get("Config")
         settings = settings if isinstance(settings, dict) else {}
         words = [*(settings.get("Entrypoint") or []), *(settings.get("Cmd") or [])]
         return {
-            IMAGE: one_line(str(told.get("Image", "")), 80),
+            IMAGE: one_line(str(container.get("Image", "")), 80),
             "image name": one_line(str(settings.get("Image", "")), 200),
-            "container": one_line(str(told.get("Id", ""))[:12], 12),
+            "container": one_line(str(container.get("Id", ""))[:12], 12),
             ARGV: _words(map(str, words)),
         }
 
@@ -161,7 +161,7 @@ class Server:
 
 def _process(pid: int) -> Print:
     """Command line, program and libraries of a process; what may not be read is left out."""
-    found = {ARGV: _words(decode(read_bytes(f"/proc/{pid}/cmdline")).split("\0"))}
+    facts = {ARGV: _words(decode(read_bytes(f"/proc/{pid}/cmdline")).split("\0"))}
     try:
         program = os.readlink(f"/proc/{pid}/exe")
     except OSError:
@@ -173,11 +173,11 @@ def _process(pid: int) -> Print:
             files.append(path)
     for path in files[:MOST_LIBRARIES]:
         # through the process' own root, so that a container's files are its own
-        said = _identity(f"/proc/{pid}/root{path}")
+        identity = _identity(f"/proc/{pid}/root{path}")
         name = "program" if path == program else f"library {one_line(os.path.basename(path), 80)}"
-        if said:
-            found[name] = said
-    return {name: value for name, value in found.items() if value}
+        if identity:
+            facts[name] = identity
+    return {name: value for name, value in facts.items() if value}
 
 
 def _words(argv: Any) -> str:
@@ -208,8 +208,8 @@ def build_id(path: str) -> str:
             kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", rows, number * size)
             if kind == 4 and length <= MOST_NOTES:  # PT_NOTE
                 file.seek(at)
-                if found := _note(file.read(length)):
-                    return found
+                if identifier := _note(file.read(length)):
+                    return identifier
     return ""
 
 
@@ -277,13 +277,13 @@ def _differing(old: str, new: str) -> str:
     return " → ".join(parts)
 
 
-def gauge_words(told: tuple[tuple[str, float, float], ...]) -> list[str]:
+def gauge_words(gauge_changes: tuple[tuple[str, float, float], ...]) -> list[str]:
     """The gauges that were different before and after, in words."""
-    found = []
-    for name, before, after in told:
+    words = []
+    for name, before, after in gauge_changes:
         if name in PRESSURE:
             if abs(after - before) >= POINTS:
-                found.append(f"{name} {before:.0f} % → {after:.0f} %")
+                words.append(f"{name} {before:.0f} % → {after:.0f} %")
         elif before > 0 and abs(after / before - 1) >= PART:
-            found.append(f"{name} {before:.0f} → {after:.0f} MHz")
-    return found
+            words.append(f"{name} {before:.0f} → {after:.0f} MHz")
+    return words

@@ -117,16 +117,16 @@ class Looker:
 
     def look(self, pid: int | None = None) -> Look:
         """Never raises for what a server or a file may do."""
-        found = self._look(pid)
-        nobody = found.word == SUSPECT and "refused" in found.detail
-        if found.word != PLANNED and not found.life and not nobody:
-            found = self._unless_strange(found)
-        sure = nobody or found.dead or found.stranger or found.gone
-        if found.word == SUSPECT and not sure:
-            found = self._silent(found, self._pid_of_candidate() or pid)
+        current_look = self._look(pid)
+        nobody = current_look.word == SUSPECT and "refused" in current_look.detail
+        if current_look.word != PLANNED and not current_look.life and not nobody:
+            current_look = self._unless_strange(current_look)
+        sure = nobody or current_look.dead or current_look.stranger or current_look.gone
+        if current_look.word == SUSPECT and not sure:
+            current_look = self._silent(current_look, self._pid_of_candidate() or pid)
         else:
             self._silent_since = None
-        return replace(found, detail=redact.text(found.detail))
+        return replace(current_look, detail=redact.text(current_look.detail))
 
     def _look(self, pid: int | None) -> Look:
         held = held_by(self.plan)
@@ -210,24 +210,24 @@ class Looker:
             seen = replace(seen, detail=f"{seen.detail}; {service} stands in its place")
         return replace(seen, tok_s=None, ttft_s=None, slow=False, life=life)
 
-    def _unless_strange(self, found: Look) -> Look:
+    def _unless_strange(self, look: Look) -> Look:
         """What was seen says nothing of the baseline where somebody else may have answered. Where
         somebody else answers instead of it, it is down."""
         seen = observe.somebody_else(self.plan)
         if seen.startswith(SHARED):
-            return Look(UNJUDGED, seen, asked=found.asked)
-        does = observe.HAS_PORT if found.word == SUSPECT else observe.ANSWERS
+            return Look(UNJUDGED, seen, asked=look.asked)
+        does = observe.HAS_PORT if look.word == SUSPECT else observe.ANSWERS
         other = "" if seen else observe.another_process(self.plan, does)
         if other:
-            garbage = found.detail if found.word == GARBLED and not found.weak else ""
-            wrong = found.word in (SUSPECT, LOADING, UNJUDGED) and found.detail
+            garbage = look.detail if look.word == GARBLED and not look.weak else ""
+            wrong = look.word in (SUSPECT, LOADING, UNJUDGED) and look.detail
             words = f"it answers garbage: {garbage}" if garbage else wrong
             words = f"{other}; {words}" if words else other
-            return Look(UNJUDGED, words, asked=found.asked, other=other, garbage=garbage)
+            return Look(UNJUDGED, words, asked=look.asked, other=other, garbage=garbage)
         # one that does not run, or does not answer, is no stranger's doing
-        if not seen or (found.word == SUSPECT and ": " not in seen):
-            return found
-        return Look(SUSPECT, seen, asked=found.asked, stranger=True)
+        if not seen or (look.word == SUSPECT and ": " not in seen):
+            return look
+        return Look(SUSPECT, seen, asked=look.asked, stranger=True)
 
     def _pid_of_candidate(self) -> int | None:
         """The process that a relay in the baseline's place leads to, as far as this user sees it;
@@ -246,24 +246,24 @@ class Looker:
             self._passed += 1
             return Look(BUSY, f"{plural(seen.processing, 'request')} of others{clients}")
         others = self._connected(seen)
-        found = self._ask(seen, pid, well=well, model=model)
-        if found.word == SUSPECT:
+        look = self._ask(seen, pid, well=well, model=model)
+        if look.word == SUSPECT:
             # the next look asks again, though a request seems to be under way; how long it takes
             # beside clients of whom the server does not tell says nothing of its speed
-            return replace(found, slow=found.slow and not others)
+            return replace(look, slow=look.slow and not others)
         self._passed = 0
-        if others and found.word == SERVING:
-            detail = f"{found.detail}, beside connected clients"
-            return replace(found, tok_s=None, ttft_s=None, detail=detail)
-        if seen.processing and found.word == SERVING:
+        if others and look.word == SERVING:
+            detail = f"{look.detail}, beside connected clients"
+            return replace(look, tok_s=None, ttft_s=None, detail=detail)
+        if seen.processing and look.word == SERVING:
             # The answer shared the machine with others: it proves that it serves, not how fast.
-            return replace(found, word=BUSY, tok_s=None, detail=f"{found.detail}, beside others")
-        return found
+            return replace(look, word=BUSY, tok_s=None, detail=f"{look.detail}, beside others")
+        return look
 
     def _ask(self, seen: Occupancy, pid: int | None, *, well: bool, model: str | None) -> Look:
         base = self.plan.baseline
         limit_s = min(base.completion.timeout_s, self.settings.interval_s * PART)
-        asked: dict[str, Any] = {
+        options: dict[str, Any] = {
             "model": base.completion.model if model is None else model,
             "prompt": base.completion.prompt, "expect": base.completion.expect,
             "timeout_s": limit_s,
@@ -271,15 +271,15 @@ class Looker:
         # always the same slot, so that the others keep what they remember of conversations
         slot = seen.slots - 1 if seen.slots > 1 else None
         ask = streamed if self._streams else complete
-        done = ask(base.url, max_tokens=self.settings.tokens, slot=slot, **asked)
+        done = ask(base.url, max_tokens=self.settings.tokens, slot=slot, **options)
         # by turns, as clients ask in both ways; what breaks is asked again until it does not
         self._streams = done.breaks or not self._streams
         if done.garbled is not None and done.cut_short:
             # A model that reasons where nobody sees it says nothing within so few tokens.
-            done = prove(base.url, max_tokens=self.settings.tokens, **asked)
+            done = prove(base.url, max_tokens=self.settings.tokens, **options)
         if done.ok and (done.signs or self._judged != pid):
             within_s = min(limit_s, PATIENCE_S)
-            done = longer(base.url, done, slot=slot, within_s=within_s, **asked)
+            done = longer(base.url, done, slot=slot, within_s=within_s, **options)
             self._judged = pid if done.ok else NOBODY
         if done.ok:
             words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
@@ -312,18 +312,18 @@ class Looker:
         now = occupancy_of(self.plan.baseline.url).generated
         return now is not None and before.generated is not None and now > before.generated
 
-    def _silent(self, found: Look, pid: int | None) -> Look:
+    def _silent(self, look: Look, pid: int | None) -> Look:
         """What a look without an answer means: nothing yet, if its processes compute, and nothing
         while it streams to others."""
         now = self._clock.monotonic()
         self._silent_since = now if self._silent_since is None else self._silent_since
         if is_local(self.plan.baseline.url) and streams(self.plan.baseline.url, self._clock.sleep):
-            return replace(found, word=UNJUDGED, detail=f"{found.detail}, and streams to clients")
+            return replace(look, word=UNJUDGED, detail=f"{look.detail}, and streams to clients")
         patient = now - self._silent_since < self.plan.baseline.completion.timeout_s
         reading_s = min(WORKS_S, self.settings.interval_s * WORKS_PART)
         if pid is None or not patient or not works(pid, reading_s, self._clock):
-            return found
-        return replace(found, word=UNJUDGED, detail=f"{found.detail}, and computes")
+            return look
+        return replace(look, word=UNJUDGED, detail=f"{look.detail}, and computes")
 
     def _clients(self, seen: Occupancy) -> str:
         """What its clients get, by the server's own counters since the last look; "" if unknown."""
@@ -385,11 +385,11 @@ def works(pid: int, seconds: float, clock: Clock) -> bool:
 
 def _cpu_s(first: int) -> float:
     """Seconds of CPU time of a process and its descendants that live."""
-    found = {first}
-    for one in sorted(process.all_stats(), key=lambda stat: stat.start):
-        if one.parent in found:
-            found.add(one.pid)
-    return process.cpu_s(found)
+    pids = {first}
+    for process_stat in sorted(process.all_stats(), key=lambda stat: stat.start):
+        if process_stat.parent in pids:
+            pids.add(process_stat.pid)
+    return process.cpu_s(pids)
 
 
 def _why(words: str, pid: int | None) -> str:

@@ -62,7 +62,7 @@ def run(plan: WatchPlan, trouble: str = "") -> int:
 
 
 def _watch(watcher: Watcher, stop: threading.Event, site: _Site, post: _Post) -> None:
-    clock, said = watcher.clock, ""
+    clock, last_word = watcher.clock, ""
     post.begin()
     while not stop.is_set():
         try:
@@ -70,9 +70,9 @@ def _watch(watcher: Watcher, stop: threading.Event, site: _Site, post: _Post) ->
             wait = watcher.tick()
             if sum(watcher.state.events.values()) != before or post.is_due():
                 post.begin()
-            if said != watcher.state.word:
-                said = watcher.state.word
-                print(one_line(f"{said}: {watcher.state.detail}", 300), flush=True)
+            if last_word != watcher.state.word:
+                last_word = watcher.state.word
+                print(one_line(f"{last_word}: {watcher.state.detail}", 300), flush=True)
         except OSError as error:
             # A full disk, no memory for a moment: the next look may succeed.
             print(one_line(f"this look failed: {error}", 300), file=sys.stderr, flush=True)
@@ -116,15 +116,15 @@ class _Eyes:
         try:
             return self._looker.look(self._server.pid())
         finally:
-            found = fingerprint.cards(watch.stop()[0])
+            cards = fingerprint.cards(watch.stop()[0])
             # A quick answer may be over before NVML has said anything: then nothing is known of
             # the clocks of this look, and the power limit is what it was.
-            self._cards = found if found[0] else (self._cards[0], {})
+            self._cards = cards if cards[0] else (self._cards[0], {})
 
     def fingerprint(self) -> tuple[Print, dict[str, float]]:
         fixed, moving = self._cards
-        found = {**fingerprint.machine(), **self._server.look(), **fixed}
-        return found, {**fingerprint.gauges(), **moving}
+        facts = {**fingerprint.machine(), **self._server.look(), **fixed}
+        return facts, {**fingerprint.gauges(), **moving}
 
 
 def in_a_child(
@@ -141,10 +141,10 @@ def in_a_child(
             [sys.executable, "-P", "-c", program], input=given.encode(), capture_output=True,
             timeout=60, check=True,
         )  # fmt: skip
-        found = json.loads(done.stdout)
+        bounds = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return None if found is None else (float(found[0]), float(found[1]))
+    return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
 
 def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
@@ -164,17 +164,17 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
         if clock.wait(stop, POLL_S):
             return Restored(False, "the watch has ended meanwhile, and the rollback goes on")
     assert child.stdout is not None
-    said: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for line in decode(child.stdout.read()).splitlines():
         try:
             value = json.loads(line)
         except ValueError:
             continue
-        said = value if isinstance(value, dict) else said
+        report = value if isinstance(value, dict) else report
     child.stdout.close()
-    serving = child.returncode == 0 and said.get("serving") is True
+    serving = child.returncode == 0 and report.get("serving") is True
     took = format_duration(clock.monotonic() - begun)
-    words = one_line(str(said.get("detail") or said.get("error") or ""), 300)
+    words = one_line(str(report.get("detail") or report.get("error") or ""), 300)
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")

@@ -80,7 +80,7 @@ def read(path: Path) -> WatchPlan:
             value: Any = json.loads(file.read(SIZE_LIMIT))
         if value["schema"] != SCHEMA:
             raise ValueError("of another version")
-        given = {one.name: value["settings"][one.name] for one in fields(Settings)}
+        given = {field.name: value["settings"][field.name] for field in fields(Settings)}
         sealed = SealedPlan.from_json(value["sealed"], str(path))
         notify = tuple(map(dict, value.get("notify") or ()))
         return WatchPlan(Settings(**given), sealed, value.get("given") is True, notify)
@@ -93,10 +93,13 @@ def of_site_file(path: Path, *, current: bool) -> WatchPlan | None:
     """The plan that a watch of this site file wrote; None without one. `current`: only if the file
     has not changed since."""
     wanted = os.path.realpath(path)
-    for found in sorted(paths.records_dir("").glob(f"*/{PLAN}")):
+    for plan_file in sorted(paths.records_dir("").glob(f"*/{PLAN}")):
         with contextlib.suppress(InvalidFile, OSError):
-            plan = read(found)
+            plan = read(plan_file)
             newer = os.stat(wanted).st_mtime if current else 0.0
-            if os.path.realpath(plan.sealed.site_path) == wanted and newer < found.stat().st_mtime:
+            if (
+                os.path.realpath(plan.sealed.site_path) == wanted
+                and newer < plan_file.stat().st_mtime
+            ):
                 return plan
     return None

@@ -128,7 +128,7 @@ class Speed:
     @property
     def level(self) -> float | None:
         """The median of the last figures."""
-        recent = [one.tok_s for one in self.last[-SUSTAINED:]]
+        recent = [figure.tok_s for figure in self.last[-SUSTAINED:]]
         return median(recent) if recent else None
 
     @property
@@ -146,18 +146,22 @@ class Speed:
         low, high = self._low.add(-excess, figure.at), self._high.add(excess, figure.at)
         if abs(excess) < 1:
             self._learn(figure)
-        for full, one in ((low, self._low), (high, self._high)):
-            if full and (found := self._sustained(one, slower=one is self._low)) is not None:
-                return found
+        for full, running_sum in ((low, self._low), (high, self._high)):
+            if (
+                full
+                and (shift := self._sustained(running_sum, slower=running_sum is self._low))
+                is not None
+            ):
+                return shift
         return None
 
     @property
     def allowance(self) -> float:
         """How far a figure may be off without counting, as a logarithm of the ratio."""
         if self._allowance is None:
-            logs = [math.log(one) for one in self.window]
+            logs = [math.log(rate) for rate in self.window]
             middle = median(logs)
-            spread = NORMAL * median([abs(one - middle) for one in logs])
+            spread = NORMAL * median([abs(log - middle) for log in logs])
             self._allowance = max(self.least, SPREADS * max(spread, LEAST_SPREAD))
         return self._allowance
 
@@ -168,14 +172,14 @@ class Speed:
             "skipped": self._skipped, "usual": self._is_usual,
             "low": [self._low.value, self._low.since],
             "high": [self._high.value, self._high.since],
-            "last": [[one.at, one.tok_s, one.gauges] for one in self.last],
+            "last": [[figure.at, figure.tok_s, figure.gauges] for figure in self.last],
         }  # fmt: skip
 
     def _restore(self, saved: dict[str, Any]) -> None:
         accepted = saved.get("accepted")
         self.accepted = None if accepted is None else float(accepted)
         self.slow_since = float(saved.get("slow_since", 0.0))
-        self.window = [float(one) for one in saved.get("window", [])]
+        self.window = [float(rate) for rate in saved.get("window", [])]
         self._begun, self._stride = float(saved.get("begun", 0.0)), int(saved.get("stride", 1))
         self._skipped, self._is_usual = int(saved["skipped"]), saved["usual"] is True
         self._low, self._high = _Sum(*saved["low"]), _Sum(*saved["high"])
@@ -211,9 +215,9 @@ class Speed:
         self.slow_since = self.last[0].at
         return Shift(self.slow_since, None, self.declared, after, back=False)
 
-    def _sustained(self, one: _Sum, *, slower: bool) -> Shift | None:
+    def _sustained(self, running_sum: _Sum, *, slower: bool) -> Shift | None:
         """The shift, if it has lasted and its whole interval is beyond what counts."""
-        since = [figure for figure in self.last if figure.at >= one.since]
+        since = [figure for figure in self.last if figure.at >= running_sum.since]
         if len(since) < SUSTAINED or self.accepted is None:
             return None
         rates = [figure.tok_s for figure in since]
@@ -231,14 +235,14 @@ class Speed:
     def _shifted(self, since: list[Figure]) -> Shift:
         assert self.accepted is not None
         earlier = [figure for figure in self.last if figure.at < since[0].at]
-        before, after = median(self.window), median([one.tok_s for one in since])
+        before, after = median(self.window), median([figure.tok_s for figure in since])
         was_slow = self.slow_since > 0
         slow = after < self.accepted * (1 - self.least)
         self._is_usual = not slow and not was_slow and after > before
         if self._is_usual:
             self.accepted = after
         self.slow_since = (self.slow_since or since[0].at) if slow else 0.0
-        self.window = [one.tok_s for one in since]
+        self.window = [figure.tok_s for figure in since]
         self._begun, self._stride, self._skipped = since[0].at, 1, 0
         self._low, self._high, self._allowance = _Sum(), _Sum(), None
         return Shift(
@@ -251,10 +255,13 @@ def _gauges(before: list[Figure], after: list[Figure]) -> tuple[tuple[str, float
     """Medians of each gauge that was read on both sides; the figures next to the shift belong to
     neither."""
     good, bad = before[:-SLACK] or before, after[SLACK:] or after
-    names = sorted({name for one in good for name in one.gauges})
-    found = []
+    names = sorted({name for figure in good for name in figure.gauges})
+    medians = []
     for name in names:
-        sides = [[one.gauges[name] for one in side if name in one.gauges] for side in (good, bad)]
+        sides = [
+            [figure.gauges[name] for figure in side if name in figure.gauges]
+            for side in (good, bad)
+        ]
         if all(sides):
-            found.append((name, median(sides[0]), median(sides[1])))
-    return tuple(found)
+            medians.append((name, median(sides[0]), median(sides[1])))
+    return tuple(medians)

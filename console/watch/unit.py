@@ -31,8 +31,8 @@ WantedBy={target}
 """
 
 
-def text_of(one: Unit, site: str | None, environment: Mapping[str, str]) -> str:
+def text_of(unit: Unit, site: str | None, environment: Mapping[str, str]) -> str:
     """The unit file's text. Raises UsageError for values that a unit file cannot express."""
     argv = [*module_argv("console.cli"), "watch", "run"]
     argv += ["--site", os.path.abspath(site)] if site else []
-    return systemd.filled(UNIT, one, argv, environment)
+    return systemd.filled(UNIT, unit, argv, environment)

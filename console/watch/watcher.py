@@ -110,8 +110,8 @@ class Watcher:
         """`identity`: pid and start time of this process."""
         self.plan, self.hands, self.clock = plan, hands, hands.clock
         base, settings = plan.sealed.baseline, plan.settings
-        found = record.read_all(plan.site)
-        self.state, own = found if found is not None else (WatchState(), {})
+        saved_state = record.read_all(plan.site)
+        self.state, own = saved_state if saved_state is not None else (WatchState(), {})
         self.state.pid, self.state.start = identity
         self.state.at_most = settings.at_most if settings.restore else 0
         self.state.interval_s, self.state.trouble = settings.interval_s, ""
@@ -155,9 +155,9 @@ class Watcher:
             at, "look", word=word, detail=seen.detail, tok_s=seen.tok_s,
             ttft_s=seen.ttft_s,
         )  # fmt: skip
-        if (told := evidence_of(replace(seen, word=word), at)) is not None:
-            of_candidate = replace(told, life=seen.life, cut_over=bool(seen.life))
-            evidence.record(self.plan.sealed, of_candidate if seen.life else told)
+        if (observation := evidence_of(replace(seen, word=word), at)) is not None:
+            of_candidate = replace(observation, life=seen.life, cut_over=bool(seen.life))
+            evidence.record(self.plan.sealed, of_candidate if seen.life else observation)
         self._availability(seen, word, at)
         if seen.other:
             self._tell_of_another(seen, at)
@@ -328,12 +328,12 @@ class Watcher:
     def _fingerprint(self, at: float) -> None:
         """What differs from the look before; kept with the time of the look that saw it."""
         new, self._gauges = self.hands.fingerprint()
-        found = prints.changes(self.print, new) if self.print else {}
-        for name, (old, now) in found.items():
+        changes = prints.changes(self.print, new) if self.print else {}
+        for name, (old, now) in changes.items():
             self.changes = [*self.changes, [at, name, old, now]][-MOST_CHANGES:]
             self._remember(at, "change", name=name, old=old, new=now)
-        if found:
-            words = [prints.change_words(name, *sides) for name, sides in found.items()]
+        if changes:
+            words = [prints.change_words(name, *sides) for name, sides in changes.items()]
             self.state.changed, self.state.changed_at = one_line("; ".join(words), 400), at
         # What cannot be read at a moment (a server that is down) keeps its last value, but files
         # are those of the process that was read last.
@@ -372,11 +372,11 @@ class Watcher:
         ends: dict[str, tuple[str, str]] = {}
         for _, name, old, new in near:
             ends[name] = (ends[name][0] if name in ends else old, new)
-        told = [
+        reasons = [
             prints.change_words(name, old, new) for name, (old, new) in ends.items() if old != new
         ]
-        told += prints.gauge_words(shift.gauges)
-        return told or ["nothing that the watch looks at has changed"]
+        reasons += prints.gauge_words(shift.gauges)
+        return reasons or ["nothing that the watch looks at has changed"]
 
     def _tell(self, kind: str, occurrence: str, title: str, text: str, at: float) -> None:
         key = f"{kind}@{self.plan.site}@{occurrence}"
@@ -449,6 +449,6 @@ def _merged(old: Print, new: Print) -> Print:
 
 def _time(at: float, now: float) -> str:
     """The time of day; with the date where that is not today's."""
-    then, today = (time.strftime("%Y-%m-%d", time.localtime(one)) for one in (at, now))
+    then, today = (time.strftime("%Y-%m-%d", time.localtime(moment)) for moment in (at, now))
     clock = time.strftime("%H:%M", time.localtime(at))
     return clock if then == today else f"{then} {clock}"

@@ -94,30 +94,30 @@ class Users:
     def look(self) -> Seen:
         """What every server says now; one at which nobody listens is left out."""
         seen = {}
-        for asked in self._all():
-            found = self.look_at(asked.url)
-            if found.refused and asked.url != self.server.url:
+        for server in self._all():
+            status = self.look_at(server.url)
+            if status.refused and server.url != self.server.url:
                 continue
-            told = self._told.setdefault(asked.url, _Told())
-            told.looked, told.known = True, told.known or found.known
-            told.why = told.why if found.known else found.why
-            if asked.url == self.server.url and not told.known and self.clients_at(asked.url):
-                told.connected += 1
-            seen[asked.url] = found
+            record = self._told.setdefault(server.url, _Told())
+            record.looked, record.known = True, record.known or status.known
+            record.why = record.why if status.known else status.why
+            if server.url == self.server.url and not record.known and self.clients_at(server.url):
+                record.connected += 1
+            seen[server.url] = status
         return seen
 
     def busy(self, seen: Seen) -> str:
         """Who is answered now, while no request of ours is out; "" for nobody that is known of."""
-        for asked in self._all():
-            found = seen.get(asked.url)
-            if found is None or found.refused:
+        for server in self._all():
+            status = seen.get(server.url)
+            if status is None or status.refused:
                 continue  # nobody listens: what is asked fails at once, and says that it has ended
-            if found.processing is None:
-                if self._told[asked.url].known:
-                    return f"{self._name(asked)} does not say whether it answers others"
-            elif found.processing > self._late(asked, found):
-                count = plural(found.processing, "request")
-                return f"{self._name(asked)} answers {count} of others"
+            if status.processing is None:
+                if self._told[server.url].known:
+                    return f"{self._name(server)} does not say whether it answers others"
+            elif status.processing > self._late(server, status):
+                count = plural(status.processing, "request")
+                return f"{self._name(server)} answers {count} of others"
         return ""
 
     @contextmanager
@@ -128,7 +128,9 @@ class Users:
 
         def poll() -> None:
             while not over.wait(self.poll_s):
-                self._polled.append({one.url: self.look_at(one.url) for one in self._all()})
+                self._polled.append(
+                    {server.url: self.look_at(server.url) for server in self._all()}
+                )
 
         thread = threading.Thread(target=poll, name="who else asks", daemon=True)
         thread.start()
@@ -143,83 +145,83 @@ class Users:
         """Why requests of ours, sent after a look at which nobody was busy, do not count: others
         used a server meanwhile. "" if nobody did, or if no server ever told."""
         reasons = []
-        for asked in self._all():
-            then, now = before.get(asked.url), after.get(asked.url)
+        for server in self._all():
+            then, now = before.get(server.url), after.get(server.url)
             if then is None or now is None:
                 continue
-            told, ours = self._told[asked.url], asked.url == self.server.url
+            record, ours = self._told[server.url], server.url == self.server.url
             if not (then.known and now.known):
                 why = then.why or now.why
-                words = f"whether others used {self._name(asked)} at the same time is not known"
-                if told.known:
+                words = f"whether others used {self._name(server)} at the same time is not known"
+                if record.known:
                     reasons.append(f"{words} ({why})")
                 continue
-            polled = [one[asked.url] for one in self._polled if asked.url in one]
-            count = self._beside(samples if ours else (), asked, then, now, polled)
+            polled = [snapshot[server.url] for snapshot in self._polled if server.url in snapshot]
+            count = self._beside(samples if ours else (), server, then, now, polled)
             if count:
-                reasons.append(f"others used {self._name(asked)} at the same time ({count})")
-                told.beside += 1
+                reasons.append(f"others used {self._name(server)} at the same time ({count})")
+                record.beside += 1
         return "; ".join(reasons)
 
     def close(self) -> list[dict[str, Any]]:
         """What is known of each server, as plain values for a record."""
         return [
             {
-                "name": one_line(asked.name, 80), "measured": asked.url == self.server.url,
-                "known": told.known, "why": "" if told.known else one_line(told.why, 200),
-                "beside": told.beside, "connected": 0 if told.known else told.connected,
+                "name": one_line(server.name, 80), "measured": server.url == self.server.url,
+                "known": record.known, "why": "" if record.known else one_line(record.why, 200),
+                "beside": record.beside, "connected": 0 if record.known else record.connected,
             }
-            for asked in self._all() if (told := self._told.get(asked.url)) and told.looked
+            for server in self._all() if (record := self._told.get(server.url)) and record.looked
         ]  # fmt: skip
 
     def flags(self) -> list[str]:
         """What a reader of the figures should know, a line each."""
-        found = []
-        for asked in self._all():
-            told = self._told.get(asked.url)
-            if told is not None and told.looked and not told.known:
-                words = f"whether others used {self._name(asked)} is not known: {told.why}"
-                if told.connected:
-                    looks = plural(told.connected, "look")
+        remarks = []
+        for server in self._all():
+            record = self._told.get(server.url)
+            if record is not None and record.looked and not record.known:
+                words = f"whether others used {self._name(server)} is not known: {record.why}"
+                if record.connected:
+                    looks = plural(record.connected, "look")
                     words += f"; clients of others were connected to it at {looks}"
-                found.append(words)
+                remarks.append(words)
         if self.waited_s >= 1.0:
             waited = format_duration(self.waited_s)
-            found.append(f"waited {waited} in all while others were answered")
+            remarks.append(f"waited {waited} in all while others were answered")
         if self.spoilt:
             count = plural(self.spoilt, "answer")
-            found.append(
+            remarks.append(
                 f"others were answered at the same time as {count}, whose rate is not used"
             )
-        return found
+        return remarks
 
     def _all(self) -> Iterator[Asked]:
         """The measured server first; one that has the same address as another is not counted
         twice."""
         urls = set()
-        for asked in (self.server, *self.others):
-            if asked.url and asked.url not in urls:
-                urls.add(asked.url)
-                yield asked
+        for server in (self.server, *self.others):
+            if server.url and server.url not in urls:
+                urls.add(server.url)
+                yield server
 
-    def _name(self, asked: Asked) -> str:
-        return "the server" if asked.url == self.server.url else one_line(asked.name, 60)
+    def _name(self, server: Asked) -> str:
+        return "the server" if server.url == self.server.url else one_line(server.name, 60)
 
-    def _late(self, asked: Asked, found: Occupancy) -> int:
+    def _late(self, server: Asked, status: Occupancy) -> int:
         """Requests of ours that a gauge may still show."""
-        if found.live or asked.url != self.server.url or self._asked_at is None:
+        if status.live or server.url != self.server.url or self._asked_at is None:
             return 0
         return self._streams if self.monotonic() - self._asked_at < STALE_S else 0
 
     def _beside(
-        self, samples: Sequence[Sample], asked: Asked, then: Occupancy, now: Occupancy,
+        self, samples: Sequence[Sample], server: Asked, then: Occupancy, now: Occupancy,
         polled: Sequence[Occupancy],
     ) -> str:  # fmt: skip
         """How much of it was not ours, in words; "" for nothing."""
         streams = self._streams if samples else 0
-        most = max((one.processing or 0 for one in polled), default=0) - streams
-        most = max(most, (now.processing or 0) - self._late(asked, now))
-        tasks = frozenset().union(*(one.tasks for one in (*polled, now))) - then.tasks
+        most = max((status.processing or 0 for status in polled), default=0) - streams
+        most = max(most, (now.processing or 0) - self._late(server, now))
+        tasks = frozenset().union(*(status.tasks for status in (*polled, now))) - then.tasks
         most = max(most, len(tasks) - len(samples))
         if most > 0:
             return plural(most, "request")

@@ -37,8 +37,10 @@ def server_at(url: str, engine: Callable[[], RawEngine] = RawEngine) -> Engine:
     relay = proxy.at(url) if is_local(url) else None
     if relay is not None:
         host = relay.to if "://" in relay.to else f"http://{relay.to}"
-        found = _answering(host, engine)
-        return Engine(found.name, found.pid, found.facts, url, found.behind or _words(relay.pid))
+        server = _answering(host, engine)
+        return Engine(
+            server.name, server.pid, server.facts, url, server.behind or _words(relay.pid)
+        )
     return _answering(url, engine)
 
 
@@ -66,15 +68,15 @@ def _words(pid: int) -> str:
 
 def _serves(pid: int) -> bool:
     """Whether a process, or one that it has started, is an engine."""
-    return any(_is_engine(argv_of(one)) for one in {pid} | _descendants(pid))
+    return any(_is_engine(argv_of(candidate)) for candidate in {pid} | _descendants(pid))
 
 
 def _descendants(pid: int) -> set[int]:
-    found = {pid}
-    for stat in sorted(process.all_stats(), key=lambda one: one.start):
-        if stat.parent in found:
-            found.add(stat.pid)
-    return found - {pid}
+    pids = {pid}
+    for stat in sorted(process.all_stats(), key=lambda process_stat: process_stat.start):
+        if stat.parent in pids:
+            pids.add(stat.pid)
+    return pids - {pid}
 
 
 def _is_engine(argv: tuple[str, ...]) -> bool:
@@ -87,9 +89,9 @@ def _is_engine(argv: tuple[str, ...]) -> bool:
 def _published(url: str, engine: Callable[[], RawEngine]) -> tuple[str, int] | None:
     """The container that is published at the URL, and the pid of its first process on this host."""
     try:
-        asked = engine()
-        for row in asked.list_containers():
-            container = asked.inspect(row.id)
+        raw_engine = engine()
+        for row in raw_engine.list_containers():
+            container = raw_engine.inspect(row.id)
             ports = (container.get("HostConfig") or {}).get("PortBindings")
             if ports and not published_elsewhere(container, url):
                 pid = int((container.get("State") or {}).get("Pid") or 0)

@@ -66,8 +66,8 @@ def answer_of(data: Any) -> Answer:
 
 
 def _read(tokens: list[Any]) -> Iterator[Token]:
-    for one in tokens[:MOST_TOKENS]:
-        match one:
+    for token in tokens[:MOST_TOKENS]:
+        match token:
             case [str(text), int() | float() as share]:
                 try:
                     yield text, float(share)
@@ -97,13 +97,17 @@ def whole(body: bytes) -> Message | None:
     choice = _first_choice(data)
     if data is None or choice is None:
         return None
-    said = _table(choice.get("message"))
-    apart = next((name for name in APART if _text(said.get(name))), "")
+    message = _table(choice.get("message"))
+    apart = next((name for name in APART if _text(message.get(name))), "")
     return Message(
-        _text(said.get("content")) or _text(choice.get("text")), _text(said.get(apart)), apart,
-        [_call(one) for one in _list(said.get("tool_calls"))],
-        _text(choice.get("finish_reason")), _usage(data), _tokens(choice),
-    )  # fmt: skip
+        _text(message.get("content")) or _text(choice.get("text")),
+        _text(message.get(apart)),
+        apart,
+        [_call(call) for call in _list(message.get("tool_calls"))],
+        _text(choice.get("finish_reason")),
+        _usage(data),
+        _tokens(choice),
+    )
 
 
 def streamed(body: bytes) -> Message | None:
@@ -125,8 +129,8 @@ def streamed(body: bytes) -> Message | None:
         for name in ("content", *APART):
             parts[name] = parts.get(name, "") + _text(delta.get(name))
         parts["content"] += _text(choice.get("text"))
-        for one in _list(delta.get("tool_calls")):
-            _add(calls, one)
+        for call_delta in _list(delta.get("tool_calls")):
+            _add(calls, call_delta)
         finish = _text(choice.get("finish_reason")) or finish
         tokens += _tokens(choice)
     if not seen:
@@ -145,12 +149,12 @@ def _add(calls: dict[int, dict[str, str]], delta: Any) -> None:
         known[key] += value
 
 
-def _call(one: Any) -> dict[str, str]:
-    function = _table(_table(one).get("function"))
+def _call(call: Any) -> dict[str, str]:
+    function = _table(_table(call).get("function"))
     given = function.get("arguments")
     text = given if isinstance(given, str) or given is None else json.dumps(given)
     return {
-        "id": _text(_table(one).get("id")), "name": _text(function.get("name")),
+        "id": _text(_table(call).get("id")), "name": _text(function.get("name")),
         "arguments": text or "",
     }  # fmt: skip
 
@@ -161,19 +165,19 @@ def _first_choice(data: Tree | None) -> Tree | None:
 
 
 def _usage(data: Tree) -> Tree | None:
-    found = data.get("usage")
-    return found if isinstance(found, dict) else None
+    usage = data.get("usage")
+    return usage if isinstance(usage, dict) else None
 
 
 def _tokens(choice: Tree) -> list[Token]:
     """The tokens of a choice with their probabilities, where the server gives them."""
     rows = _list(_table(choice.get("logprobs")).get("content"))
-    found = []
+    tokens = []
     for row in rows[:MOST_TOKENS]:
         share = row.get("logprob") if isinstance(row, dict) else None
         if isinstance(share, int | float) and not isinstance(share, bool):
-            found.append((_text(row.get("token")), _probability(share)))
-    return found
+            tokens.append((_text(row.get("token")), _probability(share)))
+    return tokens
 
 
 def _probability(logarithm: float) -> float:
@@ -185,8 +189,8 @@ def _probability(logarithm: float) -> float:
 
 def said(message: Message) -> Tree:
     """The words of an answer, and why it ended."""
-    found = {"text": message.content, "finish": message.finish}
-    return found | ({"reasoning": message.reasoning} if message.reasoning else {})
+    fields = {"text": message.content, "finish": message.finish}
+    return fields | ({"reasoning": message.reasoning} if message.reasoning else {})
 
 
 def called(message: Message, parameters: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, Tree]:
@@ -194,18 +198,18 @@ def called(message: Message, parameters: Mapping[str, Mapping[str, Any]]) -> tup
 
     `parameters`: the JSON schema of each tool's arguments, by its name.
     """
-    calls, ids = message.calls, [one["id"] for one in message.calls]
-    form: Tree = {"calls": [one["name"] for one in calls]}
+    calls, ids = message.calls, [call["id"] for call in message.calls]
+    form: Tree = {"calls": [call["name"] for call in calls]}
     if not calls:
         return form, said(message)
     form["finish"] = message.finish
     misfits = [
-        f"{one['name']}: {why}" for one in calls
-        if (why := unfit(one["arguments"], parameters.get(one["name"], {})))
+        f"{call['name']}: {why}" for call in calls
+        if (why := unfit(call["arguments"], parameters.get(call["name"], {})))
     ]  # fmt: skip
     form["arguments"] = "; ".join(misfits) or FITS
     form["ids"] = "one for each call" if all(ids) and len({*ids}) == len(ids) else "missing"
-    return form, {"values": [canonical(one["arguments"]) for one in calls]}
+    return form, {"values": [canonical(call["arguments"]) for call in calls]}
 
 
 def thought(message: Message) -> str:
@@ -252,8 +256,8 @@ def error_kind(body: bytes) -> str:
     if data is None:
         return "no JSON object"
     inner = data.get("error")
-    told = inner if isinstance(inner, dict) else data
-    return _text(told.get("type")) or ("error" if inner is not None else "no error")
+    error = inner if isinstance(inner, dict) else data
+    return _text(error.get("type")) or ("error" if inner is not None else "no error")
 
 
 def unfit(text: str, schema: Mapping[str, Any]) -> str:
@@ -284,7 +288,7 @@ def _misfit(data: Any, schema: Mapping[str, Any], where: str) -> str:
     if isinstance(data, dict):
         return _misfit_object(data, schema, where)
     if isinstance(data, list) and isinstance(schema.get("items"), dict):
-        parts = (_misfit(one, schema["items"], f"{at}.{n}") for n, one in enumerate(data))
+        parts = (_misfit(element, schema["items"], f"{at}.{n}") for n, element in enumerate(data))
         return next(filter(None, parts), "")
     return ""
 

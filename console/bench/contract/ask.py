@@ -51,8 +51,8 @@ class Case:
     @property
     def digest(self) -> str:
         """Names what is asked: answers to different questions are not compared."""
-        asked = json.dumps([self.kind, dict(self.ask)], sort_keys=True)
-        return hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()[:16]
+        question = json.dumps([self.kind, dict(self.ask)], sort_keys=True)
+        return hashlib.sha256(question.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def look(url: str, model: str = "") -> Server:
         settings.get("n_ctx") if isinstance(settings, dict) else None,
         first.get("max_model_len"), info.get("context_length"),
     )  # fmt: skip
-    context = next((one for one in sizes if type(one) is int and 0 < one <= MOST_CONTEXT), None)
+    context = next((size for size in sizes if type(size) is int and 0 < size <= MOST_CONTEXT), None)
     owner = "llama.cpp" if props else one_line(str(first.get("owned_by") or ""), 40)
     name = model or model_of(url) or str(props.get("model_alias") or "")
     return Server(url, name, owner, one_line(str(props.get("build_info") or ""), 80), context)
@@ -157,10 +157,10 @@ def _refused(reply: Reply, case: Case) -> Answer:
 
 def _body(server: Server, case: Case, more: Mapping[str, Any]) -> Tree:
     """A greedy request with the case's prompt or messages."""
-    asked = case.ask
-    talk = asked.get("messages") or [{"role": "user", "content": asked.get("prompt", "")}]
-    if asked.get("endpoint") == "completions":
-        talked: Tree = {"prompt": asked.get("prompt", "")}
+    question = case.ask
+    talk = question.get("messages") or [{"role": "user", "content": question.get("prompt", "")}]
+    if question.get("endpoint") == "completions":
+        talked: Tree = {"prompt": question.get("prompt", "")}
     else:
         talked = {"messages": talk}
     body = {
@@ -168,8 +168,8 @@ def _body(server: Server, case: Case, more: Mapping[str, Any]) -> Tree:
         **talked,
         "temperature": 0,
         "seed": SEED,
-        "max_tokens": asked.get("max_tokens", 24),
-        "stream": bool(asked.get("stream")),
+        "max_tokens": question.get("max_tokens", 24),
+        "stream": bool(question.get("stream")),
     }
     if server.engine == "llama.cpp":  # where a prompt begins in a cache may change its answer
         body["cache_prompt"] = False
@@ -188,76 +188,76 @@ def _talk(server: Server, case: Case, more: Mapping[str, Any]) -> Message | Answ
         return reply
     if reply.status != 200:
         return _refused(reply, case)
-    found = (read.streamed if body["stream"] else read.whole)(reply.body)
-    return found or _refused(reply, case)
+    message = (read.streamed if body["stream"] else read.whole)(reply.body)
+    return message or _refused(reply, case)
 
 
 def _answer(server: Server, case: Case) -> Answer:
     """Greedy, and with the probabilities of its tokens where the server gives them."""
     plain = case.ask.get("endpoint") == "completions"
-    found = _talk(server, case, {} if plain else {"logprobs": True, "top_logprobs": 1})
-    if isinstance(found, Answer) and found.state != SILENT and not plain:
-        found = _talk(server, case, {})
-    if isinstance(found, Answer):
-        return found
-    return Answer(content=read.said(found), tokens=tuple(found.tokens))
+    reply = _talk(server, case, {} if plain else {"logprobs": True, "top_logprobs": 1})
+    if isinstance(reply, Answer) and reply.state != SILENT and not plain:
+        reply = _talk(server, case, {})
+    if isinstance(reply, Answer):
+        return reply
+    return Answer(content=read.said(reply), tokens=tuple(reply.tokens))
 
 
 def _tools(server: Server, case: Case) -> Answer:
-    tools = [{"type": "function", "function": dict(one)} for one in case.ask["tools"]]
+    tools = [{"type": "function", "function": dict(tool)} for tool in case.ask["tools"]]
     more: Tree = {"tools": tools, "tool_choice": case.ask.get("choice", "auto")}
     if case.ask.get("parallel"):
         more["parallel_tool_calls"] = True
-    found = _talk(server, case, more)
-    if isinstance(found, Answer):
-        return found
-    schemas = {str(one.get("name")): one.get("parameters") or {} for one in case.ask["tools"]}
-    form, content = read.called(found, schemas)
+    reply = _talk(server, case, more)
+    if isinstance(reply, Answer):
+        return reply
+    schemas = {str(tool.get("name")): tool.get("parameters") or {} for tool in case.ask["tools"]}
+    form, content = read.called(reply, schemas)
     return Answer(form=form, content=content)
 
 
 def _object(server: Server, case: Case) -> Answer:
     schema = case.ask["schema"]
     wanted = {"name": "answer", "strict": True, "schema": schema}
-    found = _talk(server, case, {"response_format": {"type": "json_schema", "json_schema": wanted}})
-    if isinstance(found, Answer):
-        return found
-    why = read.unfit(found.content, schema)
-    content = read.said(found) if why else {"values": read.canonical(found.content)}
+    reply = _talk(server, case, {"response_format": {"type": "json_schema", "json_schema": wanted}})
+    if isinstance(reply, Answer):
+        return reply
+    why = read.unfit(reply.content, schema)
+    content = read.said(reply) if why else {"values": read.canonical(reply.content)}
     return Answer(form={"object": why or FITS}, content=content)
 
 
 def _grammar(server: Server, case: Case) -> Answer:
-    found = _talk(server, case, {"grammar": case.ask["grammar"]})
-    if isinstance(found, Answer):
-        return found
+    reply = _talk(server, case, {"grammar": case.ask["grammar"]})
+    if isinstance(reply, Answer):
+        return reply
     try:
-        [fits] = matching.quick(case.ask["matches"], [found.content], whole=True)
+        [fits] = matching.quick(case.ask["matches"], [reply.content], whole=True)
         form = {"text": FITS if fits is not None else "does not fit the grammar"}
     except matching.TooSlow as error:
         form = {"text": str(error)}
-    return Answer(form=form, content=read.said(found))
+    return Answer(form=form, content=read.said(reply))
 
 
 def _reasoning(server: Server, case: Case) -> Answer:
-    found = _talk(server, case, {})
-    if isinstance(found, Answer):
-        return found
-    return Answer(form={"reasoning": read.thought(found)}, content=read.said(found))
+    reply = _talk(server, case, {})
+    if isinstance(reply, Answer):
+        return reply
+    return Answer(form={"reasoning": read.thought(reply)}, content=read.said(reply))
 
 
 def _stop(server: Server, case: Case) -> Answer:
     words = list(case.ask["words"])
-    found = _talk(server, case, {"stop": words})
-    if isinstance(found, Answer):
-        return found
-    there = any(word in found.content for word in words)
-    return Answer(form={"finish": found.finish, "stop word in the text": there})
+    reply = _talk(server, case, {"stop": words})
+    if isinstance(reply, Answer):
+        return reply
+    there = any(word in reply.content for word in words)
+    return Answer(form={"finish": reply.finish, "stop word in the text": there})
 
 
 def _usage(server: Server, case: Case) -> Answer:
-    found = _talk(server, case, {})
-    return found if isinstance(found, Answer) else Answer(form=read.counted(found))
+    reply = _talk(server, case, {})
+    return reply if isinstance(reply, Answer) else Answer(form=read.counted(reply))
 
 
 def _page(server: Server, case: Case) -> Answer:

@@ -78,16 +78,20 @@ class Comparison:
     def cases(self, group: str = "", part: str = "") -> list[str]:
         """The cases that changed; of a group, or in a part, where one is named. Words that are
         different are no change of form."""
-        found = (
-            one.case for one in self.changes
-            if group in ("", one.group) and (part == one.part or not part)
+        names = (
+            change.case for change in self.changes
+            if group in ("", change.group) and (part == change.part or not part)
         )  # fmt: skip
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     def formed(self, group: str) -> list[str]:
         """The cases of a group in which more than words changed."""
-        found = (one.case for one in self.changes if one.group == group and one.part != CONTENT)
-        return list(dict.fromkeys(found))
+        names = (
+            change.case
+            for change in self.changes
+            if change.group == group and change.part != CONTENT
+        )
+        return list(dict.fromkeys(names))
 
     @property
     def differing(self) -> list[str]:
@@ -118,10 +122,10 @@ class Comparison:
         """`same tools; schema case enum changed; 2 of 40 answers differ`"""
         if not (self.compared or self.untold):
             return "nothing to compare: no case was asked of both"
-        told = [*self._spoilt(), *untold_words(self.untold), *self._told()]
+        parts = [*self._spoilt(), *untold_words(self.untold), *self._told()]
         if self.apart:
-            told.append(f"{plural(len(self.apart), 'case')} asked of one only")
-        return "; ".join(told)
+            parts.append(f"{plural(len(self.apart), 'case')} asked of one only")
+        return "; ".join(parts)
 
     def _spoilt(self) -> Iterator[str]:
         """The worst first: `every answer blank`, `3 of 40 answers garbled`."""
@@ -148,7 +152,7 @@ class Comparison:
             yield f"differs from itself in {plural(len(self.own_noise), 'case')}"
 
     def _group(self, group: str) -> str:
-        several, one = NOUNS[group]
+        several, singular = NOUNS[group]
         changed = self.formed(group)
         if not changed and group in self.untold_groups:
             return f"{several} not known"
@@ -160,23 +164,23 @@ class Comparison:
         if group == "protocol":
             return f"{self._facts(group)} changed"
         if len(changed) == 1:
-            return f"{one} case {changed[0]} changed"
+            return f"{singular} case {changed[0]} changed"
         named = _some(changed)
-        return f"{len(changed)} of {self.asked[group]} {one} cases changed ({named})"
+        return f"{len(changed)} of {self.asked[group]} {singular} cases changed ({named})"
 
     def _facts(self, group: str) -> str:
         """What changed of each case, by its first fact: `chat template of props, too-long`."""
         first: dict[str, str] = {}
-        for one in self.changes:
-            if one.group == group and one.part != CONTENT:
-                words = one.case if one.part == STATE else f"{one.fact} of {one.case}"
-                first.setdefault(one.case, words)
+        for change in self.changes:
+            if change.group == group and change.part != CONTENT:
+                words = change.case if change.part == STATE else f"{change.fact} of {change.case}"
+                first.setdefault(change.case, words)
         return _some([*first.values()])
 
     def to_json(self) -> dict[str, Any]:
         return {
             "same": self.same, "words": self.words(), "compared": self.compared,
-            "changes": [asdict(one) for one in self.changes],
+            "changes": [asdict(change) for change in self.changes],
             "noisy": list(self.noisy), "own_noise": list(self.own_noise),
             "apart": list(self.apart), "untold": dict(self.untold),
             "metrics": {name: value for name, (value, _) in self.metrics().items()},
@@ -192,8 +196,8 @@ def untold_words(untold: Mapping[str, str]) -> Iterator[str]:
 def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     """What is different in `after`; cases that do not ask the same are not compared."""
     shared = [
-        name for name, one in after.cases.items()
-        if name in before.cases and before.cases[name].digest == one.digest
+        name for name, case in after.cases.items()
+        if name in before.cases and before.cases[name].digest == case.digest
     ]  # fmt: skip
     untold = {
         name: why
@@ -202,11 +206,11 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     }
     both = [name for name in shared if name not in untold]
     changes: list[Change] = []
-    noisy, own, asked, worded = [], [], dict[str, int](), 0
+    noisy, own, group_counts, worded = [], [], dict[str, int](), 0
     blank, garbled = list[str](), list[str]()
     for name in both:
         first, second = before.cases[name], after.cases[name]
-        asked[second.group] = asked.get(second.group, 0) + 1
+        group_counts[second.group] = group_counts.get(second.group, 0) + 1
         changes += _changes(name, first, second)
         worded += bool(first.names(CONTENT) and second.names(CONTENT))
         if not _garbage(first) and (kinds := _garbage(second)):
@@ -218,21 +222,30 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     apart = [name for name in {**before.cases, **after.cases} if name not in shared]
     pairs = [(before.cases[name], after.cases[name]) for name in both]
     dropped = {
-        group for group in asked
+        group for group in group_counts
         if _dropped(*map(list, zip(*(p for p in pairs if p[1].group == group), strict=True)))
     }  # fmt: skip
-    changes.sort(key=lambda one: one.part == CONTENT)
-    called = any(_called(one) for pair in pairs for one in pair)
+    changes.sort(key=lambda change: change.part == CONTENT)
+    called = any(_called(case) for pair in pairs for case in pair)
     return Comparison(
-        tuple(changes), asked, worded, tuple(noisy), tuple(own), tuple(apart), frozenset(dropped),
-        called, tuple(blank), tuple(garbled), untold,
+        tuple(changes),
+        group_counts,
+        worded,
+        tuple(noisy),
+        tuple(own),
+        tuple(apart),
+        frozenset(dropped),
+        called,
+        tuple(blank),
+        tuple(garbled),
+        untold,
         frozenset(after.cases[name].group for name in untold),
-    )  # fmt: skip
+    )
 
 
-def _garbage(one: Asked) -> set[Kind]:
+def _garbage(case: Asked) -> set[Kind]:
     """How a case was answered with garbage, if it was every time. A loop may be a sane model's."""
-    texts = [text for text in one.values(CONTENT, "text") if isinstance(text, str)]
+    texts = [text for text in case.values(CONTENT, "text") if isinstance(text, str)]
     verdicts = [judge(text, tokens=MIN_TOKENS) for text in texts]
     kinds = {verdict.kind for verdict in verdicts if verdict is not None}
     return kinds if all(verdicts) and Kind.LOOP not in kinds else set()
@@ -244,12 +257,12 @@ def _dropped(before: list[Asked], after: list[Asked]) -> bool:
     return any(any(map(gave, before)) and not any(map(gave, after)) for gave in (_offered, _called))
 
 
-def _offered(one: Asked) -> bool:
-    return OFFERED in one.states
+def _offered(case: Asked) -> bool:
+    return OFFERED in case.states
 
 
-def _called(one: Asked) -> bool:
-    return any(one.values(FORM, "calls"))
+def _called(case: Asked) -> bool:
+    return any(case.values(FORM, "calls"))
 
 
 def _some(names: Sequence[str]) -> str:
@@ -277,21 +290,21 @@ def _changes(name: str, first: Asked, second: Asked) -> Iterator[Change]:
 
 def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """Whether the first gave always the same, and the second never gives that."""
-    return all(one == left[0] for one in left) and left[0] not in right
+    return all(value == left[0] for value in left) and left[0] not in right
 
 
-def _state(one: Asked) -> str:
-    why = next((answer.why for answer in one.answers if answer.why), "")
-    return clean(f"{one.states[0]} ({why})" if why else one.states[0], 160)
+def _state(case: Asked) -> str:
+    why = next((answer.why for answer in case.answers if answer.why), "")
+    return clean(f"{case.states[0]} ({why})" if why else case.states[0], 160)
 
 
 def _texts(first: Asked, second: Asked, left: Any, right: Any) -> tuple[str, str]:
     """Where two texts part: the first token that differs with its probability, where servers give
     them, else the words from there on."""
-    found = _parting(first.answers[0], second.answers[0])
-    if found is not None:
-        at, one, other = found
-        return f"token {at + 1}: {_token(one)}", _token(other)
+    parting = _parting(first.answers[0], second.answers[0])
+    if parting is not None:
+        at, token, other = parting
+        return f"token {at + 1}: {_token(token)}", _token(other)
     if not (isinstance(left, str) and isinstance(right, str)):
         return _shown(left), _shown(right)
     same = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
@@ -301,12 +314,12 @@ def _texts(first: Asked, second: Asked, left: Any, right: Any) -> tuple[str, str
     return f"{lead}{_shown(left[start:])}", f"{lead}{_shown(right[start:])}"
 
 
-def _parting(one: Answer, other: Answer) -> tuple[int, Token | None, Token | None] | None:
+def _parting(answer: Answer, other: Answer) -> tuple[int, Token | None, Token | None] | None:
     """The first token at which two answers part; None where they do not, or are not known."""
-    if not one.tokens or not other.tokens:
+    if not answer.tokens or not other.tokens:
         return None
-    for at in range(max(len(one.tokens), len(other.tokens))):
-        left = one.tokens[at] if at < len(one.tokens) else None
+    for at in range(max(len(answer.tokens), len(other.tokens))):
+        left = answer.tokens[at] if at < len(answer.tokens) else None
         right = other.tokens[at] if at < len(other.tokens) else None
         if left is None or right is None or left[0] != right[0]:
             return at, left, right

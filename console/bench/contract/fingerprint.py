@@ -42,24 +42,30 @@ class Asked:
 
     @property
     def states(self) -> list[str]:
-        return [one.state for one in self.answers]
+        return [answer.state for answer in self.answers]
 
     @property
     def untold(self) -> str:
         """Why it is not known what the server answers: in words; "" where it is."""
-        return next((one.why or one.state for one in self.answers if one.state in UNTOLD), "")
+        return next(
+            (answer.why or answer.state for answer in self.answers if answer.state in UNTOLD), ""
+        )
 
     def values(self, part: str, name: str) -> list[Any]:
         """What a fact of `form` or `content` was each time; None where it is missing."""
-        return [getattr(one, part).get(name) for one in self.answers]
+        return [getattr(answer, part).get(name) for answer in self.answers]
 
     def names(self, part: str) -> list[str]:
         """The facts of `form` or `content`, in their order."""
-        return list(dict.fromkeys(name for one in self.answers for name in getattr(one, part)))
+        return list(
+            dict.fromkeys(name for answer in self.answers for name in getattr(answer, part))
+        )
 
     def unsteady(self, part: str) -> bool:
         """Whether the server's own answers differ in `form` or in `content`."""
-        return any(getattr(one, part) != getattr(self.answers[0], part) for one in self.answers[1:])
+        return any(
+            getattr(answer, part) != getattr(self.answers[0], part) for answer in self.answers[1:]
+        )
 
 
 @dataclass(frozen=True)
@@ -74,19 +80,19 @@ class Fingerprint:
 
     @property
     def offered(self) -> int:
-        return sum("offered" in one.states for one in self.cases.values())
+        return sum("offered" in case.states for case in self.cases.values())
 
     @property
     def untold(self) -> dict[str, str]:
         """The cases of which nothing is known, and why."""
-        return {name: one.untold for name, one in self.cases.items() if one.untold}
+        return {name: case.untold for name, case in self.cases.items() if case.untold}
 
     @property
     def unsteady(self) -> list[str]:
         """Cases in which the server differs from itself."""
         return [
-            name for name, one in self.cases.items()
-            if one.unsteady("form") or one.unsteady("content") or len({*one.states}) > 1
+            name for name, case in self.cases.items()
+            if case.unsteady("form") or case.unsteady("content") or len({*case.states}) > 1
         ]  # fmt: skip
 
     def lacks(self, cases: Sequence[Case]) -> list[Case]:
@@ -106,9 +112,9 @@ class Fingerprint:
             "schema": SCHEMA, "url": self.url, "engine": self.engine, "build": self.build,
             "at": self.at,
             "cases": {
-                name: {"kind": one.kind, "digest": one.digest,
-                       "answers": [answer.to_json() for answer in one.answers]}
-                for name, one in self.cases.items()
+                name: {"kind": case.kind, "digest": case.digest,
+                       "answers": [answer.to_json() for answer in case.answers]}
+                for name, case in self.cases.items()
             },
         }  # fmt: skip
 
@@ -127,13 +133,13 @@ def fingerprint_of(data: Any) -> Fingerprint:
 
 
 def _read(cases: Mapping[str, Any]) -> Iterator[tuple[str, Asked]]:
-    for name, one in cases.items():
-        kind = one.get("kind") if isinstance(one, dict) else None
-        answers = one.get("answers") if isinstance(one, dict) else None
+    for name, case in cases.items():
+        kind = case.get("kind") if isinstance(case, dict) else None
+        answers = case.get("answers") if isinstance(case, dict) else None
         if kind not in GROUPS or not isinstance(answers, list) or not answers:
             raise ValueError(f"case {one_line(name, 60)} has no kind or no answers")
         made = tuple(answer_of(answer) for answer in answers)
-        yield one_line(name, 60), Asked(str(kind), str(one.get("digest")), made)
+        yield one_line(name, 60), Asked(str(kind), str(case.get("digest")), made)
 
 
 def read_fingerprint(path: Path) -> Fingerprint:
@@ -163,14 +169,14 @@ def take(
         for case in cases:
             if say is not None:
                 say(made, repeat * len(cases), case.id)
-            found = ask(server, case)
-            given[case.id].append(found)
+            answer = ask(server, case)
+            given[case.id].append(answer)
             made += 1
-            dead = dead + 1 if found.state == SILENT else 0
+            dead = dead + 1 if answer.state == SILENT else 0
             if dead >= min(MOST_DEAD, repeat * len(cases)):
-                raise ServiceError("the server does not answer", found.why)
-    asked = {case.id: Asked(case.kind, case.digest, tuple(given[case.id])) for case in cases}
-    return Fingerprint(_shown(server), server.engine, server.build, now(), asked)
+                raise ServiceError("the server does not answer", answer.why)
+    case_answers = {case.id: Asked(case.kind, case.digest, tuple(given[case.id])) for case in cases}
+    return Fingerprint(_shown(server), server.engine, server.build, now(), case_answers)
 
 
 def _shown(server: Server) -> str:

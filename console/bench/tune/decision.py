@@ -81,37 +81,43 @@ class Decision:
     def run(self) -> None:
         """Today's flags win unless another point is surely faster, or they may not win; without a
         figure of theirs nothing is compared, and the fastest point is only said."""
-        found, start = self.found, self.start
-        looked = [p for p in found.outcomes if p != start and self._score(p) > 0]
+        search_result, start = self.found, self.start
+        looked = [p for p in search_result.outcomes if p != start and self._score(p) > 0]
         looked.sort(key=self._score, reverse=True)
-        if not self.goal.rates(found.outcomes[start]):
-            found.best = self._fastest(looked[:CLOSE])
-            found.why = "today's flags gave no figure: nothing is compared with them"
+        if not self.goal.rates(search_result.outcomes[start]):
+            search_result.best = self._fastest(looked[:CLOSE])
+            search_result.why = "today's flags gave no figure: nothing is compared with them"
             return
         sure = self._compare(looked[:CLOSE])
-        if start in found.dropped:
-            found.best, found.gains = start, {}
-            found.why = "today's flags failed when they were started again, so nothing is decided"
+        if start in search_result.dropped:
+            search_result.best, search_result.gains = start, {}
+            search_result.why = (
+                "today's flags failed when they were started again, so nothing is decided"
+            )
         elif sure:
-            found.best = self._leader(sure)
-        elif self.goal.fits(found.outcomes[start]):
-            found.best = start
-            found.why += "; nothing is surely faster than the flags as they are" if looked else ""
+            search_result.best = self._leader(sure)
+        elif self.goal.fits(search_result.outcomes[start]):
+            search_result.best = start
+            search_result.why += (
+                "; nothing is surely faster than the flags as they are" if looked else ""
+            )
         else:
-            found.best = self._leader([p for p in found.gains if self._score(p) > 0])
-            found.why += "; the flags as they are take more memory than may win"
+            search_result.best = self._leader(
+                [p for p in search_result.gains if self._score(p) > 0]
+            )
+            search_result.why += "; the flags as they are take more memory than may win"
 
     def _compare(self, close: list[Point]) -> list[Point]:
         """Measure the points in turns with today's flags until it is decided; the points that are
         surely faster."""
-        found, least, sure = self.found, max(self.gain, 1e-9), list[Point]()
+        search_result, least, sure = self.found, max(self.gain, 1e-9), list[Point]()
         for wanted in (ROUNDS, MOST_ROUNDS):
             self._in_turns(close, wanted)
-            gains = {p: gain_of(*self._pairs(p)) for p in close if p not in found.dropped}
-            found.gains = {p: gain for p, gain in gains.items() if gain is not None}
-            may = [p for p in found.gains if self._score(p) > 0]
-            sure = [p for p in may if found.gains[p].low >= least]
-            close = [p for p in may if p in sure or found.gains[p].mean > self.gain]
+            gains = {p: gain_of(*self._pairs(p)) for p in close if p not in search_result.dropped}
+            search_result.gains = {p: gain for p, gain in gains.items() if gain is not None}
+            may = [p for p in search_result.gains if self._score(p) > 0]
+            sure = [p for p in may if search_result.gains[p].low >= least]
+            close = [p for p in may if p in sure or search_result.gains[p].mean > self.gain]
             if self._leader(close) in (None, self._leader(sure)):
                 break
         return sure

@@ -53,7 +53,10 @@ class Outcome:
     @property
     def starts(self) -> int:
         """How often the engine was started for it, with a figure at the end."""
-        return max(len(one.starts) if one is not None else 0 for one in (self.decode, self.prompt))
+        return max(
+            len(measurement.starts) if measurement is not None else 0
+            for measurement in (self.decode, self.prompt)
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,7 +77,7 @@ def outcome_of(data: Mapping[str, Any]) -> Outcome:
 def _speed(data: Mapping[str, Any] | None) -> Speed | None:
     if data is None:
         return None
-    starts = tuple(tuple(float(one) for one in samples) for samples in data["starts"])
+    starts = tuple(tuple(float(sample) for sample in samples) for samples in data["starts"])
     if not starts or not all(
         samples and all(0 < x < math.inf for x in samples) for samples in starts
     ):
@@ -116,27 +119,28 @@ class Goal:
     ram: int | None = None
     vram: int | None = None
 
-    def score(self, found: Outcome) -> float | None:
+    def score(self, outcome: Outcome) -> float | None:
         """The rate that counts, in tok/s, of the first start; None for a point that has none. The
         search goes by it, so that it goes the same way when it is repeated."""
-        return next(iter(self.rates(found)), None)
+        return next(iter(self.rates(outcome)), None)
 
-    def rates(self, found: Outcome) -> list[float]:
+    def rates(self, outcome: Outcome) -> list[float]:
         """That rate of each start in order; none for a point that has none."""
-        return [rate for rate in self._placed(found) if rate is not None]
+        return [rate for rate in self._placed(outcome) if rate is not None]
 
-    def by_turn(self, found: Outcome) -> dict[str, float]:
+    def by_turn(self, outcome: Outcome) -> dict[str, float]:
         """That rate by the rounds that were made to decide."""
-        pairs = zip(found.turns, self._placed(found), strict=False)
+        pairs = zip(outcome.turns, self._placed(outcome), strict=False)
         return {turn: rate for turn, rate in pairs if turn and rate is not None}
 
-    def _placed(self, found: Outcome) -> list[float | None]:
-        if found.fate != "measured":
+    def _placed(self, outcome: Outcome) -> list[float | None]:
+        if outcome.fate != "measured":
             return []
         decode, prompt = (
-            one.means if one is not None else () for one in (found.decode, found.prompt)
+            measurement.means if measurement is not None else ()
+            for measurement in (outcome.decode, outcome.prompt)
         )
-        places = range(found.starts)
+        places = range(outcome.starts)
         return [self._rate(_at(decode, place), _at(prompt, place)) for place in places]
 
     def _rate(self, decode: float | None, prompt: float | None) -> float | None:
@@ -149,9 +153,9 @@ class Goal:
         seconds = self.prompt_tokens / prompt + self.answer_tokens / decode
         return (self.prompt_tokens + self.answer_tokens) / seconds
 
-    def fits(self, found: Outcome) -> bool:
+    def fits(self, outcome: Outcome) -> bool:
         """Whether it is known to stay in the envelope."""
-        pairs = ((found.ram, self.ram), (found.vram, self.vram))
+        pairs = ((outcome.ram, self.ram), (outcome.vram, self.vram))
         return all(most is None or (used is not None and used <= most) for used, most in pairs)
 
 
@@ -159,13 +163,13 @@ def _at(means: tuple[float, ...], place: int) -> float | None:
     return means[place] if place < len(means) else None
 
 
-def undominated(found: Iterable[tuple[Any, Outcome]]) -> list[tuple[Any, Outcome]]:
+def undominated(candidates: Iterable[tuple[Any, Outcome]]) -> list[tuple[Any, Outcome]]:
     """The measured points than which no other is at least as good in every respect and better in
     one: both rates, memory of cards and host, context. What neither knows is not compared."""
-    measured = [one for one in found if one[1].fate == "measured"]
+    measured = [candidate for candidate in candidates if candidate[1].fate == "measured"]
     return [
-        (key, one) for key, one in measured
-        if not any(_beats(other, one) for _, other in measured if other is not one)
+        (key, outcome) for key, outcome in measured
+        if not any(_beats(other, outcome) for _, other in measured if other is not outcome)
     ]  # fmt: skip
 
 
@@ -184,11 +188,11 @@ def _beats(this: Outcome, other: Outcome) -> bool:
     return better
 
 
-def _respects(one: Outcome) -> tuple[float | None, ...]:
+def _respects(outcome: Outcome) -> tuple[float | None, ...]:
     """Figures of which more is better, memory in steps of ALIKE of itself."""
-    speeds = (rate.mean if rate is not None else None for rate in (one.decode, one.prompt))
+    speeds = (rate.mean if rate is not None else None for rate in (outcome.decode, outcome.prompt))
     sizes = (
         None if size is None else -float(round(math.log1p(size) / ALIKE))
-        for size in (one.vram, one.ram)
+        for size in (outcome.vram, outcome.ram)
     )
-    return (*speeds, *sizes, None if one.context is None else float(one.context))
+    return (*speeds, *sizes, None if outcome.context is None else float(outcome.context))

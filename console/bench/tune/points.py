@@ -56,16 +56,16 @@ class Points:
         self._known[key] = outcome
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shown = [clean(self._secrets.text(word), 300) for word in redact.argv(argv)]
-        told = replace(outcome, why=self._secrets.text(outcome.why)).to_json()
-        line = {"key": key, "argv": shown, "outcome": told, "at": at}
+        record = replace(outcome, why=self._secrets.text(outcome.why)).to_json()
+        line = {"key": key, "argv": shown, "outcome": record, "at": at}
         append_line(self.path, json.dumps(line), 0o600)
 
     def forget(self, before: float) -> None:
         """Delete what was measured before a time. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
-            found = list(json_lines(self.path))
-            kept = [line for line in found if float(line.get("at") or 0.0) >= before]
-            write_atomically(self.path, "".join(f"{json.dumps(one)}\n" for one in kept), 0o600)
+            lines = list(json_lines(self.path))
+            kept = [line for line in lines if float(line.get("at") or 0.0) >= before]
+            write_atomically(self.path, "".join(f"{json.dumps(line)}\n" for line in kept), 0o600)
 
 
 def _hash(value: object) -> str:

@@ -84,22 +84,22 @@ class Search:
         return self._known(point)
 
     def _known(self, point: Point) -> float:
-        found = self.found.outcomes.get(point)
-        if found is None or not self.goal.fits(found):
+        outcome = self.found.outcomes.get(point)
+        if outcome is None or not self.goal.fits(outcome):
             return 0.0
-        return self.goal.score(found) or 0.0
+        return self.goal.score(outcome) or 0.0
 
     def _too_big(self, point: Point) -> bool:
         """Whether it surely takes as much memory as a point that did not fit. Where it was not
         seen which memory was too small, both have to be as full."""
-        for other, found in self.found.outcomes.items():
+        for other, outcome in self.found.outcomes.items():
             if other == self.space.start:
                 continue
-            which: tuple[Resource, ...] = RESOURCES if found.fate == "unfit" else ()
-            if found.fate == "host" or found.fate == "card":
-                which = (found.fate,)
-            needs = [self.space.needs_at_least(point, other, one) for one in which]
-            if needs and all(needs) and found is not LEFT_OUT:
+            which: tuple[Resource, ...] = RESOURCES if outcome.fate == "unfit" else ()
+            if outcome.fate == "host" or outcome.fate == "card":
+                which = (outcome.fate,)
+            needs = [self.space.needs_at_least(point, other, resource) for resource in which]
+            if needs and all(needs) and outcome is not LEFT_OUT:
                 return True
         return False
 
@@ -144,10 +144,10 @@ class Search:
     def _smallest(self, resource: Resource) -> Point:
         """The start with every value that takes the least of a memory."""
         point = self.space.start
-        for flag, one in enumerate(self.space.flags):
-            direction = one.direction(resource)
-            if direction and one.ordered:
-                point = _at(point, flag, one.ordered[0 if direction > 0 else -1])
+        for flag, option in enumerate(self.space.flags):
+            direction = option.direction(resource)
+            if direction and option.ordered:
+                point = _at(point, flag, option.ordered[0 if direction > 0 else -1])
         return point
 
     # -- one flag --------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ class Search:
         for place in _others(self.space, base, flag):
             if place not in line:
                 self._try(_at(base, flag, place))
-        asked = {0, len(line) // 2, len(line) - 1}
+        positions = {0, len(line) // 2, len(line) - 1}
         if base[flag] in line:
-            asked.add(line.index(base[flag]))
-        while asked:
-            for at in sorted(asked):
+            positions.add(line.index(base[flag]))
+        while positions:
+            for at in sorted(positions):
                 self._take(_at(base, flag, line[at]))
-            asked = set(self._halves(base, flag, line))
+            positions = set(self._halves(base, flag, line))
 
     def _halves(self, base: Point, flag: int, line: tuple[int, ...]) -> Iterator[int]:
         """The middles between the best place of a line and its measured neighbours."""
@@ -221,7 +221,7 @@ class Search:
 
     def _effect(self, flag: int) -> float:
         ratios = [self._ratio(flag, place) for place in range(len(self.space.flags[flag].values))]
-        known = [abs(math.log(one)) for one in ratios if one]
+        known = [abs(math.log(ratio)) for ratio in ratios if ratio]
         return max(known, default=math.inf)
 
     def _promises(self, point: Point) -> bool:

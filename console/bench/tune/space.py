@@ -66,16 +66,21 @@ class Flag:
     def number(self, place: int) -> float | None:
         value = self.values[place]
         try:
-            found = float(value) if value else math.nan
+            amount = float(value) if value else math.nan
         except ValueError:
             return None
-        whole = found == 0 and not set(self.names).isdisjoint(same(CONTEXT))
-        return found if math.isfinite(found) and found >= 0 and not whole else None
+        whole = amount == 0 and not set(self.names).isdisjoint(same(CONTEXT))
+        return amount if math.isfinite(amount) and amount >= 0 and not whole else None
 
     def direction(self, resource: Resource) -> int | None:
         """1 if a larger number takes more of this memory, -1 if less, 0 if it changes nothing; None
         if that is not known."""
-        kinds = {_MEMORY[one] for name in self.names for one in same(name) if one in _MEMORY}
+        kinds = {
+            _MEMORY[spelling]
+            for name in self.names
+            for spelling in same(name)
+            if spelling in _MEMORY
+        }
         which = 0 if resource == "host" else 1
         return next(iter(kinds))[which] if len(kinds) == 1 else None
 
@@ -121,12 +126,12 @@ class Space:
 
     def changes(self, point: Point) -> str:
         """What differs from the start, as words to paste; "as it is" for the start itself."""
-        said: list[str] = []
+        words: list[str] = []
         for flag, place, began in zip(self.flags, point, self.start, strict=True):
             if place != began:
                 left_out = [f"(no {name})" for name in flag.names]
-                said += [shlex.quote(word) for word in flag.said(place)] or left_out
-        return " ".join(said) or "as it is"
+                words += [shlex.quote(word) for word in flag.said(place)] or left_out
+        return " ".join(words) or "as it is"
 
     def words(self, point: Point) -> str:
         """All flags of a point that vary, as words to paste."""
@@ -150,7 +155,7 @@ class Space:
         return True
 
 
-def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
+def space(flag_values: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
     """The space of the flags asked for, with today's value of each among its values.
 
     The keys are flags; several, parted by blanks, get the same value. Raises ValueError for a flag
@@ -162,7 +167,7 @@ def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
             "for $0, or give the engine's own command line"
         )
     flags, start, seen = list[Flag](), list[int](), set[str]()
-    for names, values in asked.items():
+    for names, values in flag_values.items():
         flag = Flag(tuple(names.split()), tuple(dict.fromkeys(values)))
         for name in flag.names:
             if redact.argv([name, "x"])[1] != "x":
@@ -194,10 +199,10 @@ def value_of(argv: Sequence[str], name: str) -> Value:
 
 def _today(flag: Flag, argv: Sequence[str]) -> Value:
     """The value of a flag on the command line; None if it is not there."""
-    found = {_value(list(argv), same(name), name, _alone(flag)) for name in flag.names}
-    if len(found) > 1:
+    values = {_value(list(argv), same(name), name, _alone(flag)) for name in flag.names}
+    if len(values) > 1:
         raise ValueError(f"{flag.words} have different values now: vary them one by one")
-    return found.pop()
+    return values.pop()
 
 
 def _alone(flag: Flag) -> bool:

@@ -67,8 +67,8 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.warning(f"the demo engine did not load within {ASK_S:g} s")
         return
     if code:
-        said = decode(error).strip().splitlines()
-        why = one_line(said[-1]) if said else f"exit code {code}"
+        lines = decode(error).strip().splitlines()
+        why = one_line(lines[-1]) if lines else f"exit code {code}"
         yield check.warning(
             f"the demo engine does not load: {why}", "pip install 'omni-console[demo]'"
         )
@@ -109,8 +109,8 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
     if site is None or not site.model.baseline.models:
         return
     named = [str(site.base / name) for name in site.model.baseline.models]
-    found = each(check.id, named, os.path.exists, ASK_S)
-    for path, there in found:
+    answers = each(check.id, named, os.path.exists, ASK_S)
+    for path, there in answers:
         if there is None:
             yield check.failed(f"{path}: no answer within {ASK_S:g} s", "a dead mount? findmnt -T")
         elif not there and not _is_demo(facts):
@@ -119,7 +119,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
             )
         elif not there:
             yield check.note(f"{path} is made by `omni-console demo`")
-    if all(there for _, there in found):
+    if all(there for _, there in answers):
         yield check.ok(f"{named[0]} is there" if len(named) == 1 else f"all {len(named)} are there")
 
 
@@ -145,47 +145,47 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         beside, live = live.run_id, None  # it has not taken this one down
     known = evidence.state(plan, looker.look(plan))
     why = "; ".join(known.reasons)
-    said = f"{spec.url} is {known.word}: {why}"
+    summary = f"{spec.url} is {known.word}: {why}"
     if looker.stranger and live is None:
         yield check.failed(f"{spec.url}: {looker.stranger}", NOT_OURS)
     elif known.up:
         yield _serving(site, check)
     elif live is not None:
         yield check.note(
-            f"{said}; {live.run_id} is on", "omni-console attach shows where it stands"
+            f"{summary}; {live.run_id} is on", "omni-console attach shows where it stands"
         )
     elif known.word is Word.LOADING:
-        yield check.warning(said, "wait, then run omni-console doctor again")
+        yield check.warning(summary, "wait, then run omni-console doctor again")
     elif _is_demo(facts):
-        yield check.note(f"{said}; `omni-console demo` starts it")
+        yield check.note(f"{summary}; `omni-console demo` starts it")
     elif beside:
         hint = _remedy(why, site)
         if hint == RESTORE:
             named = f"rollback --site {shlex.quote(str(facts.site_file().path))}"
             hint = RESTORE.replace("rollback", named, 1) + ENDS_FIRST
-        yield check.failed(f"{said}; run {beside}, which is on, is of another site", hint)
+        yield check.failed(f"{summary}; run {beside}, which is on, is of another site", hint)
     else:
-        yield check.failed(said, _remedy(why, site))
+        yield check.failed(summary, _remedy(why, site))
 
 
-def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
+def _cut_over(check: Check, relay: Relay, site: Site) -> Finding:
     """A candidate has the production port; the baseline itself is stopped."""
     from console.recovery.rollback import records
     from console.recovery.rollback.baseline_state import Word
     from console.recovery.rollback.look import in_its_place
 
     base = site.baseline_spec()
-    ready = site.service_specs().get(found.service, base).ready
-    word, trouble = in_its_place(_plan(site), found, ready.path)
-    by = found.run or "a relay"
+    ready = site.service_specs().get(relay.service, base).ready
+    word, trouble = in_its_place(_plan(site), relay, ready.path)
+    by = relay.run or "a relay"
     if trouble:
-        words = f"CUT OVER: {found.service} is given {base.url} by {by}, {trouble}"
+        words = f"CUT OVER: {relay.service} is given {base.url} by {by}, {trouble}"
         wrong = word in (Word.DOWN, Word.GARBLED)
         return (check.failed if wrong else check.warning)(words, RESTORE)
-    accepted = records.read_promotion(paths.runs_dir() / found.run)
+    accepted = records.read_promotion(paths.runs_dir() / relay.run)
     words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
     return check.warning(
-        f"CUT OVER: {found.service} answers at {base.url}, by {by}; {words}; no run starts "
+        f"CUT OVER: {relay.service} answers at {base.url}, by {by}; {words}; no run starts "
         "meanwhile",
         RESTORE + ("" if accepted else "; omni-console promote accepts"),
     )
@@ -401,7 +401,7 @@ def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
     engine = facts.engine()
     facts.version()  # an engine that is silent is not asked twice
     try:
-        found = engine.inspect(name)
+        container = engine.inspect(name)
     except NoSuchContainer:
         plan = _plan(site)
         with contextlib.suppress(NoSuchContainer):
@@ -412,15 +412,15 @@ def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
             f"the container {name} does not exist",
             "docker ps -a lists the containers; correct the site file",
         )
-    state = found.get("State")
+    state = container.get("State")
     words = str(state.get("Status", "unknown")) if isinstance(state, dict) else "unknown"
-    image = str(found.get("Image", ""))
+    image = str(container.get("Image", ""))
     if image and not engine.image_exists(image):
         return check.failed(
             f"the image of the container {name} is gone ({image[:19]})",
             "without it the container cannot be started again; pull or build it first",
         )
-    why, hint = unfit_as_baseline(found, url)
+    why, hint = unfit_as_baseline(container, url)
     if why:
         return check.failed(f"the container {name} cannot be the baseline: {why}", hint)
     return check.ok(f"the container {name} is there, {words}")
@@ -433,19 +433,21 @@ def _composed(facts: Facts, check: Check, runs: ComposeSpec) -> Finding:
     wanted = {_SERVICE: runs.service, **({_PROJECT: runs.project} if runs.project else {})}
     files = {str(file.resolve()) for file in runs.files}
     one_offs: list[str] = []
-    for found in facts.engine().list_containers(wanted, running_only=False):
-        if is_one_off(found.labels):
-            one_offs.append(found.name)
+    for container in facts.engine().list_containers(wanted, running_only=False):
+        if is_one_off(container.labels):
+            one_offs.append(container.name)
             continue
-        made_from = found.labels.get(CONFIG_FILES, "").split(",")
+        made_from = container.labels.get(CONFIG_FILES, "").split(",")
         if runs.project or not files.isdisjoint(made_from):
-            if others := made_of_others(found.labels, runs.files):
+            if others := made_of_others(container.labels, runs.files):
                 return check.failed(
-                    f"the container {found.name} of {runs.service} was made of other compose "
+                    f"the container {container.name} of {runs.service} was made of other compose "
                     f"files than the site file names: {others}",
-                    f"write `container: {found.name}` instead of `compose:`; no run starts",
+                    f"write `container: {container.name}` instead of `compose:`; no run starts",
                 )
-            return check.ok(f"the container {found.name} of {runs.service} is there, {found.state}")
+            return check.ok(
+                f"the container {container.name} of {runs.service} is there, {container.state}"
+            )
     other = f"; {', '.join(one_offs)} is of `docker compose run`" if one_offs else ""
     return check.failed(
         f"the compose service {runs.service} has no container{other}",

@@ -277,7 +277,9 @@ def kinds(site: Site) -> list[str]:
     """What the baseline and each service are: container, compose, process or unit."""
     model = site.model
     every: list[BaselineModel | ServiceModel] = [model.baseline, *model.services.values()]
-    return [next(kind for kind in one.ONE_OF if getattr(one, kind) is not None) for one in every]
+    return [
+        next(kind for kind in entry.ONE_OF if getattr(entry, kind) is not None) for entry in every
+    ]
 
 
 def _site_file(given: str | None) -> SiteFile:
@@ -325,9 +327,9 @@ def _live() -> Pointer | None:
     from console.host import process
     from console.recovery.rollback import records
 
-    for found in records.find_all():
-        if process.alive(found.pid, found.start):
-            return found
+    for pointer in records.find_all():
+        if process.alive(pointer.pid, pointer.start):
+            return pointer
     return None
 
 

@@ -77,15 +77,15 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
     """Memory pressure (PSI), as the kernel's ten-second average."""
     try:
         text = (facts.root / "proc/pressure/memory").read_text()
-        found = re.search(r"^full avg10=([\d.]+)", text, re.MULTILINE)
+        match = re.search(r"^full avg10=([\d.]+)", text, re.MULTILINE)
     except OSError:
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         yield check.note(
             "the kernel reports no memory pressure (PSI)", "boot it with psi=1 where it has PSI"
         )
         return
-    full = float(found[1])
+    full = float(match[1])
     words = f"{full:g} % of the last ten seconds everything waited for memory"
     if full >= PRESSURE_PERCENT:
         yield check.warning(words, "the machine is thrashing: end unneeded processes")
@@ -140,10 +140,10 @@ def may_take(oom_score: int) -> bool:
 
 def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
     name, release = platform.system(), platform.release()
-    found = _RELEASE.match(release)
+    match = _RELEASE.match(release)
     if name != "Linux":
         yield check.failed(f"{name} {release}", "the console needs Linux")
-    elif found and (int(found[1]), int(found[2])) < OLDEST_KERNEL:
+    elif match and (int(match[1]), int(match[2])) < OLDEST_KERNEL:
         yield check.warning(f"Linux {release}", "5.3 or newer can name a process for good (pidfd)")
     else:
         yield check.ok(f"Linux {release}, {platform.machine()}, {os.cpu_count()} CPUs")
@@ -182,17 +182,17 @@ def refusal(path: Path) -> str:
 
 def _space(check: Check, path: Path, refused: Level) -> Finding:
     """Free space, and whether this user may write; `refused` is the level if not."""
-    found = space(path)
-    words = f"{path}: {format_bytes(found.free)} of {format_bytes(found.total)} free"
+    disk_space = space(path)
+    words = f"{path}: {format_bytes(disk_space.free)} of {format_bytes(disk_space.total)} free"
     why = refusal(path)
     if why:
         return check.found(
             refused, f"{path} cannot be written: {why}", f"ls -ld {path}; findmnt -T {path}"
         )
     hint = f"du -sh {path}/* shows what is large"
-    if found.free < FULL_DISK and refused is Level.FAILED:
+    if disk_space.free < FULL_DISK and refused is Level.FAILED:
         return check.failed(words, hint)
-    return check.warning(words, hint) if found.free < SCARCE_DISK else check.ok(words)
+    return check.warning(words, hint) if disk_space.free < SCARCE_DISK else check.ok(words)
 
 
 def declared(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -204,44 +204,44 @@ def declared(facts: Facts, check: Check) -> Iterator[Finding]:
     if site is None:
         return
     disk = next(iter(_folders(site)), site.base)  # downloads go there
-    found = dict(_compared(site.model.machine, look(disk, root=facts.root, cards=Cards())))
-    for name, words in found.items():
+    contradictions = dict(_compared(site.model.machine, look(disk, root=facts.root, cards=Cards())))
+    for name, words in contradictions.items():
         if words:
             hint = f"{_line(site, name)} says so; without that line it is measured"
             yield check.warning(f"{name}: {words}", hint)
-    if found and not any(found.values()):
-        yield check.ok(f"as the site file has it: {', '.join(found)}")
+    if contradictions and not any(contradictions.values()):
+        yield check.ok(f"as the site file has it: {', '.join(contradictions)}")
 
 
-def _compared(told: MachineModel, seen: Machine) -> Iterator[tuple[str, str]]:
+def _compared(model: MachineModel, seen: Machine) -> Iterator[tuple[str, str]]:
     """Each key with what contradicts it, "" if nothing does; unknown figures are left out."""
-    if told.ram is not None and seen.ram_total is not None:
-        yield "ram", _bytes(told.ram, seen.ram_total)
-    if told.swap is not None and seen.swap_total is not None:
-        yield "swap", _bytes(told.swap, seen.swap_total)
-    if told.disk_free is not None and seen.disk_free is not None:
+    if model.ram is not None and seen.ram_total is not None:
+        yield "ram", _bytes(model.ram, seen.ram_total)
+    if model.swap is not None and seen.swap_total is not None:
+        yield "swap", _bytes(model.swap, seen.swap_total)
+    if model.disk_free is not None and seen.disk_free is not None:
         # more room than was declared takes nothing from a verdict
-        words = _bytes(told.disk_free, min(seen.disk_free, told.disk_free))
+        words = _bytes(model.disk_free, min(seen.disk_free, model.disk_free))
         yield "disk_free", words and f"{words}, where {seen.disk_path} is or would be"
-    if told.cpu and seen.cpu_name:
-        more = _words(told.cpu) - _words(seen.cpu_name)
-        yield "cpu", _both(told.cpu, seen.cpu_name) if more else ""
-    if told.cpu_flags and seen.cpu_flags:
-        lacks = [flag for flag in told.cpu_flags if flag not in seen.cpu_flags]
+    if model.cpu and seen.cpu_name:
+        more = _words(model.cpu) - _words(seen.cpu_name)
+        yield "cpu", _both(model.cpu, seen.cpu_name) if more else ""
+    if model.cpu_flags and seen.cpu_flags:
+        lacks = [flag for flag in model.cpu_flags if flag not in seen.cpu_flags]
         yield "cpu_flags", f"this processor lacks {', '.join(lacks)}" if lacks else ""
     for name in ("cores", "numa_nodes"):
-        said, has = getattr(told, name), getattr(seen, name)
-        if said is not None and has is not None:
-            yield name, _both(said, has) if said != has else ""
+        claim, has = getattr(model, name), getattr(seen, name)
+        if claim is not None and has is not None:
+            yield name, _both(claim, has) if claim != has else ""
 
 
-def _both(said: object, has: object) -> str:
-    return f"{said} in the site file, {has} here"
+def _both(claim: object, has: object) -> str:
+    return f"{claim} in the site file, {has} here"
 
 
-def _bytes(said: int, has: int) -> str:
-    near = abs(said - has) <= NEAR * said
-    return "" if near else _both(format_bytes(said), format_bytes(has))
+def _bytes(claim: int, has: int) -> str:
+    near = abs(claim - has) <= NEAR * claim
+    return "" if near else _both(format_bytes(claim), format_bytes(has))
 
 
 def _words(name: str) -> set[str]:

@@ -91,8 +91,8 @@ def own_command() -> str:
     return on_path if on_path and _same(on_path, beside) else beside
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(path: str, other: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _link(own: str, lost: list[Way]) -> str:
@@ -100,7 +100,7 @@ def _link(own: str, lost: list[Way]) -> str:
     if not own:
         return "install it for everybody, then look again: pipx install --global omni-console"
     sought = [str(way.path).split(":") for way in lost]
-    place = next((one for one in LINKS if all(one in parts for parts in sought)), LINKS[0])
+    place = next((folder for folder in LINKS if all(folder in parts for parts in sought)), LINKS[0])
     force = "f" if os.path.lexists(f"{place}/{COMMAND}") else ""
     return f"sudo ln -s{force} {shlex.quote(own)} {place}/"
 
@@ -108,7 +108,7 @@ def _link(own: str, lost: list[Way]) -> str:
 def _ssh(root: Path) -> Way | None:
     """A one-shot ssh; None on a machine without sshd. The user's shell itself says its PATH, as
     only it knows which of its files it reads."""
-    if not os.environ.get("SSH_CONNECTION") and not any((root / one).exists() for one in SSHD):
+    if not os.environ.get("SSH_CONNECTION") and not any((root / path).exists() for path in SSHD):
         return None
     words = f"ssh HOST {COMMAND} rollback"
     given = _environment(root) or SSHD_PATH
@@ -122,16 +122,16 @@ def _ssh(root: Path) -> Way | None:
         out, late = children.said([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
     except OSError as error:
         return Way(words, None, f"{shell}: {error.strerror or error}")
-    said = [line for line in decode(out).splitlines() if line.startswith(_MARK)]
-    if late and not said:
+    lines = [line for line in decode(out).splitlines() if line.startswith(_MARK)]
+    if late and not lines:
         return Way(words, None, f"{shell} has not begun the command within {ASK_S:g} s")
-    return Way(words, one_line(said[-1].removeprefix(_MARK), 4000) if said else given)
+    return Way(words, one_line(lines[-1].removeprefix(_MARK), 4000) if lines else given)
 
 
 def _environment(root: Path) -> str:
     """PATH of /etc/environment, which PAM gives every session; "" for none."""
-    found = _PATH_LINE.findall(read_text(root / "etc/environment"))
-    return found[-1].strip("\"'") if found else ""
+    matches = _PATH_LINE.findall(read_text(root / "etc/environment"))
+    return matches[-1].strip("\"'") if matches else ""
 
 
 def shell_of() -> str:
@@ -156,12 +156,12 @@ def _sudo(root: Path) -> Way | None:
     if sudo is None:
         return None
     words = f"sudo {COMMAND} rollback"
-    told = _sudoers(root)
-    if told is None:
-        told = _said(sudo)
-    if told is None:
+    secure_path = _sudoers(root)
+    if secure_path is None:
+        secure_path = _said(sudo)
+    if secure_path is None:
         return Way(words, SUDO_PATH, " (its usual secure_path: sudoers cannot be read)")
-    return Way(words, told or os.environ.get("PATH", ""))
+    return Way(words, secure_path or os.environ.get("PATH", ""))
 
 
 def _sudoers(root: Path) -> str | None:
@@ -194,15 +194,15 @@ def _is_for(scope: str, names: list[str]) -> bool:
         ":": (_name(), *(f"%{name}" for name in _groups())), ">": ("root",),
         "@": (here, here.partition(".")[0]), "!": (),
     }[scope]  # fmt: skip
-    return scope != "!" and bool({one.strip() for one in names} & {"ALL", *mine})
+    return scope != "!" and bool({name.strip() for name in names} & {"ALL", *mine})
 
 
 def _groups() -> list[str]:
-    found = []
-    for one in {os.getgid(), *os.getgroups()}:
+    names = []
+    for gid in {os.getgid(), *os.getgroups()}:
         with contextlib.suppress(KeyError):
-            found.append(grp.getgrgid(one).gr_name)
-    return found
+            names.append(grp.getgrgid(gid).gr_name)
+    return names
 
 
 def _said(sudo: str) -> str | None:
@@ -211,8 +211,8 @@ def _said(sudo: str) -> str | None:
         _, out, _ = children.run([sudo, "-n", "-V"], ASK_S, env=os.environ)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _SECURE_SAID.search(decode(out))
-    return one_line(found[1], 4000) if found else None
+    match = _SECURE_SAID.search(decode(out))
+    return one_line(match[1], 4000) if match else None
 
 
 CHECKS = (Check("login.reach", "rollback", reach, Level.WARNING),)

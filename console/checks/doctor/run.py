@@ -88,18 +88,18 @@ def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:
 
 def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
     """A check's findings; an exception becomes a finding too."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found.extend(check.look(facts, check))
+        findings.extend(check.look(facts, check))
     except ConsoleError as error:
-        found.append(check.found(check.silent, str(error), error.hint))
+        findings.append(check.found(check.silent, str(error), error.hint))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        found.append(check.found(check.silent, f"{where}{error.strerror or error}"))
+        findings.append(check.found(check.silent, f"{where}{error.strerror or error}"))
     except Exception as error:  # a broken check must not take the page along
         words = f"this check broke: {type(error).__name__}: {error}"
-        found.append(check.found(check.silent, one_line(words)))
-    return tuple(found)
+        findings.append(check.found(check.silent, one_line(words)))
+    return tuple(findings)
 
 
 def counts(findings: Iterable[Finding]) -> tuple[int, int]:

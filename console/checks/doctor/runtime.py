@@ -59,17 +59,17 @@ LEVELS = {"ok": Level.OK, "warn": Level.WARNING, "fail": Level.FAILED, "unknown"
 def answers(facts: Facts, check: Check) -> Iterator[Finding]:
     """The engine's socket, the right to use it, and its version."""
     try:
-        found = facts.version()
+        reply = facts.version()
     except EngineTimeout as error:
         yield check.failed(str(error), "is dockerd frozen? `docker ps` shows whether it answers")
         return
     except EngineError as error:
         yield _missing(facts, check, error)
         return
-    version, api = str(found.get("Version", "?")), str(found.get("ApiVersion", ""))
-    name = "Podman " if podman(found) else ""
+    version, api = str(reply.get("Version", "?")), str(reply.get("ApiVersion", ""))
+    name = "Podman " if podman(reply) else ""
     words = f"{name}version {version}, API {api or '?'}, at {facts.engine().path}"
-    if why := too_old(found):
+    if why := too_old(reply):
         yield check.failed(words, why)
     elif _older(api, OLDEST_API):
         yield check.failed(words, "Docker 20.10 (API 1.41) or newer is needed")
@@ -94,17 +94,17 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
         words = f"`docker compose version` gave no answer within {ASK_S:g} s"
         yield check.found(max(level, Level.WARNING, key=_ORDER.index), words)
         return
-    said = one_line(decode(out) or decode(error))
-    if code and any(sign in said for sign in _NO_PLUGIN):
+    output = one_line(decode(out) or decode(error))
+    if code and any(sign in output for sign in _NO_PLUGIN):
         yield check.found(
             level, "the docker command has no compose plugin", "install docker-compose-plugin (v2)"
         )
-    elif code or not _NUMBERS.match(said):
-        yield check.found(level, f"`docker compose version`: {said or f'exit code {code}'}")
-    elif _older(said, OLDEST_COMPOSE):
-        yield check.found(level, f"version {said}", "2.6 or newer knows `up --pull never`")
+    elif code or not _NUMBERS.match(output):
+        yield check.found(level, f"`docker compose version`: {output or f'exit code {code}'}")
+    elif _older(output, OLDEST_COMPOSE):
+        yield check.found(level, f"version {output}", "2.6 or newer knows `up --pull never`")
     else:
-        yield check.ok(f"version {said}")
+        yield check.ok(f"version {output}")
 
 
 def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -117,13 +117,13 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     except ConsoleError:
         return  # said above
     try:
-        found = facts.info()
+        info = facts.info()
     except ConsoleError as error:
         yield check.warning(f"not known: {error}")
         return
-    runtimes = found.get("Runtimes")
+    runtimes = info.get("Runtimes")
     names = sorted(map(str, runtimes)) if isinstance(runtimes, dict) else []
-    if "nvidia" in names or _by_cdi(found):
+    if "nvidia" in names or _by_cdi(info):
         yield check.ok("containers can use the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
         yield check.warning(f"the engine has no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
@@ -134,16 +134,16 @@ def limits(facts: Facts, check: Check) -> Iterator[Finding]:
     if facts.engine_need() is Level.NOTE:
         return
     try:
-        found = facts.info()
+        info = facts.info()
     except ConsoleError:
         return  # what is wrong with it is said above
-    if found.get("MemoryLimit") is False:
+    if info.get("MemoryLimit") is False:
         driver, version = (
-            one_line(str(found.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
+            one_line(str(info.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
         )
         words = f"the engine enforces no limits (control groups: {driver}, version {version})"
         yield check.warning(words, NO_LIMIT)
-    elif "MemoryLimit" in found:
+    elif "MemoryLimit" in info:
         yield check.ok("every container gets a memory limit")
 
 
@@ -161,13 +161,13 @@ def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
 
 def _by_cdi(info: dict[str, object]) -> bool:
     devices = info.get("DiscoveredDevices")
-    return isinstance(devices, list) and any("nvidia.com/gpu" in str(one) for one in devices)
+    return isinstance(devices, list) and any("nvidia.com/gpu" in str(device) for device in devices)
 
 
 def _older(version: str, oldest: tuple[int, int]) -> bool:
     """Whether a version is known to be older; an unreadable one is not."""
-    found = _NUMBERS.match(version)
-    return found is not None and (int(found[1]), int(found[2])) < oldest
+    match = _NUMBERS.match(version)
+    return match is not None and (int(match[1]), int(match[2])) < oldest
 
 
 _ORDER = [Level.OK, Level.NOTE, Level.WARNING, Level.FAILED]
@@ -211,10 +211,10 @@ def named(facts: Facts, check: Check) -> Iterator[Finding]:
         return
     missing = [gpu for gpu in site.model.gpus if gpu.uuid not in there]
     for gpu in missing:
-        found = ", ".join(there) or "none"
+        names = ", ".join(there) or "none"
         label = f"{gpu.uuid} ({gpu.name})" if gpu.name else gpu.uuid
         yield check.failed(
-            f"{label} is not on this machine", f"`nvidia-smi -L` names those there are: {found}"
+            f"{label} is not on this machine", f"`nvidia-smi -L` names those there are: {names}"
         )
     if not missing:
         yield check.ok(f"all {len(site.model.gpus)} that the site names exist")
@@ -245,18 +245,20 @@ def processor(facts: Facts, check: Check) -> Iterator[Finding]:
     from console.host.gpu.inventory import Cards
 
     seen = machine.look(root=facts.root, cards=Cards())
-    yield from (_said(check, one) for one in host.processor(seen))
+    yield from (_said(check, finding) for finding in host.processor(seen))
 
 
 def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
     from console.host import memory
 
-    found = memory.limits(facts.root)
-    if not found:
+    cgroup_limits = memory.limits(facts.root)
+    if not cgroup_limits:
         yield check.ok("no cgroup limits the memory of this login")
-    for one in found:
-        words = f"cgroup {one.group} leaves {format_bytes(one.left)} of {format_bytes(one.most)}"
-        if one.left < SCARCE * one.most:
+    for limit in cgroup_limits:
+        words = (
+            f"cgroup {limit.group} leaves {format_bytes(limit.left)} of {format_bytes(limit.most)}"
+        )
+        if limit.left < SCARCE * limit.most:
             yield check.warning(words, "what is started from here is killed beyond that")
         else:
             yield check.note(words)
@@ -269,14 +271,14 @@ def driver(facts: Facts, check: Check) -> Iterator[Finding]:
 
     seen = inventory.ask(ASK_S)
     if seen.driver:
-        found = gpu.check_driver(seen.driver, kernel=platform.release())
+        finding = gpu.check_driver(seen.driver, kernel=platform.release())
         cuda = f", CUDA up to {seen.cuda[0]}.{seen.cuda[1]}" if seen.cuda else ""
         each = ", ".join(f"{card.name or card.uuid} {gpu.sm(card)}" for card in seen.cards)
-        yield check.found(LEVELS[found.level], f"{found.words}{cuda}; {each}", found.hint)
+        yield check.found(LEVELS[finding.level], f"{finding.words}{cuda}; {each}", finding.hint)
 
 
-def _said(check: Check, found: preflight.Finding) -> Finding:
-    return check.found(LEVELS[found.level], found.words, found.hint)
+def _said(check: Check, finding: preflight.Finding) -> Finding:
+    return check.found(LEVELS[finding.level], finding.words, finding.hint)
 
 
 CHECKS = (

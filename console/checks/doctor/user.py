@@ -131,13 +131,13 @@ def boot(facts: Facts, check: Check) -> Iterator[Finding]:
 
     if not units.SYSTEMD.exists():
         return
-    found = units.installed()
-    if found is None:
+    unit = units.installed()
+    if unit is None:
         yield check.note("a reboot in an outage leaves it down", "omni-console boot install")
-    elif not found.lingers:
-        yield check.warning("its unit waits for a login", f"loginctl enable-linger {found.user}")
+    elif not unit.lingers:
+        yield check.warning("its unit waits for a login", f"loginctl enable-linger {unit.user}")
     else:
-        yield check.ok(f"{found.name} rolls back after a reboot in an outage")
+        yield check.ok(f"{unit.name} rolls back after a reboot in an outage")
 
 
 def on_terminal() -> bool:
@@ -262,21 +262,23 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
     from console.host import process
     from console.recovery.rollback import records
 
-    for found in records.find_all():
-        if process.alive(found.pid, found.start):
+    for pointer in records.find_all():
+        if process.alive(pointer.pid, pointer.start):
             continue
-        words = f"{found.run_id} of {found.owner} has a pointer, and no runner"
-        if found.uid != os.getuid():
-            yield check.note(words, f"{found.owner} may resume it, or roll back")
-        elif found.over:
-            words = f"{found.run_id} of {found.owner} is over and left the baseline down"
+        words = f"{pointer.run_id} of {pointer.owner} has a pointer, and no runner"
+        if pointer.uid != os.getuid():
+            yield check.note(words, f"{pointer.owner} may resume it, or roll back")
+        elif pointer.over:
+            words = f"{pointer.run_id} of {pointer.owner} is over and left the baseline down"
             yield check.note(words, "omni-console rollback brings it back")
-        elif os.path.isdir(found.run_dir):
+        elif os.path.isdir(pointer.run_dir):
             yield check.warning(
-                words, f"omni-console resume {found.run_id} or omni-console rollback"
+                words, f"omni-console resume {pointer.run_id} or omni-console rollback"
             )
         else:
-            yield check.warning(f"{words}; its directory is gone", f"rm {paths.pointer(found.uid)}")
+            yield check.warning(
+                f"{words}; its directory is gone", f"rm {paths.pointer(pointer.uid)}"
+            )
 
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -284,20 +286,20 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
 
     seen = facts.runs()
     broken = False
-    for one in seen:
-        tail = one.run.id[-4:]
-        if one.trouble:
+    for entry in seen:
+        tail = entry.run.id[-4:]
+        if entry.trouble:
             broken = True
-            yield check.warning(f"{one.run.id}: {one.trouble}")
-        if one.view is not None and word_of(one.run, one.view, one.alive) == INTERRUPTED:
+            yield check.warning(f"{entry.run.id}: {entry.trouble}")
+        if entry.view is not None and word_of(entry.run, entry.view, entry.alive) == INTERRUPTED:
             broken = True
             hint = f"omni-console resume {tail} goes on; omni-console rollback ends it"
-            if one.view.outage:
+            if entry.view.outage:
                 yield check.failed(
-                    f"{one.run.id} was interrupted with the baseline down", f"now: {hint}"
+                    f"{entry.run.id} was interrupted with the baseline down", f"now: {hint}"
                 )
             else:
-                yield check.warning(f"{one.run.id} was interrupted", hint)
+                yield check.warning(f"{entry.run.id} was interrupted", hint)
     if not broken:
         words = f"none of the newest {len(seen)} was interrupted" if seen else "none yet"
         yield check.ok(words)

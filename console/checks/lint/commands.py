@@ -72,11 +72,11 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         return scene.folder
     read = shell.parse(snippet)
     unit.cut = unit.cut or read.cut
-    if read.wrong is not None and scene.depth == 0 and (said := shell.complaint(snippet.text)):
-        unit.broken.append(Hit(read.wrong, f"no shell can read this: {said}"))
+    if read.wrong is not None and scene.depth == 0 and (complaint := shell.complaint(snippet.text)):
+        unit.broken.append(Hit(read.wrong, f"no shell can read this: {complaint}"))
     unit.variables += [
-        replace(one, scope=scene.scope, branched=one.branched or scene.branched)
-        for one in read.variables
+        replace(variable, scope=scene.scope, branched=variable.branched or scene.branched)
+        for variable in read.variables
     ]
     if scene.depth == 0:
         unit.comments += read.comments
@@ -139,7 +139,7 @@ def _again(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
     if len(words) == 1:
         add_script(unit, words[0].inner, scene)
     elif words:
-        add_script(unit, spot(" ".join(one.text for one in words), words[0].place), scene)
+        add_script(unit, spot(" ".join(word.text for word in words), words[0].place), scene)
 
 
 def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> None:
@@ -151,7 +151,7 @@ def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> Non
         made = call.rest[1]
         unit.images.append(Image(made.text, made.place, scene.scope, made=True))
     elif verb == "pull" and not call.compose:
-        unit.images += [Image(one.text, one.place, scene.scope, by="pull") for one in call.rest]
+        unit.images += [Image(word.text, word.place, scene.scope, by="pull") for word in call.rest]
     elif verb == "exec" and len(call.rest) > 1:
         if call.has("-d", "--detach"):
             scene = replace(scene, wrappers=(*scene.wrappers, DETACHED))
@@ -267,13 +267,13 @@ def engine_call(words: tuple[Word, ...]) -> EngineCall | None:
     compose = "compose" in words[0].text
     before: list[tuple[str, Word, str]] = []
     for skipped in ("container", "image", "buildx", "builder", "compose"):
-        found, rest = _options(rest)
-        before += found
+        global_options, rest = _options(rest)
+        before += global_options
         if rest and rest[0].text == skipped:
             compose = compose or skipped == "compose"
             rest = rest[1:]
-    found, rest = _options(rest)
-    before += found
+    global_options, rest = _options(rest)
+    before += global_options
     if not rest:
         return None
     building = rest[0].text == "build"
@@ -285,26 +285,26 @@ def _options(
     words: tuple[Word, ...], *, leave: bool = True, letters: str = _LETTERS
 ) -> tuple[list[tuple[str, Word, str]], tuple[Word, ...]]:
     """Options and the words after them; with `leave` they end at the first other word."""
-    found: list[tuple[str, Word, str]] = []
+    options: list[tuple[str, Word, str]] = []
     other: list[Word] = []
     at = 0
     while at < len(words):
         word = words[at]
         if not word.text.startswith("-") or word.text == "-":
             if leave:
-                return found, words[at:]
+                return options, words[at:]
             other.append(word)
             at += 1
             continue
         at += 1
         name, sign, value = word.text.partition("=")
         if word.text == "--":
-            return found, words[at:]
+            return options, words[at:]
         if not sign and not _bare(name, letters) and at < len(words):
             value = words[at].text
             at += 1
-        found += [(one, word, value) for one in _letters(name, letters)]
-    return found, tuple(other)
+        options += [(letter, word, value) for letter in _letters(name, letters)]
+    return options, tuple(other)
 
 
 def _bare(name: str, letters: str) -> bool:

@@ -213,10 +213,10 @@ def _unfit(
     if not _is_fit(node, kinds):
         yield Hit(node.place, f"{path or 'the file'} is {_said(node)}", fix=_wanted(kinds))
     elif not isinstance(shape, str):
-        for one in node.each():
-            if one.fields is not None:
-                yield from _below(one, shape, f"{path}[]", seen)
-            yield from _misfit(one, shape, path)
+        for child in node.each():
+            if child.fields is not None:
+                yield from _below(child, shape, f"{path}[]", seen)
+            yield from _misfit(child, shape, path)
         if "=" in shape:
             yield from _twice(node, path)
         if node.fields is not None:
@@ -228,8 +228,8 @@ def _misfit(item: Node, shape: Mapping[str, Shape], path: str) -> Iterator[Hit]:
     kinds = str(shape.get("[]", "text list map")).split()
     is_nothing = "[]" in shape and item.plain and item.text in NOTHING
     if is_nothing or not _is_fit(item, kinds):
-        said = "nothing" if is_nothing else _said(item)
-        yield Hit(item.place, f"{path} has {said}", fix=_wanted(kinds))
+        content = "nothing" if is_nothing else _said(item)
+        yield Hit(item.place, f"{path} has {content}", fix=_wanted(kinds))
 
 
 def _twice(node: Node, path: str) -> Iterator[Hit]:
@@ -309,6 +309,8 @@ def _unknown(place: Place, key: str, keys: Mapping[str, Shape], path: str) -> Hi
     where = f"in {path}" if path else "at its first level"
     if "*" in keys:
         return Hit(place, f"{key} is no name {where}", fix="letters, digits, `.`, `_` and `-`")
-    near = difflib.get_close_matches(key, [one for one in keys if one not in MARKS], 1, 0.7)
+    near = difflib.get_close_matches(
+        key, [known_key for known_key in keys if known_key not in MARKS], 1, 0.7
+    )
     fix = f"`{near[0]}`" if near else "leave it out; keys of your own begin with `x-`"
     return Hit(place, f"compose knows no key `{key}` {where}", fix=fix)

@@ -47,7 +47,11 @@ _UNITS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 def refused(root: Node, path: Path) -> Iterator[Hit]:
     """What compose refuses of the file at `path`, in no order."""
-    services = {name: one for name, one in _pairs(root.get("services")) if one.fields is not None}
+    services = {
+        name: service
+        for name, service in _pairs(root.get("services"))
+        if service.fields is not None
+    }
     yield from islice(_each(root, services, dict(_judged(services)), path), MOST)
 
 
@@ -55,7 +59,7 @@ def _judged(services: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
     """Services as long as they have few values together: aliases multiply them."""
     left, seen = MAX_VALUES, set[int]()
     for name, service in services.items():
-        left -= sum(len(one.items or one.fields or ()) for _, one in service.pairs()) + 1
+        left -= sum(len(node.items or node.fields or ()) for _, node in service.pairs()) + 1
         if left < 0:
             return
         if id(service) not in seen:
@@ -128,13 +132,18 @@ def _same_names(services: Mapping[str, Node]) -> Iterator[Hit]:
     """Containers of one name that start together."""
     seen: dict[str, str] = {}
     for name, service in services.items():
-        said = service.get("container_name")
-        if said is None or not said.text or "$" in said.text or service.get("profiles"):
+        container_name = service.get("container_name")
+        if (
+            container_name is None
+            or not container_name.text
+            or "$" in container_name.text
+            or service.get("profiles")
+        ):
             continue
-        if said.text in seen:
-            what = f"services.{name} and {seen[said.text]} have the same `container_name`"
-            yield Hit(said.place, what, fix="another name, or none")
-        seen.setdefault(said.text, name)
+        if container_name.text in seen:
+            what = f"services.{name} and {seen[container_name.text]} have the same `container_name`"
+            yield Hit(container_name.place, what, fix="another name, or none")
+        seen.setdefault(container_name.text, name)
 
 
 def _extended(services: Mapping[str, Node], judged: Mapping[str, Node]) -> Iterator[Hit]:
@@ -162,17 +171,17 @@ def _included(root: Node, path: Path) -> Iterator[Hit]:
     include = root.get("include")
     for item in include.each() if include is not None else ():
         node = item.get("path") if item.fields is not None else item
-        for one in [node, *node.each()] if node is not None else ():
-            if _is_missing(one.text, path, folders=True):
-                what = f"`{one.text}` is included and not there"
-                yield Hit(one.place, what, fix="the path as seen from this file")
+        for path_node in [node, *node.each()] if node is not None else ():
+            if _is_missing(path_node.text, path, folders=True):
+                what = f"`{path_node.text}` is included and not there"
+                yield Hit(path_node.place, what, fix="the path as seen from this file")
 
 
 def _variables(root: Node) -> Iterator[Hit]:
     """Values with a `${` that is no variable, which compose cannot fill in."""
     for node in root.walk():
-        if node.text and (found := _NO_VARIABLE.search(node.text)) is not None:
-            what = f"`{found[0][:40]}` is no variable, and compose cannot fill it in"
+        if node.text and (match := _NO_VARIABLE.search(node.text)) is not None:
+            what = f"`{match[0][:40]}` is no variable, and compose cannot fill it in"
             yield Hit(node.place, what, fix="`${NAME}`, or `$$` for a dollar that is meant")
 
 
@@ -210,7 +219,7 @@ def _undeclared(
     if not any(_is_given(service.get(key)) for key in ("image", "build", "extends", "provider")):
         yield Hit(service.place, f"{at} has neither an image nor a build", fix="`image:`")
     listed = Counter(other for other, _ in _names(service.get("depends_on")))
-    for other in sorted(one for one, count in listed.items() if count > 1):
+    for other in sorted(dependency for dependency, count in listed.items() if count > 1):
         place = (service.get("depends_on") or service).place
         yield Hit(place, f"{at}.depends_on has `{other}` twice", fix="once")
     for other, place in _needed(service):
@@ -308,13 +317,15 @@ def _circles(services: Mapping[str, Node]) -> Iterator[Hit]:
         while first not in done:
             done.add(first)
             trail.append(first)
-            after = next((one for one in needs[first] if one in trail), None)
+            after = next((need for need in needs[first] if need in trail), None)
             if after is not None:
                 circle = [*trail[trail.index(after) :], after]
                 words = " → ".join(circle)
                 yield Hit(needs[first][after], f"services need each other: {words}", fix="cut it")
                 break
-            first = next((one for one in needs[first] if one in needs and one not in done), first)
+            first = next(
+                (need for need in needs[first] if need in needs and need not in done), first
+            )
 
 
 def _conflicts(service: Node, at: str) -> Iterator[Hit]:
@@ -322,13 +333,13 @@ def _conflicts(service: Node, at: str) -> Iterator[Hit]:
     if service.said("network_mode") and (networks := service.get("networks")) is not None:
         yield Hit(networks.place, f"{at} has `network_mode` and `networks`", fix="one of them")
     for key, path in _TWICE:
-        one, other = service.get(key), service.get(*path)
-        if one is None or other is None or not one.text or not other.text:
+        node, other = service.get(key), service.get(*path)
+        if node is None or other is None or not node.text or not other.text:
             continue
-        if "$" not in one.text + other.text and _amount(one.text) != _amount(other.text):
+        if "$" not in node.text + other.text and _amount(node.text) != _amount(other.text):
             dotted = ".".join(path)
-            what = f"{at}: `{key}` is {one.text}, and `{dotted}` is {other.text}"
-            yield Hit(one.place, what, fix="one of them, or the same in both")
+            what = f"{at}: `{key}` is {node.text}, and `{dotted}` is {other.text}"
+            yield Hit(node.place, what, fix="one of them, or the same in both")
     scale = service.get("scale") or service.get("deploy", "replicas")
     if scale is not None and (text := scale.text or "").lstrip("-").isdecimal():
         if int(text) < 0:
@@ -364,22 +375,22 @@ def _amount(text: str) -> float | str:
 
 def _top(root: Node) -> Iterator[Hit]:
     for kind in ("volumes", "networks", "secrets", "configs"):
-        for name, one in _pairs(root.get(kind)):
-            external = one.get("external")
-            if one.fields is None or "$" in str(external.text if external else ""):
+        for name, node in _pairs(root.get(kind)):
+            external = node.get("external")
+            if node.fields is None or "$" in str(external.text if external else ""):
                 continue
             if external is not None and (external.text or "").lower() in ("true", "yes"):
-                own = (key for key in one.fields if not key.startswith("x-"))
+                own = (key for key in node.fields if not key.startswith("x-"))
                 others = [key for key in own if key not in ("name", "external")]
                 if others and kind == "volumes":
                     what = f"{kind}.{name} is external, and has `{others[0]}`"
-                    yield Hit(one.place, what, fix=f"leave `{others[0]}` or `external` out")
-            elif kind in _CONTENTS and external is None and one.get("driver") is None:
-                given = [key for key in _CONTENTS[kind] if one.get(key) is not None]
+                    yield Hit(node.place, what, fix=f"leave `{others[0]}` or `external` out")
+            elif kind in _CONTENTS and external is None and node.get("driver") is None:
+                given = [key for key in _CONTENTS[kind] if node.get(key) is not None]
                 if len(given) != 1:
-                    said = " and ".join(given) or "no content"
+                    content = " and ".join(given) or "no content"
                     fix = f"one of {', '.join(_CONTENTS[kind])}, or `external: true`"
-                    yield Hit(one.place, f"{kind}.{name} has {said}", fix=fix)
+                    yield Hit(node.place, f"{kind}.{name} has {content}", fix=fix)
 
 
 def _missing_files(service: Node, at: str, path: Path) -> Iterator[Hit]:
@@ -425,9 +436,17 @@ def _same_ports(services: Mapping[str, Node]) -> Iterator[Hit]:
         profiles = {name for name, _ in _names(service.get("profiles"))}
         for port in compose_ports.published(service):
             same = seen.setdefault(port.port, [])
-            met = ((who, one) for who, one in same[:MOST] if one.meets(port))
+            met = (
+                (who, published_port)
+                for who, published_port in same[:MOST]
+                if published_port.meets(port)
+            )
             # compose takes what is written twice for one
-            others = ((who, one) for who, one in met if (who, one.target) != (name, port.target))
+            others = (
+                (who, published_port)
+                for who, published_port in met
+                if (who, published_port.target) != (name, port.target)
+            )
             other = next(others, None)
             if other is not None and (other[0] == name or not profiles):
                 who = "twice" if other[0] == name else f"and so does {other[0]}"

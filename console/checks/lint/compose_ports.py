@@ -35,7 +35,7 @@ class Published:
         if (self.port, self.protocol) != (other.port, other.protocol):
             return False
         either = (self.address, other.address)
-        return self.address == other.address or any(one in EVERYWHERE for one in either)
+        return self.address == other.address or any(address in EVERYWHERE for address in either)
 
 
 def refused(service: Node, path: str) -> Iterator[Hit]:
@@ -63,9 +63,9 @@ def published(service: Node) -> Iterator[Published]:
 
 def _items(service: Node, key: str) -> Iterator[Node]:
     """What of a list is to be judged: no variable, and nothing that is empty."""
-    found = service.get(key)
-    for item in found.each() if found is not None else ():
-        texts = [item.text] if item.text is not None else [one.text for _, one in item.pairs()]
+    section = service.get(key)
+    for item in section.each() if section is not None else ():
+        texts = [item.text] if item.text is not None else [node.text for _, node in item.pairs()]
         if not any("$" in (text or "") for text in texts):
             yield item
 
@@ -88,9 +88,9 @@ def _wrong_port(item: Node) -> str:
     if ":" in address and not item.text.startswith("["):
         return f"`{address}` is an address with colons, which stands in brackets: `[{address}]`"
     spans = _span(target, 1), _span(outer, 0) if outer else (0, 0)
-    for span, said, whose in zip(spans, (target, outer), ("container", "machine"), strict=True):
+    for span, text, whose in zip(spans, (target, outer), ("container", "machine"), strict=True):
         if span is None:
-            return f"`{said}` is no port of a {whose}: 1 to {MAX_PORT}, or a range of them"
+            return f"`{text}` is no port of a {whose}: 1 to {MAX_PORT}, or a range of them"
     inner, ours = spans
     assert inner is not None
     assert ours is not None

@@ -66,11 +66,11 @@ class Instruction:
 def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
     """Return (instructions, comments, escape character)."""
     lines = text.split("\n")
-    found: list[Instruction] = []
+    instruction_list: list[Instruction] = []
     comments: list[Comment] = []
     escape, at = _escape(lines), 0
     source = whole(text)
-    starts = [one[0] for one in source.segments]
+    starts = [segment[0] for segment in source.segments]
     while at < len(lines):
         stripped = lines[at].strip()
         if stripped.startswith("#"):
@@ -94,9 +94,9 @@ def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
                     made.heredocs.append(source.part(starts[begin], min(end, len(text))))
                 last += 1
         made.last_line = min(last + 1, len(lines))
-        found.append(made)
+        instruction_list.append(made)
         at = last + 1
-    return found, comments, escape
+    return instruction_list, comments, escape
 
 
 def _escape(lines: list[str]) -> str:
@@ -212,8 +212,8 @@ def expanded(text: str, values: dict[str, str]) -> str:
         known = values.get(match[1] or match[3])
         return known if known is not None else match[2] if match[2] is not None else match[0]
 
-    found = _REFERENCE.sub(value, text)
-    return found if len(found) <= LONGEST else text
+    expansion = _REFERENCE.sub(value, text)
+    return expansion if len(expansion) <= LONGEST else text
 
 
 def unit_of(source: Source, given: Mapping[str, str] | None = None) -> Unit:
@@ -221,39 +221,41 @@ def unit_of(source: Source, given: Mapping[str, str] | None = None) -> Unit:
     return _Build(source, given or {}).unit
 
 
-def _broken(found: list[Instruction]) -> Iterator[Hit]:
+def _broken(instruction_list: list[Instruction]) -> Iterator[Hit]:
     """Errors that every builder refuses: the first of a kind, as others may follow from it."""
     known = _Build.TAKEN.keys() | _PASSED
-    first = next((one for one in found if one.keyword != "ARG"), None)
+    first = next((candidate for candidate in instruction_list if candidate.keyword != "ARG"), None)
     if first is None:
         yield Hit(Place(1, 1), "no FROM: this is no Dockerfile")
-    for one in found:
-        if not one.keyword or one.keyword.startswith(_TEMPLATE):
+    for instruction in instruction_list:
+        if not instruction.keyword or instruction.keyword.startswith(_TEMPLATE):
             continue
-        if one.keyword not in known:
-            yield Hit(one.place, f"{one.keyword} is not an instruction of a Dockerfile")
+        if instruction.keyword not in known:
+            yield Hit(
+                instruction.place, f"{instruction.keyword} is not an instruction of a Dockerfile"
+            )
             return
-        if wrong := _wrong(one):
-            yield Hit(one.place, f"{one.keyword} {wrong}")
+        if wrong := _wrong(instruction):
+            yield Hit(instruction.place, f"{instruction.keyword} {wrong}")
     if first is not None and first.keyword in known - {"FROM"}:
         yield Hit(first.place, f"{first.keyword} before any FROM")
 
 
-def _wrong(one: Instruction) -> str:
+def _wrong(instruction: Instruction) -> str:
     """Why an instruction is invalid, "" if it is valid."""
-    text = one.args.text.strip()
-    if not text and one.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
+    text = instruction.args.text.strip()
+    if not text and instruction.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
         return "without anything after it"
-    if one.keyword == "FROM" and len(text.split()) not in (1, 3):
+    if instruction.keyword == "FROM" and len(text.split()) not in (1, 3):
         return "wants IMAGE, or IMAGE AS NAME, and nothing else"
-    if not one.closed:
+    if not instruction.closed:
         return "with a here-document that does not end"
-    if one.keyword == "HEALTHCHECK":
+    if instruction.keyword == "HEALTHCHECK":
         text = re.sub(r"CMD\s+", "", text, count=1, flags=re.IGNORECASE)
-    listed = one.keyword in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK")
+    listed = instruction.keyword in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK")
     if listed and _HALF_LIST.match(text) and json_words(whole(text)) is None:
         return "with a list that is not JSON: double quotes, commas and both brackets"
-    if one.keyword == "SHELL" and json_words(whole(text)) is None:
+    if instruction.keyword == "SHELL" and json_words(whole(text)) is None:
         return 'wants a list, like ["/bin/bash", "-c"]'
     return ""
 
@@ -269,21 +271,23 @@ class _Build:
         self.base = ""
         self.folders: dict[str, str] = {}
         self.shell = True
-        found, comments, escape = instructions(source.text)
+        instruction_list, comments, escape = instructions(source.text)
         self.unit.comments += comments
         self.shell_at_all = escape == "\\"
-        self.unit.broken += _broken(found)
-        for one in found:
-            self.unit.spans.append((one.place.line, one.last_line))
-            if one.keyword in self.TAKEN:
-                self.TAKEN[one.keyword](self, one)
+        self.unit.broken += _broken(instruction_list)
+        for instruction in instruction_list:
+            self.unit.spans.append((instruction.place.line, instruction.last_line))
+            if instruction.keyword in self.TAKEN:
+                self.TAKEN[instruction.keyword](self, instruction)
 
-    def _scene(self, where: Where, one: Instruction | None = None) -> Scene:
-        device = one is not None and any(flag.startswith("--device") for flag in one.flags)
+    def _scene(self, where: Where, instruction: Instruction | None = None) -> Scene:
+        device = instruction is not None and any(
+            flag.startswith("--device") for flag in instruction.flags
+        )
         return Scene(where, self.scope, self.base, self.folder, wrappers=("device",) * device)
 
-    def _from(self, one: Instruction) -> None:
-        parts = one.args.text.split()
+    def _from(self, instruction: Instruction) -> None:
+        parts = instruction.args.text.split()
         if not parts:
             return
         ref = expanded(parts[0], self.values)
@@ -293,94 +297,94 @@ class _Build:
         self.base = below.base if below else ref
         self.folder, self.shell = self.folders.get(below.name, "") if below else "", True
         roots = (*below.roots, below.name) if below else ()
-        place = one.args.at(one.args.text.find(parts[0]))
+        place = instruction.args.at(instruction.args.text.find(parts[0]))
         self.unit.stages.append(Stage(self.scope, self.base, place, roots))
         self.folders[self.scope] = self.folder
         if below is None:
             self.unit.images.append(Image(ref, place, self.scope, by="FROM"))
 
-    def _set(self, one: Instruction) -> None:
-        text = one.args.text
+    def _set(self, instruction: Instruction) -> None:
+        text = instruction.args.text
         first = text.split(None, 1)
-        if first and "=" not in first[0] and len(first) == 2 and one.keyword == "ENV":
-            place = one.args.at(text.find(first[1], len(first[0])))
-            found = [Variable(first[0], first[1].strip(), place)]
+        if first and "=" not in first[0] and len(first) == 2 and instruction.keyword == "ENV":
+            place = instruction.args.at(text.find(first[1], len(first[0])))
+            variables = [Variable(first[0], first[1].strip(), place)]
         else:
-            found = shell.parse(one.args).variables
-        if one.keyword == "ARG":
+            variables = shell.parse(instruction.args).variables
+        if instruction.keyword == "ARG":
             for at, name in ((m.start(), m[0]) for m in re.finditer(r"\S+", text)):
                 if name in self.given:  # without a default the shell's grammar sees no variable
-                    found.append(Variable(name, "", one.args.at(at)))
-        for variable in found:
+                    variables.append(Variable(name, "", instruction.args.at(at)))
+        for variable in variables:
             value = expanded(variable.value, self.values)
-            if one.keyword == "ARG":
+            if instruction.keyword == "ARG":
                 value = self.given.get(variable.name, value)
             self.values[variable.name] = value
             self.unit.variables.append(Variable(variable.name, value, variable.place, self.scope))
 
-    def _copy(self, one: Instruction) -> None:
-        listed = json_words(one.args)
-        words = [word.text for word in listed] if listed else one.args.text.split()
+    def _copy(self, instruction: Instruction) -> None:
+        listed = json_words(instruction.args)
+        words = [word.text for word in listed] if listed else instruction.args.text.split()
         words = [expanded(word, self.values) for word in words]
-        self.unit.copies.append(Copy((*one.flags, *words), self.scope, self.folder))
+        self.unit.copies.append(Copy((*instruction.flags, *words), self.scope, self.folder))
 
-    def _workdir(self, one: Instruction) -> None:
-        self.folder = joined(self.folder, expanded(one.args.text.strip(), self.values))
+    def _workdir(self, instruction: Instruction) -> None:
+        self.folder = joined(self.folder, expanded(instruction.args.text.strip(), self.values))
         self.folders[self.scope] = self.folder
 
-    def _shell(self, one: Instruction) -> None:
-        words = json_words(one.args) or ()
+    def _shell(self, instruction: Instruction) -> None:
+        words = json_words(instruction.args) or ()
         self.shell = bool(words) and words[0].text.rsplit("/", 1)[-1] in (
             "sh", "bash", "ash", "dash", "zsh",
         )  # fmt: skip
 
-    def _run(self, one: Instruction) -> None:
-        scene = self._scene(Where.BUILD, one)
-        mounts = (Copy.mounted(flag, self.scope, self.folder) for flag in one.flags)
+    def _run(self, instruction: Instruction) -> None:
+        scene = self._scene(Where.BUILD, instruction)
+        mounts = (Copy.mounted(flag, self.scope, self.folder) for flag in instruction.flags)
         self.unit.mounts += [mount for mount in mounts if mount is not None]
-        if (words := json_words(one.args)) is not None:
+        if (words := json_words(instruction.args)) is not None:
             add_argv(self.unit, words, scene)
             return
         if not (self.shell and self.shell_at_all):
             return
-        if not one.heredocs:
-            add_script(self.unit, one.args, scene)  # a `cd` ends with its RUN
-        elif _HEREDOC.fullmatch(one.args.text.strip()):
-            self._body(one.heredocs[0], scene)
+        if not instruction.heredocs:
+            add_script(self.unit, instruction.args, scene)  # a `cd` ends with its RUN
+        elif _HEREDOC.fullmatch(instruction.args.text.strip()):
+            self._body(instruction.heredocs[0], scene)
         else:
-            self._with_stdin(one, scene)
+            self._with_stdin(instruction, scene)
 
     def _body(self, body: Snippet, scene: Scene) -> None:
         first = body.text.split("\n", 1)[0]
         if not first.startswith("#!") or re.search(r"\b(ba|da|z)?sh\b", first):
             add_script(self.unit, body, scene)
 
-    def _with_stdin(self, one: Instruction, scene: Scene) -> None:
+    def _with_stdin(self, instruction: Instruction, scene: Scene) -> None:
         """`RUN python3 <<EOF`: command and here-documents as the shell gets them."""
-        text, segments = one.args.text + "\n", list(one.args.segments)
-        for body, name in zip(one.heredocs, one.names, strict=False):
+        text, segments = instruction.args.text + "\n", list(instruction.args.segments)
+        for body, name in zip(instruction.heredocs, instruction.names, strict=False):
             segments += [(at + len(text), line, column) for at, line, column in body.segments]
             text += body.text + ("" if body.text.endswith("\n") else "\n") + name + "\n"
         add_script(self.unit, Snippet(text, segments), scene)
 
-    def _start(self, one: Instruction) -> None:
+    def _start(self, instruction: Instruction) -> None:
         scene = self._scene(Where.START)
-        words = json_words(one.args)
+        words = json_words(instruction.args)
         if words is not None:
             add_argv(self.unit, words, scene)
             return
         if self.unit.stages:
             stage = self.unit.stages[-1]
-            shell_form = (*stage.shell_form, one.place)
+            shell_form = (*stage.shell_form, instruction.place)
             self.unit.stages[-1] = replace(stage, shell_form=shell_form)
         if self.shell and self.shell_at_all:
-            add_script(self.unit, one.args, scene)
+            add_script(self.unit, instruction.args, scene)
 
-    def _healthcheck(self, one: Instruction) -> None:
-        match = re.match(r"CMD\s+", one.args.text, re.IGNORECASE)
+    def _healthcheck(self, instruction: Instruction) -> None:
+        match = re.match(r"CMD\s+", instruction.args.text, re.IGNORECASE)
         if match is None:
             return
-        args = one.args.part(match.end(), len(one.args.text))
+        args = instruction.args.part(match.end(), len(instruction.args.text))
         words = json_words(args)
         before = len(self.unit.commands)
         scene = self._scene(Where.HEALTH)
@@ -389,7 +393,9 @@ class _Build:
         else:
             add_script(self.unit, args, scene)
         programs = tuple(command.words[0] for command in self.unit.commands[before:])
-        self.unit.healths.append(Health(one.place, self.base, words is None, programs, self.scope))
+        self.unit.healths.append(
+            Health(instruction.place, self.base, words is None, programs, self.scope)
+        )
 
     TAKEN: ClassVar[dict[str, Callable[[_Build, Instruction], None]]] = {
         "FROM": _from, "ARG": _set, "ENV": _set, "COPY": _copy, "ADD": _copy, "RUN": _run,

@@ -99,7 +99,7 @@ def walk(given: Path) -> Iterator[tuple[Path, str]]:
 
     count = 0
     for folder, folders, names in os.walk(given, onerror=note):
-        folders[:] = sorted(one for one in folders if one not in _PASSED)
+        folders[:] = sorted(subfolder for subfolder in folders if subfolder not in _PASSED)
         for name in sorted(names):
             path = Path(folder, name)
             if not _may_be(path):

@@ -37,27 +37,34 @@ FORMAT, UNREAD = "format", "unread"
 """Rules of its own: what the strict reader refuses, and unreadable files."""
 
 
-def lines(found: Iterable[Finding]) -> Iterator[str]:
+def lines(findings: Iterable[Finding]) -> Iterator[str]:
     """Each finding with its fix; the reason for a rule where it first appears."""
-    told: set[str] = set()
-    for one in found:
-        yield clean(one.text, 1000)
-        rule = rules().get(one.rule)
-        if rule is not None and one.rule not in told:
+    explained_rules: set[str] = set()
+    for finding in findings:
+        yield clean(finding.text, 1000)
+        rule = rules().get(finding.rule)
+        if rule is not None and finding.rule not in explained_rules:
             yield clean(f"    {rule.why}", 1000)
-        told.add(one.rule)
-        if one.fix:
-            yield clean(f"    fix: {one.fix}", 1000)
+        explained_rules.add(finding.rule)
+        if finding.fix:
+            yield clean(f"    fix: {finding.fix}", 1000)
 
 
-def as_json(one: Finding) -> dict[str, Any]:
-    rule = rules().get(one.rule)
+def as_json(finding: Finding) -> dict[str, Any]:
+    rule = rules().get(finding.rule)
     return {
-        "file": one.file, "line": one.line, "column": one.column, "rule": one.rule,
-        "severity": str(one.severity), "lessons": list(one.lessons), "what": one.what,
-        "why": rule.why if rule is not None else "", "fix": one.fix, "suppressed": one.suppressed,
-        "overdue": list(one.overdue),
-    }  # fmt: skip
+        "file": finding.file,
+        "line": finding.line,
+        "column": finding.column,
+        "rule": finding.rule,
+        "severity": str(finding.severity),
+        "lessons": list(finding.lessons),
+        "what": finding.what,
+        "why": rule.why if rule is not None else "",
+        "fix": finding.fix,
+        "suppressed": finding.suppressed,
+        "overdue": list(finding.overdue),
+    }
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
@@ -67,14 +74,16 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def count(found: list[Finding]) -> str:
+def count(findings: list[Finding]) -> str:
     """`2 errors, 1 warning, 3 infos; 1 suppressed`."""
-    still = [one for one in found if not one.suppressed]
-    counts = {severity: sum(one.severity is severity for one in still) for severity in Severity}
+    still = [finding for finding in findings if not finding.suppressed]
+    counts = {
+        severity: sum(finding.severity is severity for finding in still) for severity in Severity
+    }
     parts = [plural(n, severity) for severity, n in counts.items() if n]
-    said = ", ".join(parts) or "no problems"
-    silent = len(found) - len(still)
-    return f"{said}; {silent} suppressed" if silent else said
+    summary = ", ".join(parts) or "no problems"
+    silent = len(findings) - len(still)
+    return f"{summary}; {silent} suppressed" if silent else summary
 
 
 def document() -> str:
@@ -144,17 +153,20 @@ def _rules() -> Iterator[str]:
 
 
 def sarif(
-    version: str, found: Iterable[Finding], problems: Iterable[Problem], refused: Iterable[Problem]
+    version: str,
+    findings: Iterable[Finding],
+    problems: Iterable[Problem],
+    refused: Iterable[Problem],
 ) -> dict[str, Any]:
     """One run of one tool, as editors and code hosts read it."""
     plain = (FORMAT, UNREAD, BROKEN, REFUSED, CUT, BAD, UNUSED)
     ids = [*rules(), *plain]
-    results = [_result(one, ids) for one in found]
-    results += [_problem(one, FORMAT, ids) for one in problems]
-    results += [_problem(one, UNREAD, ids) for one in refused]
+    results = [_result(finding, ids) for finding in findings]
+    results += [_problem(problem, FORMAT, ids) for problem in problems]
+    results += [_problem(problem, UNREAD, ids) for problem in refused]
     driver = {
         "name": "omni-console lint", "version": version,
-        "rules": [*(_rule(one) for one in rules().values()), *map(_plain, plain)],
+        "rules": [*(_rule(rule) for rule in rules().values()), *map(_plain, plain)],
     }  # fmt: skip
     run = {
         "tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results,
@@ -178,32 +190,32 @@ def _plain(name: str) -> dict[str, Any]:
     return {"id": name, "defaultConfiguration": {"level": level}}
 
 
-def _result(one: Finding, ids: list[str]) -> dict[str, Any]:
+def _result(finding: Finding, ids: list[str]) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "ruleId": one.rule,
-        "level": LEVEL[one.severity],
-        "message": {"text": _message(one)},
-        "locations": [_place(one.file, one.line, one.column)],
+        "ruleId": finding.rule,
+        "level": LEVEL[finding.severity],
+        "message": {"text": _message(finding)},
+        "locations": [_place(finding.file, finding.line, finding.column)],
     }
-    if one.rule in ids:
-        made["ruleIndex"] = ids.index(one.rule)
-    if one.suppressed:
-        made["suppressions"] = [{"kind": "inSource", "justification": one.suppressed}]
+    if finding.rule in ids:
+        made["ruleIndex"] = ids.index(finding.rule)
+    if finding.suppressed:
+        made["suppressions"] = [{"kind": "inSource", "justification": finding.suppressed}]
     return made
 
 
-def _message(one: Finding) -> str:
-    parts = [one.what, f"Fix: {one.fix}" if one.fix else ""]
-    parts += [f"To be reviewed since {', '.join(one.overdue)}"] if one.overdue else []
+def _message(finding: Finding) -> str:
+    parts = [finding.what, f"Fix: {finding.fix}" if finding.fix else ""]
+    parts += [f"To be reviewed since {', '.join(finding.overdue)}"] if finding.overdue else []
     return " ".join(f"{part}." for part in parts if part)
 
 
-def _problem(one: Problem, rule: str, ids: list[str]) -> dict[str, Any]:
-    words = "; expected ".join(filter(None, (one.what, one.expected)))
+def _problem(problem: Problem, rule: str, ids: list[str]) -> dict[str, Any]:
+    words = "; expected ".join(filter(None, (problem.what, problem.expected)))
     return {
         "ruleId": rule, "ruleIndex": ids.index(rule), "level": "error",
-        "message": {"text": f"{words} ({one.hint})" if one.hint else words},
-        "locations": [_place(one.file, one.line, one.column)],
+        "message": {"text": f"{words} ({problem.hint})" if problem.hint else words},
+        "locations": [_place(problem.file, problem.line, problem.column)],
     }  # fmt: skip
 
 

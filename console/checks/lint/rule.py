@@ -59,7 +59,7 @@ class Facts:
     @property
     def sm120(self) -> bool | None:
         """Whether a card has compute capability 12.0; None if none is known."""
-        return any(one >= BLACKWELL for one in self.compute) if self.compute else None
+        return any(capability >= BLACKWELL for capability in self.compute) if self.compute else None
 
     @property
     def amx(self) -> bool | None:
@@ -135,11 +135,17 @@ def rules() -> dict[str, Rule]:
 
 def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
     """What every rule finds in one file, in no order."""
-    for one in rules().values():
-        for hit in one.check(unit, facts) if one.when is None or one.when(unit, facts) else ():
-            severity, fix = hit.severity or one.severity, hit.fix or one.fix
-            found = unit.finding(hit.place, one.id, severity, hit.what, fix, one.lessons)
-            yield replace(found, overdue=_overdue(one.lessons, date.today()))
+    for lint_rule in rules().values():
+        for hit in (
+            lint_rule.check(unit, facts)
+            if lint_rule.when is None or lint_rule.when(unit, facts)
+            else ()
+        ):
+            severity, fix = hit.severity or lint_rule.severity, hit.fix or lint_rule.fix
+            finding = unit.finding(
+                hit.place, lint_rule.id, severity, hit.what, fix, lint_rule.lessons
+            )
+            yield replace(finding, overdue=_overdue(lint_rule.lessons, date.today()))
 
 
 @cache
@@ -170,7 +176,7 @@ class Suppression:
 
 
 def apply_suppressions(
-    unit: Unit, found: Iterable[Finding], rules: dict[str, Rule]
+    unit: Unit, raw_findings: Iterable[Finding], rules: dict[str, Rule]
 ) -> list[Finding]:
     """Findings, the suppressed ones marked, plus what is wrong with suppressions."""
     good: list[Suppression] = []
@@ -187,12 +193,12 @@ def apply_suppressions(
         lines = _covered(unit, comment)
         good.append(Suppression(name, f"{lesson}: {reason}", comment.place, lines))
     used: set[Suppression] = set()
-    for one in found:
-        by = next((s for s in good if s.rule == one.rule and one.line in s.lines), None)
+    for finding in raw_findings:
+        by = next((s for s in good if s.rule == finding.rule and finding.line in s.lines), None)
         if by is not None:
             used.add(by)
-            one = replace(one, suppressed=by.reason)
-        out.append(one)
+            finding = replace(finding, suppressed=by.reason)
+        out.append(finding)
     for idle in good:
         if idle not in used:
             words, fix = f"nothing here is found by {idle.rule}", "remove the comment"
@@ -220,7 +226,7 @@ def _covered(unit: Unit, comment: Comment) -> range:
     line = comment.place.line
     if not comment.own:
         return range(line, line + 1)
-    own = {one.place.line for one in unit.comments if one.own}
+    own = {remark.place.line for remark in unit.comments if remark.own}
     below = line + 1
     while below in own:
         below += 1

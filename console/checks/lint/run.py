@@ -61,8 +61,8 @@ def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_
     try:
         forked = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(count, forked, _quiet) as workers:
-            for one in workers.map(work, items[1:], chunksize=_CHUNK):
-                yield one
+            for result in workers.map(work, items[1:], chunksize=_CHUNK):
+                yield result
                 done += 1
     except (BrokenExecutor, OSError):  # no room for processes, or one was killed
         yield from map(work, items[done:])
@@ -85,10 +85,10 @@ class Outcome:
 
     @property
     def open(self) -> list[Finding]:
-        return [one for one in self.findings if not one.suppressed]
+        return [finding for finding in self.findings if not finding.suppressed]
 
     def worst(self) -> Severity | None:
-        return min((one.severity for one in self.open), key=RANK.__getitem__, default=None)
+        return min((finding.severity for finding in self.open), key=RANK.__getitem__, default=None)
 
 
 def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
@@ -100,12 +100,12 @@ def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
                 outcome.refused.append(Problem(str(path), 0, 0, wrong))
             else:
                 todo.setdefault(path, path == given)
-    for one in each(partial(_one, facts), list(todo.items())):
-        outcome.findings += one.findings
-        outcome.refused += one.refused
-        outcome.strict += one.strict
-        outcome.looked += one.looked
-    outcome.findings.sort(key=lambda one: one.order)
+    for file_outcome in each(partial(_one, facts), list(todo.items())):
+        outcome.findings += file_outcome.findings
+        outcome.refused += file_outcome.refused
+        outcome.strict += file_outcome.strict
+        outcome.looked += file_outcome.looked
+    outcome.findings.sort(key=lambda finding: finding.order)
     return outcome
 
 
@@ -121,7 +121,7 @@ def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
 
 def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
     """Lint one file. A named file must be of a known kind; one from a directory may be anything."""
-    (path, asked), outcome = item, Outcome()
+    (path, is_named), outcome = item, Outcome()
     name = str(path)
     try:
         text = files.read(path)
@@ -130,7 +130,7 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
     try:
         unit, schema = unit_of(path, text)
     except yaml_tree.NotYaml as error:
-        if asked:
+        if is_named:
             written = _SCHEMA.search(text)
             return Outcome(strict=[(path, written[1] if written else "")], looked=1)
         if "services:" in text or "omni." in text:  # a template of another tool is none of ours
@@ -138,10 +138,10 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
             words = f"not YAML: {error}"
             outcome.refused.append(Problem(name, place.line, place.column, words))
         return outcome
-    if schema is not None and (asked or schema):
+    if schema is not None and (is_named or schema):
         outcome.strict.append((path, schema))
     elif unit is None:
-        if asked:
+        if is_named:
             hint = SCHEMA_HINT if files.is_yaml(path) else ""
             outcome.refused.append(Problem(name, 0, 0, NO_KIND, hint=hint))
         return outcome
@@ -186,14 +186,16 @@ def shell_unit(made: Source) -> Unit:
 
 def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     """Each finding once, suppressions applied, in order."""
-    found = dict.fromkeys(findings(unit, facts))
+    unique_findings = dict.fromkeys(findings(unit, facts))
     if unit.cut:
         words = "too long: its end is not checked"
-        found[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
-    for one in unit.broken:
+        unique_findings[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
+    for hit in unit.broken:
         fix = "mend it: what follows it may have been misread"
-        found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
-    for one in unit.refused:
-        severity = one.severity or Severity.ERROR
-        found[unit.finding(one.place, REFUSED, severity, one.what, one.fix)] = None
-    return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)
+        unique_findings[unit.finding(hit.place, BROKEN, Severity.ERROR, hit.what, fix)] = None
+    for hit in unit.refused:
+        severity = hit.severity or Severity.ERROR
+        unique_findings[unit.finding(hit.place, REFUSED, severity, hit.what, hit.fix)] = None
+    return sorted(
+        rule.apply_suppressions(unit, unique_findings, rules()), key=lambda finding: finding.order
+    )

@@ -80,7 +80,7 @@ def _parser() -> Parser:
 
 def parse(snippet: Snippet) -> Script:
     """Parse a text; never fails: what the grammar does not understand is skipped."""
-    masked = _INPUT.sub(lambda found: "x" * len(found[0]), snippet.text)
+    masked = _INPUT.sub(lambda match: "x" * len(match[0]), snippet.text)
     data = masked.encode("utf-8", "replace")
     root = _parser().parse(data).root_node
     reader = _Reader(snippet, data)
@@ -113,7 +113,7 @@ class _Reader:
                 branched=way.branched or node.type in _BRANCHES,
             )  # fmt: skip
             if node.type not in ("raw_string", "word", "string_content", "heredoc_body"):
-                below = [(one, node.type, inner) for one, inner in _children_of(node, way)]
+                below = [(child, node.type, inner) for child, inner in _children_of(node, way)]
                 stack += reversed(below)
         return self.script
 
@@ -126,7 +126,9 @@ class _Reader:
             self._redirected(node)
         elif node.type == "variable_assignment" and above != "command":
             unsure = way.branched or way.looped
-            self.script.variables += [replace(one, branched=unsure) for one in self._variable(node)]
+            self.script.variables += [
+                replace(variable, branched=unsure) for variable in self._variable(node)
+            ]
 
     def _command(self, node: Node, way: _Way) -> None:
         env: list[Variable] = []
@@ -135,7 +137,7 @@ class _Reader:
             if child.type == "variable_assignment":
                 env += self._variable(child)
             elif child.type == "command_name":
-                words += [self.word(one) for one in child.children[:1]]
+                words += [self.word(name_node) for name_node in child.children[:1]]
             elif child.type not in _QUIET and child.is_named:
                 words.append(self.word(child))
         if words:
@@ -165,9 +167,9 @@ class _Reader:
         if name is None or value is None or name.type != "variable_name":
             return
         nodes = value.children if value.type == "array" else [value]
-        for one in nodes:
-            if one.is_named:
-                word = self.word(one)
+        for value_node in nodes:
+            if value_node.is_named:
+                word = self.word(value_node)
                 yield Variable(self._text(name), word.text, word.place)
 
     def _comment(self, node: Node) -> None:
@@ -183,7 +185,9 @@ class _Reader:
             node = stack.pop()
             if node.is_error or node.is_missing:
                 break
-            stack += reversed([one for one in node.children if one.has_error or one.is_missing])
+            stack += reversed(
+                [child for child in node.children if child.has_error or child.is_missing]
+            )
         last = max(len(self.snippet.text.rstrip()) - 1, 0)
         return self.snippet.at(min(self._at(node.start_byte), last))
 
@@ -265,7 +269,7 @@ def _children_of(parent: Node, way: _Way) -> Iterator[tuple[Node, _Way]]:
 def _of_list(children: list[Node], way: _Way) -> Iterator[tuple[Node, _Way]]:
     """`a && b || c`: only the first one runs for sure; with `&&` alone all do, if the first is no
     test, or nothing after it is built."""
-    handled = any(one.type == "||" for one in children)
+    handled = any(part.type == "||" for part in children)
     arms, after = handled, handled
     asks = bool(children) and _is_test(children[0])
     for at, child in enumerate(children):
@@ -293,8 +297,8 @@ def complaint(text: str) -> str:
         return ""
     argv = [bash, "--norc", "-n", "-c", text]
     try:
-        code, _, said = children.run(argv, LIMIT_S, env={"LC_ALL": "C"})
+        code, _, error = children.run(argv, LIMIT_S, env={"LC_ALL": "C"})
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return ""
-    words = said.decode("utf-8", "replace").split("\n", 1)[0]
+    words = error.decode("utf-8", "replace").split("\n", 1)[0]
     return re.sub(r"^.*?: line \d+: ", "", words) if code else ""

@@ -297,7 +297,9 @@ class Copy:
     @classmethod
     def mounted(cls, flag: str, scope: str, folder: str) -> Copy | None:
         """What `RUN --mount=type=bind,…` shows to one command, as if it were copied."""
-        given = dict(one.partition("=")[::2] for one in flag.removeprefix("--mount=").split(","))
+        given = dict(
+            option.partition("=")[::2] for option in flag.removeprefix("--mount=").split(",")
+        )
         target = given.get("target") or given.get("dst") or given.get("destination")
         if not flag.startswith("--mount=") or given.get("type", "bind") != "bind" or not target:
             return None
@@ -353,20 +355,20 @@ class Unit:
     @property
     def values(self) -> dict[str, str]:
         """The last value of each variable, without those whose value depends on a branch."""
-        found: dict[str, str] = {}
-        for one in self.variables:
-            if one.branched:
-                found.pop(one.name, None)
+        last_values: dict[str, str] = {}
+        for variable in self.variables:
+            if variable.branched:
+                last_values.pop(variable.name, None)
             else:
-                found[one.name] = one.value
-        return found
+                last_values[variable.name] = variable.value
+        return last_values
 
     def next_script(self) -> int:
         self.scripts += 1
         return self.scripts
 
     def stage(self, name: str) -> Stage | None:
-        return next((one for one in self.stages if one.name == name), None)
+        return next((stage for stage in self.stages if stage.name == name), None)
 
     def scopes(self, scope: str) -> tuple[str, ...]:
         """The stages whose files a stage has, including itself; else the scope alone."""
@@ -376,13 +378,17 @@ class Unit:
     def within(self, scope: str) -> Iterator[Command]:
         """Commands that worked on the same file system."""
         scopes = self.scopes(scope)
-        return (one for one in self.commands if one.scope in scopes)
+        return (command for command in self.commands if command.scope in scopes)
 
     def settings(self, command: Command, name: str) -> Iterator[Variable]:
         """Values of a variable for a command: from its own line, else from the file."""
         scopes = (*self.scopes(command.scope), "")
-        yield from (one for one in command.env if one.name == name)
-        yield from (one for one in self.variables if one.name == name and one.scope in scopes)
+        yield from (variable for variable in command.env if variable.name == name)
+        yield from (
+            variable
+            for variable in self.variables
+            if variable.name == name and variable.scope in scopes
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,11 +209,11 @@ def is_download(command: Command) -> bool:
     if command.name == "modelscope":
         return "download" in texts
     if command.name == "git" and "clone" in texts:
-        return any("huggingface.co" in one for one in texts)
+        return any("huggingface.co" in text for text in texts)
     kept = ("-O", "-o", "--output", "--remote-name")
-    short = (one for one in texts if one.startswith("-") and not one.startswith("--"))
+    short = (text for text in texts if text.startswith("-") and not text.startswith("--"))
     return command.name == "curl" and (
-        any(one in kept for one in texts) or any("O" in one for one in short)
+        any(text in kept for text in texts) or any("O" in text for text in short)
     )
 
 
@@ -222,7 +222,7 @@ def hub_words(command: Command) -> tuple[Word, ...]:
     texts = [word.text for word in command.args]
     if command.name not in ("huggingface-cli", "hf") or texts[:1] != ["download"]:
         return ()
-    found: list[Word] = []
+    words: list[Word] = []
     several = skip = False
     for word in command.args[1:]:
         if word.text.startswith("-"):
@@ -231,8 +231,8 @@ def hub_words(command: Command) -> tuple[Word, ...]:
         elif skip:
             skip = several
         else:
-            found.append(word)
-    return tuple(found)
+            words.append(word)
+    return tuple(words)
 
 
 def hub_repo(command: Command) -> str:
@@ -255,7 +255,7 @@ def engine(command: Command) -> str:
     if command.name.startswith("llama-") or (bare and "llama" in image):
         return "llama"
     words = [word.text.partition("=")[0] for word in command.words]
-    layers = any(is_same(one, "--n-gpu-layers", ENGINES["llama"]) for one in words)
+    layers = any(is_same(word, "--n-gpu-layers", ENGINES["llama"]) for word in words)
     return "llama" if bare and layers else ""
 
 
@@ -264,7 +264,12 @@ def given(unit: Unit, command: Command, *names: str) -> Iterator[tuple[str, Plac
     (`--split_mode`, `-sm`, `--tp=2`), and of the variables that the engine takes for them. Of an
     engine that is not known, any engine's spellings count."""
     engines = ENGINES.get(engine(command), ENGINES[""])
-    options = [option for of in engines for one in names if (option := table(of).option(one))]
+    options = [
+        option
+        for of in engines
+        for option_name in names
+        if (option := table(of).option(option_name))
+    ]
     words = _own_words(command) if options else ()
     for word, after in itertools.zip_longest(words, words[1:]):
         spelling, sign, value = word.text.partition("=")
@@ -280,7 +285,9 @@ def given(unit: Unit, command: Command, *names: str) -> Iterator[tuple[str, Plac
 
 def _is_one_of(spelling: str, options: list[Option], engines: tuple[str, ...]) -> bool:
     given = [table(of).option(spelling) for of in engines]
-    return any(one is option for one in given if one for option in options)
+    return any(
+        known_option is option for known_option in given if known_option for option in options
+    )
 
 
 def _own_words(command: Command) -> tuple[Word, ...]:
@@ -294,10 +301,10 @@ def _own_words(command: Command) -> tuple[Word, ...]:
 def model_name(unit: Unit, command: Command) -> str:
     """The model a server is told to load: path or repository."""
     names = ("--model", "--model-path", "--hf-repo")
-    found = next((value for value, _, _ in given(unit, command, *names) if value), "")
-    if not found and command.name == "vllm" and len(command.args) > 1:
-        found = next((w.text for w in command.args[1:] if not w.text.startswith("-")), "")
-    return found
+    model = next((value for value, _, _ in given(unit, command, *names) if value), "")
+    if not model and command.name == "vllm" and len(command.args) > 1:
+        model = next((w.text for w in command.args[1:] if not w.text.startswith("-")), "")
+    return model
 
 
 def is_moe(name: str) -> bool | None:

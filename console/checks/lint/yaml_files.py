@@ -40,7 +40,9 @@ def looks_like_one(root: Node, name: str) -> bool:
     if services is None or services.fields is None or root.get("schema") is not None:
         return False
     known = {"image", "build", "command", "extends", "environment", "deploy", "volumes", "ports"}
-    return name in _COMPOSE or any(known & set(one.fields or {}) for _, one in services.pairs())
+    return name in _COMPOSE or any(
+        known & set(service.fields or {}) for _, service in services.pairs()
+    )
 
 
 def compose_unit(source: Source, tree: Tree) -> Unit:
@@ -95,7 +97,7 @@ def _argv(node: Node | None) -> tuple[Word, ...]:
     if node.text is None:
         return node.words()
     read = shell.parse(node.word.inner)
-    return tuple(word for one in read.commands[:1] for word in one.words)
+    return tuple(word for command in read.commands[:1] for word in command.words)
 
 
 def _health(unit: Unit, test: Node | None, name: str, image: str, built: str) -> None:
@@ -144,26 +146,26 @@ def _gpus(service: Node) -> Place | None:
     if (gpus := service.get("gpus")) is not None:
         return gpus.place
     devices = service.get("deploy", "resources", "reservations", "devices")
-    for one in _each(devices):
-        capabilities = [word.text for word in (one.get("capabilities") or one).words()]
-        if one.said("driver") == "nvidia" or "gpu" in capabilities:
-            return one.place
-    for one in _each(service.get("devices")):
-        if "/dev/nvidia" in (one.text or "") or "nvidia.com/gpu" in (one.text or ""):
-            return one.place
+    for device in _each(devices):
+        capabilities = [word.text for word in (device.get("capabilities") or device).words()]
+        if device.said("driver") == "nvidia" or "gpu" in capabilities:
+            return device.place
+    for device in _each(service.get("devices")):
+        if "/dev/nvidia" in (device.text or "") or "nvidia.com/gpu" in (device.text or ""):
+            return device.place
     return None
 
 
 def _mounts(volumes: Node | None) -> tuple[Word, ...]:
     """Short forms as they are, long ones as source:target."""
-    found: list[Word] = []
-    for one in _each(volumes):
-        if one.text is not None:
-            found.append(one.word)
-        elif (target := one.get("target")) is not None:
+    mounts: list[Word] = []
+    for volume in _each(volumes):
+        if volume.text is not None:
+            mounts.append(volume.word)
+        elif (target := volume.get("target")) is not None:
             word = target.word
-            found.append(Word(f"{one.said('source')}:{word.text}", target.place, word.inner))
-    return tuple(found)
+            mounts.append(Word(f"{volume.said('source')}:{word.text}", target.place, word.inner))
+    return tuple(mounts)
 
 
 def playbook_unit(source: Source, tree: Tree, given: Mapping[str, str] | None) -> Unit:
@@ -176,8 +178,8 @@ class _Build:
     def __init__(self, source: Source, tree: Tree, given: dict[str, str]) -> None:
         self.unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
         self.values = {**_defaults(tree.root), **given}
-        self.lists = {name for name, one in _pairs(tree.root.get("inputs"))
-                      if one.said("type") == "words"}  # fmt: skip
+        self.lists = {name for name, input_node in _pairs(tree.root.get("inputs"))
+                      if input_node.said("type") == "words"}  # fmt: skip
         self.images: dict[str, str] = {}
         for name, service in _pairs(tree.root.get("services")):
             self._service(name, service)
@@ -187,7 +189,9 @@ class _Build:
         self.unit.steps = tuple(steps)
         for command in self.unit.commands:
             if command.where is Where.HOST:
-                self.unit.files += [joined(command.folder, one) for one in _named(command)]
+                self.unit.files += [
+                    joined(command.folder, file_name) for file_name in _named(command)
+                ]
 
     def fill(self, text: str) -> str:
         """Fill in inputs; one without a value stays as written."""
@@ -195,14 +199,14 @@ class _Build:
 
     def words(self, node: Node | None) -> tuple[Word, ...]:
         given = node.words() if node is not None else ()
-        return tuple(word for one in given for word in self._filled(one))
+        return tuple(word for template in given for word in self._filled(template))
 
     def _filled(self, word: Word) -> list[Word]:
         """The words that one becomes: as many as an input of type `words` holds, else one."""
         text, whole = self.fill(word.text), _INPUT.fullmatch(word.text)
         if whole is not None and whole[1] in self.lists and text != word.text:
             with contextlib.suppress(ValueError):
-                return [Word.made(one, word.place) for one in shlex.split(text)]
+                return [Word.made(part, word.place) for part in shlex.split(text)]
         return [word if text == word.text else Word.made(text, word.place)]
 
     def _variables(self, node: Node | None, scope: str) -> tuple[Variable, ...]:
@@ -237,7 +241,7 @@ class _Build:
             add_argv(self.unit, self.words(process.get("argv")), Scene(Where.HOST, name))
 
     def _step(self, step: Node) -> Iterator[PlaybookStep]:
-        kind = next((one for one in WRITTEN if step.get(one) is not None), "")
+        kind = next((key for key in WRITTEN if step.get(key) is not None), "")
         body = step.get(kind) if kind else None
         if body is None:
             return
@@ -284,9 +288,9 @@ def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
 
 def _defaults(root: Node) -> dict[str, str]:
     return {
-        name: one.said("default")
-        for name, one in _pairs(root.get("inputs"))
-        if one.get("default") is not None
+        name: input_node.said("default")
+        for name, input_node in _pairs(root.get("inputs"))
+        if input_node.get("default") is not None
     }
 
 
@@ -308,7 +312,7 @@ def _named(command: Command) -> Iterator[str]:
         return
     words = command.words
     if command.name in (*commands.SHELLS, "source", ".") and commands.shell_text(words) is None:
-        words = tuple(one for one in command.args if not one.text.startswith("-"))
+        words = tuple(argument for argument in command.args if not argument.text.startswith("-"))
     elif "/" not in words[0].text:
         return
     if words and (not words[0].text.startswith("/") or words[0].text.endswith(SHELL_ENDS)):

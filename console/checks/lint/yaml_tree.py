@@ -48,8 +48,8 @@ class Node:
 
     def said(self, *path: str) -> str:
         """The text under nested keys, "" if there is none."""
-        found = self.get(*path)
-        return found.text or "" if found is not None else ""
+        node = self.get(*path)
+        return node.text or "" if node is not None else ""
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, each once: anchors may name one in several places."""
@@ -74,7 +74,7 @@ class Node:
         return Word(text, self.place, self.inner or spot(text, self.place))
 
     def words(self) -> tuple[Word, ...]:
-        return tuple(one.word for one in self.each() if one.text is not None)
+        return tuple(child.word for child in self.each() if child.text is not None)
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ def parse(text: str) -> Tree:
             if not builder.feed(event):
                 break
     except yaml.MarkedYAMLError as error:
-        found = mistake(text, error, last)
-        raise NotYaml(found.what, Place(found.line, found.column)) from error
+        problem = mistake(text, error, last)
+        raise NotYaml(problem.what, Place(problem.line, problem.column)) from error
     except (yaml.YAMLError, ValueError) as error:
         raise NotYaml(str(error), Place(1, 1)) from error
     if builder.root is None:
@@ -128,15 +128,15 @@ class _Builder:
         elif kind in ("MappingEndEvent", "SequenceEndEvent"):
             node, _, opened = self.stack.pop()
             node.last_line = self._last(event, node)
-            if node.items is not None and all(one.text is not None for one in node.items):
+            if node.items is not None and all(child.text is not None for child in node.items):
                 self.spans.append((opened.line, node.last_line))
             if node.fields is not None:
                 _merge(node)
         return kind != "DocumentEndEvent"
 
     def _last(self, event: Any, node: Node) -> int:
-        below = [one.last_line for one in (node.items or [])]
-        below += [one.last_line for one in (node.fields or {}).values()]
+        below = [child.last_line for child in (node.items or [])]
+        below += [child.last_line for child in (node.fields or {}).values()]
         return max(below, default=int(event.start_mark.line) + 1)
 
     def _node(self, kind: str, event: Any) -> None:
@@ -222,17 +222,17 @@ class _Builder:
         offset = 0
         for piece in value.split():
             offset = value.index(piece, offset)
-            found = self.text.find(piece, at, end)
-            if found < 0:
+            position = self.text.find(piece, at, end)
+            if position < 0:
                 return spot(value, place)
-            line = self.text.count("\n", at, found)
+            line = self.text.count("\n", at, position)
             base = (
                 segments[-1][1]
                 if segments
                 else place.line + self.text.count("\n", self._offset(event.start_mark), at)
             )
-            segments.append((offset, base + line, found - self.text.rfind("\n", 0, found)))
-            offset, at = offset + len(piece), found + len(piece)
+            segments.append((offset, base + line, position - self.text.rfind("\n", 0, position)))
+            offset, at = offset + len(piece), position + len(piece)
         if not segments:
             return spot(value, place)
         first = segments[0]
@@ -257,7 +257,7 @@ def _merge(node: Node) -> None:
 
 def _comments(text: str, covered: list[tuple[int, int]]) -> list[Comment]:
     """Every `# …` outside values."""
-    found: list[Comment] = []
+    comments: list[Comment] = []
     at, next_covered = 0, 0
     line_start, number = 0, 1
     covered = sorted(covered)
@@ -274,6 +274,6 @@ def _comments(text: str, covered: list[tuple[int, int]]) -> list[Comment]:
         end = len(text) if end < 0 else end
         own = not text[line_start:hash_at].strip()
         place = Place(number, hash_at - line_start + 1)
-        found.append(Comment(text[hash_at:end].rstrip(), place, own))
+        comments.append(Comment(text[hash_at:end].rstrip(), place, own))
         at = end
-    return found
+    return comments

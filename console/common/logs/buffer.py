@@ -58,8 +58,8 @@ class Pattern:
         """Where it matches; nothing for an inverse pattern or an empty match."""
         if self.inverse:
             return []
-        found = [match.span() for match in self.regex.finditer(text, 0, MATCHED)]
-        return [(start, end) for start, end in found if end > start]
+        match_spans = [match.span() for match in self.regex.finditer(text, 0, MATCHED)]
+        return [(start, end) for start, end in match_spans if end > start]
 
     def as_plain(self) -> Pattern:
         """The same words as plain text, which is never slow."""
@@ -365,9 +365,9 @@ class LogBuffer:
         total = len(numbers.all)
         at = numbers.at(number + 1) if step > 0 else numbers.at(number) - 1
         for _ in range(total):
-            found = numbers.all[at % total]
-            if self._is_visible(found):
-                return found
+            candidate = numbers.all[at % total]
+            if self._is_visible(candidate):
+                return candidate
             at += step
         return None
 

@@ -233,15 +233,15 @@ def cause_of(
     )
     for part in (entries[healthy + 1 :], entries):
         serious = [entry for entry in part if not _is_low(entry)]
-        if told := _told(serious):
-            return told
-    if told := _told([entry for entry in entries if _is_low(entry)], low=True):
-        return told
+        if cause := _told(serious):
+            return cause
+    if cause := _told([entry for entry in entries if _is_low(entry)], low=True):
+        return cause
     if ended := ended_words(code, oom_kills):
         return KILLED, ended
-    said = [entry.text for entry in entries if entry.level is Level.ERROR and entry.text.strip()]
+    errors = [entry.text for entry in entries if entry.level is Level.ERROR and entry.text.strip()]
     weak = [entry.text for entry in entries if _EXCEPTION.search(entry.text)]
-    for text in (*said[:1], *weak[-1:]):
+    for text in (*errors[:1], *weak[-1:]):
         return RAISED, _shown(text)
     return "", ""
 
@@ -333,14 +333,14 @@ def _died(entries: Sequence[Entry]) -> tuple[str, str] | None:
 def last_words(lines: Iterable[str], count: int, cause: str = "") -> str:
     """The last lines of an output in one, each in quotes: without the frames of a traceback, and
     without the line that names the cause, which is said already."""
-    told: list[str] = []
+    output_lines: list[str] = []
     framed = False
     for line in map(str.strip, lines):
         source = framed and not _EXCEPTION.search(line)
         framed = _FRAME.match(line) is not None
         if line and not (framed or source or _TRACEBACK in line or _POINTER.fullmatch(line)):
-            told.append(line)
-    return ", ".join(f"“{line}”" for line in told[-count:] if not (cause and cause in line))
+            output_lines.append(line)
+    return ", ".join(f"“{line}”" for line in output_lines[-count:] if not (cause and cause in line))
 
 
 def _explains(pattern: re.Pattern[str], entry: Entry) -> re.Match[str] | None:

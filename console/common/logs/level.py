@@ -148,10 +148,10 @@ def _json(line: str) -> Entry:
         fields: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):
         return Entry(line)
-    said = fields.get("level", fields.get("severity", ""))
-    level = _PINO.get(said, Level.UNSAID) if isinstance(said, int) else Level.UNSAID
-    if isinstance(said, str):
-        level = _LEVELS.get(said.lower(), Level.UNSAID)
+    severity = fields.get("level", fields.get("severity", ""))
+    level = _PINO.get(severity, Level.UNSAID) if isinstance(severity, int) else Level.UNSAID
+    if isinstance(severity, str):
+        level = _LEVELS.get(severity.lower(), Level.UNSAID)
     nested = fields.get("fields")
     places = (fields, nested if isinstance(nested, dict) else {})
     text = next(
@@ -295,8 +295,8 @@ def why_hint(text: str, span: tuple[int, int]) -> str:
         return "it is a name, or says that there was none"
     if _HINT.search(before) or _GUESS.search(before) or _MAY.match(after):
         return "it is a hint"
-    if any(found.match(after) for found in (_SETTING, _TERM)) or any(
-        found.match(before) for found in (_OPTION, _MEMBER)
+    if any(pattern.match(after) for pattern in (_SETTING, _TERM)) or any(
+        pattern.match(before) for pattern in (_OPTION, _MEMBER)
     ):
         return "it is a setting"
     if _FINAL.search(text):

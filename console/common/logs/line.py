@@ -78,13 +78,13 @@ def log_line(raw: str, *, open: bool = False, stream: Stream | None = None) -> L
     if stream is not None:
         text = stream.peeked(text) if open else stream.shown(text)
     stamp = ""
-    if text[10:11] == "T" and (found := _STAMP.match(text)):
-        minute, second, fraction, zone = found.groups()
-        text = text[found.end() :]
+    if text[10:11] == "T" and (match := _STAMP.match(text)):
+        minute, second, fraction, zone = match.groups()
+        text = text[match.end() :]
         if zone == "Z":
             stamp = f"{_local(minute)}{second}.{(fraction or '')[:3]:0<3}"
         else:
-            stamp = found[0].rstrip()
+            stamp = match[0].rstrip()
     elif text.startswith("--- ") and text.endswith(" ---"):
         return LogLine(text, "", "marker", open)
     return LogLine(text, stamp, kind_of(text), open)
@@ -115,9 +115,9 @@ def _judge(text: str, lower: str) -> Kind:
             return ("warning" if why == GOES_ON else "plain") if why else "error"
     if _raised(text):
         return "error"
-    found = _by_letter(text)
-    if found != "plain":
-        return found
+    kind = _by_letter(text)
+    if kind != "plain":
+        return kind
     words = {word[0][:4] == "warn" for word in _WORD.finditer(lower) if _meant(lower, *word.span())}
     return "error" if False in words else "warning" if True in words else "plain"
 
@@ -209,8 +209,8 @@ class Splitter:
         if seen:
             last = seen.rfind(b"\r")
             if last >= 0 or self._returned:
-                if not self._stamp and (found := _STAMPED.match(self._first)) is not None:
-                    self._stamp = found[0]
+                if not self._stamp and (match := _STAMPED.match(self._first)) is not None:
+                    self._stamp = match[0]
                 self._held[:] = seen[last + 1 :][:KEPT]
             else:
                 self._held += seen[: max(0, KEPT - len(self._held))]

@@ -40,39 +40,39 @@ def of_process(pid: int, proc: Path = Path("/proc")) -> Output:
 def _of(pid: int, descriptor: str, proc: Path) -> Output:
     link = proc / str(pid) / "fd" / descriptor
     try:
-        target, found = os.readlink(link), os.stat(link)
+        target, file_stat = os.readlink(link), os.stat(link)
     except PermissionError:
         return Output(None, f"pid {pid} is another user's: where it writes cannot be seen")
     except OSError:
         return Output(None, f"pid {pid} has no output, or has ended")
-    if stat.S_ISREG(found.st_mode):
-        return _file(pid, target, found, link, proc)
-    if stat.S_ISFIFO(found.st_mode):
+    if stat.S_ISREG(file_stat.st_mode):
+        return _file(pid, target, file_stat, link, proc)
+    if stat.S_ISFIFO(file_stat.st_mode):
         return Output(None, f"pid {pid} writes into a pipe{_reader(pid, target, proc)}")
-    if stat.S_ISSOCK(found.st_mode):
-        return Output(None, _socket_words(pid, found, proc))
+    if stat.S_ISSOCK(file_stat.st_mode):
+        return Output(None, _socket_words(pid, file_stat, proc))
     if target == os.devnull:
         return Output(None, f"pid {pid} writes to {os.devnull}: nothing is kept")
     where = one_line(target, 60)
     return Output(None, f"pid {pid} writes to the terminal {where}, which keeps no log")
 
 
-def _file(pid: int, target: str, found: os.stat_result, link: Path, proc: Path) -> Output:
+def _file(pid: int, target: str, file_stat: os.stat_result, link: Path, proc: Path) -> Output:
     """A file, by its name while that leads to it, so that it can be read after the process."""
     words = []
     with contextlib.suppress(OSError):
-        if os.path.samestat(os.stat(target), found):
+        if os.path.samestat(os.stat(target), file_stat):
             link = Path(target)
     if str(link) != target:
         gone = target.endswith(DELETED)
         words.append("its file was deleted" if gone else f"{one_line(target, 80)} is another file")
-    if others := _writers(pid, found, proc):
+    if others := _writers(pid, file_stat, proc):
         named = ", ".join(f"pid {other}" for other in others[:MAX_WRITERS])
         words.append(f"{named} {'writes' if len(others) == 1 else 'write'} to the same file")
     return Output(link, "; ".join(words))
 
 
-def _writers(pid: int, found: os.stat_result, proc: Path) -> list[int]:
+def _writers(pid: int, file_stat: os.stat_result, proc: Path) -> list[int]:
     """Processes of another session whose output is the same file, as far as this user may look."""
     own, others = _session(pid, proc), []
     for entry in proc.iterdir():
@@ -80,7 +80,7 @@ def _writers(pid: int, found: os.stat_result, proc: Path) -> list[int]:
             continue
         for descriptor in (STDOUT, STDERR):
             with contextlib.suppress(OSError):
-                same = os.path.samestat(os.stat(entry / "fd" / descriptor), found)
+                same = os.path.samestat(os.stat(entry / "fd" / descriptor), file_stat)
                 if same and _session(int(entry.name), proc) != own:
                     others.append(int(entry.name))
                     break
@@ -105,10 +105,10 @@ def _reader(pid: int, target: str, proc: Path) -> str:
     return ": what is in it cannot be read here"
 
 
-def _socket_words(pid: int, found: os.stat_result, proc: Path) -> str:
+def _socket_words(pid: int, file_stat: os.stat_result, proc: Path) -> str:
     with contextlib.suppress(OSError):
         environ = (proc / str(pid) / "environ").read_bytes()
         stream = re.search(rb"(?:^|\0)JOURNAL_STREAM=(\d+):(\d+)", environ)
-        if stream is not None and int(stream[2]) == found.st_ino:
+        if stream is not None and int(stream[2]) == file_stat.st_ino:
             return f"pid {pid} writes to the journal: `journalctl _PID={pid}` shows it"
     return f"pid {pid} writes to a socket: what went there cannot be read here"

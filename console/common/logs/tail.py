@@ -63,13 +63,13 @@ def end_start(descriptor: int, lines: int) -> int:
         step = min(BLOCK, at - floor)
         at -= step
         block = os.pread(descriptor, step, at)
-        found = block.count(b"\n")
-        if found >= wanted:
+        newline_count = block.count(b"\n")
+        if newline_count >= wanted:
             place = len(block)
             for _ in range(wanted):
                 place = block.rfind(b"\n", 0, place)
             return at + place + 1
-        wanted -= found
+        wanted -= newline_count
     if floor == 0:
         return 0
     # Too long for that many lines: from the first that is whole, if there is one.
@@ -164,15 +164,15 @@ class Source:
             return False
         except OSError as error:
             return self._complain(f"the log cannot be read: {error.strerror}")
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        file_stat = os.fstat(descriptor)
+        if not stat.S_ISREG(file_stat.st_mode):
             os.close(descriptor)
             return self._complain("the log cannot be read: it is not a file")
         self.close()
         self._descriptor = descriptor
-        self._identity = (found.st_dev, found.st_ino)
+        self._identity = (file_stat.st_dev, file_stat.st_ino)
         self._at = 0
-        self._known = found.st_size
+        self._known = file_stat.st_size
         self._cut = False
         return True
 
@@ -218,10 +218,10 @@ class Source:
     def look(self) -> bool:
         """At the end of the open file, check whether another file has its name; if so, open it."""
         try:
-            found = os.stat(self.path)
+            file_stat = os.stat(self.path)
         except OSError:
             return False
-        if (found.st_dev, found.st_ino) == self._identity:
+        if (file_stat.st_dev, file_stat.st_ino) == self._identity:
             return False
         # What was written between the last read and the replacement comes first.
         self.measure()
@@ -254,9 +254,9 @@ def _find(descriptor: int, needle: bytes) -> int:
     """Where `needle` ends in a file; -1 if it is not there."""
     at, carried = 0, b""
     while block := os.pread(descriptor, END_LIMIT // 8, at):
-        found = (carried + block).find(needle)
-        if found >= 0:
-            return at - len(carried) + found + len(needle)
+        index = (carried + block).find(needle)
+        if index >= 0:
+            return at - len(carried) + index + len(needle)
         at += len(block)
         carried = (carried + block)[-len(needle) + 1 :] if len(needle) > 1 else b""
     return -1

@@ -164,7 +164,7 @@ class Place:
         if self.follow:
             return self.buffer.match(self.buffer.end, -1)
         start = self.seek_from(here, 1)
-        found = self.buffer.match(start, 1)
-        if found is not None and found <= start:
+        line_number = self.buffer.match(start, 1)
+        if line_number is not None and line_number <= start:
             return self.buffer.match(start + 1, -1)
-        return found
+        return line_number

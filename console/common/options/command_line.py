@@ -76,9 +76,9 @@ def given(argv: Sequence[str], table: Table) -> Iterator[Given]:
         if not _is_option(word):
             yield from strays.of(word)
             continue
-        one, place = _option(word, words, place, table)
-        strays.behind = one
-        yield one
+        argument, place = _option(word, words, place, table)
+        strays.behind = argument
+        yield argument
 
 
 def _option(word: str, words: Sequence[str], place: int, table: Table) -> tuple[Given, int]:
@@ -134,8 +134,8 @@ class _Strays:
         option = self.behind.option
         if option is None or option.effect is Effect.UNCOUNTED or option.name in _ONCE_VALUED:
             return False  # other builds take more values, and nothing is a GO here anyway
-        told = word.lower() in _SWITCHED or word[:1].isdigit()
-        return told or self.has_model or not self.takes_model
+        looks_like_value = word.lower() in _SWITCHED or word[:1].isdigit()
+        return looks_like_value or self.has_model or not self.takes_model
 
 
 def _is_plain(argv: Sequence[str], words: Sequence[str]) -> bool:
@@ -185,8 +185,12 @@ def value_of(
     """The value that an option has in the end, whatever it is called: on the command line, or by a
     variable where it does not stand there; None where neither gives it. The last one counts."""
     option = table.option(name)
-    found = [*from_environment(env or {}, table), *given(argv, table)]
-    values = [one.value for one in found if one.option is not None and one.option is option]
+    arguments = [*from_environment(env or {}, table), *given(argv, table)]
+    values = [
+        argument.value
+        for argument in arguments
+        if argument.option is not None and argument.option is option
+    ]
     return values[-1] if values else None
 
 

@@ -77,15 +77,15 @@ def value_of(
     "" without one. Where its own reader finds none, what stands behind it or `=`, since forks and
     engines whose options are not known read in ways of their own."""
     if engine.options:
-        found = command_line.value_of(argv, flag, table(engine.options), env) or ""
-        if found:
-            return found
-    found = ""
+        option_value = command_line.value_of(argv, flag, table(engine.options), env) or ""
+        if option_value:
+            return option_value
+    option_value = ""
     for at, word in enumerate(argv):
         name, equals, value = word.partition("=")
         if name == flag:
-            found = value if equals else next(iter(argv[at + 1 :]), "")
-    return found
+            option_value = value if equals else next(iter(argv[at + 1 :]), "")
+    return option_value
 
 
 def port_of(engine: Engine, argv: Sequence[str], env: Mapping[str, str] | None = None) -> int:
@@ -106,10 +106,10 @@ def weights(argv: Sequence[str], cwd: str, env: Mapping[str, str] | None = None)
     words = [word.rpartition("=")[2] if word.startswith("-") else word for word in argv]
     paths = [(os.path.join(cwd, word), False) for word in words]
     behind = next(iter(argv[argv.index("serve") + 1 :]), "") if "serve" in argv else ""
-    models = [behind, *(value_of(engine, argv, one, env) for one in _MODELS)]
+    models = [behind, *(value_of(engine, argv, flag, env) for flag in _MODELS)]
     paths += [(os.path.join(cwd, word), "/" in word) for word in models if word]
-    found = [
+    weight_paths = [
         os.path.normpath(path) for path, folder in paths
         if (path.endswith(WEIGHTS[:2]) and os.path.isfile(path)) or (folder and os.path.isdir(path))
     ]  # fmt: skip
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(weight_paths))

@@ -105,22 +105,22 @@ class Table:
     def option(self, spelling: str) -> Option | None:
         """The option of a spelling, which is normalised as the engine does it."""
         normal = self.normal(spelling)
-        found = self._by_spelling.get(normal)
-        if found is None and self.grammar.beginnings and normal.startswith("--"):
+        exact_match = self._by_spelling.get(normal)
+        if exact_match is None and self.grammar.beginnings and normal.startswith("--"):
             return self._only_one(normal)
-        return found
+        return exact_match
 
     def _only_one(self, beginning: str) -> Option | None:
         """The option whose spellings alone begin so."""
-        found = None
+        only_option = None
         for at in range(bisect_left(self._sorted, beginning), len(self._sorted)):
             if not self._sorted[at].startswith(beginning):
                 break
             option = self._by_spelling[self._sorted[at]]
-            if found is not None and option is not found:
+            if only_option is not None and option is not only_option:
                 return None
-            found = option
-        return found
+            only_option = option
+        return only_option
 
     def normal(self, spelling: str) -> str:
         if self.grammar.underscores and spelling.startswith("--"):
@@ -152,11 +152,11 @@ def spellings(name: str, engines: Iterable[str] = tuple(GRAMMARS)) -> tuple[str,
 
 
 @lru_cache(16384)
-def is_same(one: str, other: str, engines: tuple[str, ...] = tuple(GRAMMARS)) -> bool:
+def is_same(spelling: str, other: str, engines: tuple[str, ...] = tuple(GRAMMARS)) -> bool:
     """Whether two spellings give one option to any of these engines: `-c` and `--ctx_size`."""
-    if one == other:
+    if spelling == other:
         return True
-    pairs = ((table(engine).option(one), table(engine).option(other)) for engine in engines)
+    pairs = ((table(engine).option(spelling), table(engine).option(other)) for engine in engines)
     return any(first is not None and first is second for first, second in pairs)
 
 

@@ -54,15 +54,15 @@ _ELSEWHERE = re.compile(r"[$`{}~*\n]|://")
 """What a shell or a template makes something else of."""
 
 
-def wanted(one: Given) -> str:
+def wanted(argument: Given) -> str:
     """What the engine wants in place of an option's value, in words; "" if it takes the value, as
     far as can be told without the machine it runs on."""
-    option = one.option
+    option = argument.option
     if option is None or option.kind in ("flag", "opt"):
         return ""
-    if one.value is None:
+    if argument.value is None:
         return "" if option.kind in ("list", "two") or option.bare else "a value"
-    value = one.value.strip()
+    value = argument.value.strip()
     if option.choices:
         if not value and option.bare:
             return ""
@@ -70,21 +70,26 @@ def wanted(one: Given) -> str:
     name, _, limits = option.kind.partition("(")
     if name.startswith("some{"):
         return _some(name[len("some{") : -1].split(","), value)
-    if "." in one.spelling.lstrip("-") and name in ("json", "object"):
+    if "." in argument.spelling.lstrip("-") and name in ("json", "object"):
         return ""  # a part of the JSON
-    if name in FILES and not value and one.spelling.startswith("-") and option.name != "--path":
+    if (
+        name in FILES
+        and not value
+        and argument.spelling.startswith("-")
+        and option.name != "--path"
+    ):
         return "a path"
     check = _CHECKS.get(name)
     return "" if check is None else check(value, limits.rstrip(")"))
 
 
-def wanted_in_python(one: Given) -> str:
+def wanted_in_python(argument: Given) -> str:
     """The same where Python's `argparse` reads the options, as in vLLM and SGLang. What a sum reads
     has a reader of its own, which knows the suffixes of numbers."""
-    option, value = one.option, (one.value or "").strip()
+    option, value = argument.option, (argument.value or "").strip()
     if option is None or option.kind in ("flag", "opt"):
         return ""
-    if one.value is None:
+    if argument.value is None:
         return "" if option.kind in ("list", "two") or option.bare else "a value"
     if option.choices:
         return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
@@ -92,7 +97,7 @@ def wanted_in_python(one: Given) -> str:
         return "one address"
     if option.effect is Effect.READ:
         return ""
-    if option.kind == "json" and "." not in one.spelling.lstrip("-"):
+    if option.kind == "json" and "." not in argument.spelling.lstrip("-"):
         return "" if _is_json_in_python(value) else "JSON"
     if option.kind == "int":
         return "" if WHOLE.fullmatch(value) else "a whole number"
@@ -101,10 +106,10 @@ def wanted_in_python(one: Given) -> str:
     return ""
 
 
-def doubtful(one: Given) -> str:
+def doubtful(argument: Given) -> str:
     """Why a value cannot be judged here, in words; "" where it can."""
-    kind, value = one.option.kind if one.option else "", (one.value or "").strip()
-    if one.option is not None and one.option.name in THREADS:
+    kind, value = argument.option.kind if argument.option else "", (argument.value or "").strip()
+    if argument.option is not None and argument.option.name in THREADS:
         count = _INT.match(value)
         if count is not None and int(count[1]) > MAX_STARTED:
             return f"{count[1]} threads, which few machines can start (100,000 end llama-server)"
@@ -122,12 +127,12 @@ def doubtful(one: Given) -> str:
     return ""
 
 
-def is_variable(one: Given) -> bool:
+def is_variable(argument: Given) -> bool:
     """Whether a value that has to have a form is a name that a shell has still to expand."""
-    free = one.option is None or one.option.kind.partition("{")[0] in (
+    free = argument.option is None or argument.option.kind.partition("{")[0] in (
         *FILES, *EITHER, "str", "list", "template", "grammar",
     )  # fmt: skip
-    return not free and _VARIABLE.match((one.value or "").strip()) is not None
+    return not free and _VARIABLE.match((argument.value or "").strip()) is not None
 
 
 class Opened(NamedTuple):
@@ -146,23 +151,28 @@ def opened(
     shell has still to expand. A certificate or its key alone is not opened."""
     options = table(engine)
     last = {
-        one.name: one for one in (*from_environment(env or {}, options), *given(argv, options))
-        if one.value and _opens(one)
-    }  # fmt: skip
+        argument.name: argument
+        for argument in (*from_environment(env or {}, options), *given(argv, options))
+        if argument.value and _opens(argument)
+    }
     if sum(name in last for name in ("--ssl-key-file", "--ssl-cert-file")) == 1:
         last.pop("--ssl-key-file", None)
         last.pop("--ssl-cert-file", None)
-    for name, one in last.items():
-        for path in (one.value or "").split(",") if name == "--lora" else [one.value or ""]:
+    for name, last_argument in last.items():
+        for path in (
+            (last_argument.value or "").split(",")
+            if name == "--lora"
+            else [last_argument.value or ""]
+        ):
             if path and not _ELSEWHERE.search(path):
-                kind = one.option.kind if one.option else ""
+                kind = last_argument.option.kind if last_argument.option else ""
                 yield Opened(name, path, EITHER.get(kind.partition("{")[0], kind))
 
 
-def _opens(one: Given) -> bool:
+def _opens(argument: Given) -> bool:
     """Whether a value is something that the engine opens."""
-    kind = one.option.kind.partition("{")[0] if one.option else ""
-    return kind in FILES or (kind in EITHER and (one.value or "").startswith("/"))
+    kind = argument.option.kind.partition("{")[0] if argument.option else ""
+    return kind in FILES or (kind in EITHER and (argument.value or "").startswith("/"))
 
 
 def is_there(path: Path, kind: str) -> bool:
@@ -173,10 +183,10 @@ def is_there(path: Path, kind: str) -> bool:
 
 
 def _int(value: str, limits: str) -> str:
-    found = _INT.match(value)
-    if found is None:
+    match = _INT.match(value)
+    if match is None:
         return "a whole number"
-    number = int(found[1])
+    number = int(match[1])
     good = not limits or any(_is_within(number, part) for part in limits.split(","))
     return "" if good else " or ".join(map(_span, limits.split(",")))
 
@@ -201,10 +211,10 @@ def _is_within(number: int, part: str) -> bool:
 def _float(value: str, limits: str) -> str:
     if not _FLOAT.match(value):
         return "a number"
-    found = _NUMBER.match(value)
-    if found is not None and abs(float(found[1])) > MAX_FLOAT:
+    match = _NUMBER.match(value)
+    if match is not None and abs(float(match[1])) > MAX_FLOAT:
         return "a number of 32 bits"
-    positive = limits != ">0" or found is None or float(found[1]) > 0
+    positive = limits != ">0" or match is None or float(match[1]) > 0
     return "" if positive else "more than 0"
 
 
@@ -249,14 +259,14 @@ def _mask(value: str, limits: str) -> str:
 
 
 def _range(value: str, limits: str) -> str:
-    found = re.match(r"(\d{0,9})-(\d{0,9})", value)
-    good = found is not None and all(int(end or 0) < MAX_THREADS for end in found.groups())
+    match = re.match(r"(\d{0,9})-(\d{0,9})", value)
+    good = match is not None and all(int(end or 0) < MAX_THREADS for end in match.groups())
     return "" if good else f"FIRST-LAST, processors below {MAX_THREADS}"
 
 
 def _bias(value: str, limits: str) -> str:
-    found = [re.match(r"\s*\d+\s*[+-](.+)", part) for part in value.split(",")]
-    good = all(one is not None and _FLOAT.match(one[1]) for one in found)
+    matches = [re.match(r"\s*\d+\s*[+-](.+)", part) for part in value.split(",")]
+    good = all(match is not None and _FLOAT.match(match[1]) for match in matches)
     return "" if good else "TOKEN+BIAS or TOKEN-BIAS"
 
 

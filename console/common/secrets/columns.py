@@ -67,13 +67,13 @@ def of_header(line: str) -> tuple[Column, ...]:
     heads = [_HEAD.fullmatch(line[start:end]) for start, end in cells]
     if len(cells) < 2 or not all(heads):
         return ()
-    found = list[Column]()
+    columns = list[Column]()
     for place, head in enumerate(heads):
         name = head["name"].replace(" ", "_") if head else ""
         if name.lower() not in _ANYBODYS and names(name, "Xx1Xx1Xx1Xx1"):
             weak = sign == "A" or name.lower() == "token" or not is_plainly(name)
-            found.append(Column(sign, place, len(cells), cells[place][0], weak))
-    return tuple(found)
+            columns.append(Column(sign, place, len(cells), cells[place][0], weak))
+    return tuple(columns)
 
 
 def cell_of(row: str, column: Column) -> tuple[int, int] | None:

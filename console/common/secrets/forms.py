@@ -57,10 +57,10 @@ def of_text(line: str, lower: str) -> Iterator[tuple[int, int]]:
         begin = len(line) - len(word)
         yield begin + row.start("value"), begin + row.end("value")
     if any(map(line.__contains__, _SHAPED)):
-        yield from (found.span() for found in _SHAPES.finditer(line))
+        yield from (match.span() for match in _SHAPES.finditer(line))
     if "basic" in lower:
         yield from (
-            found.span("value") for found in _BASIC.finditer(line) if _is_pair(found["value"])
+            match.span("value") for match in _BASIC.finditer(line) if _is_pair(match["value"])
         )
 
 

@@ -109,5 +109,5 @@ def _inside(message: re.Match[str], start: int) -> tuple[int, int]:
 
 
 def _end_of_line(words: str) -> str:
-    found = _NEWLINE.search(words)
-    return found[0] if found else ""
+    newline = _NEWLINE.search(words)
+    return newline[0] if newline else ""

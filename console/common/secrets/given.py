@@ -98,20 +98,20 @@ _OF_A_TEXT = ("prob", "bytes", "piece", "tok_str", "token_id", '"id"', "'id'", "
 """What stands beside `token` in an object of an engine where it is one of a text."""
 
 
-def of_text(line: str, lower: str, told: Told) -> Iterator[re.Match[str]]:
-    """Where a line has such values. `lower` is the line in small letters, `told` what
+def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+    """Where a line has such values. `lower` is the line in small letters, `clues` what
     `sentences.tells` says of it."""
-    if told.value or (told.noun and ("api" in lower or "passw" in lower or "passp" in lower)):
+    if clues.value or (clues.noun and ("api" in lower or "passw" in lower or "passp" in lower)):
         for words, pattern, judge in _TABLE:
             if any(map(lower.__contains__, words)):
-                for found in pattern.finditer(line):
-                    if judge(found["value"].rstrip(".")):
-                        yield found
+                for match in pattern.finditer(line):
+                    if judge(match["value"].rstrip(".")):
+                        yield match
     if "cookie" in lower:
         yield from _COOKIE.finditer(line)
-    if told.noun and (_MEMBERS[0] in lower or _MEMBERS[1] in lower):
+    if clues.noun and (_MEMBERS[0] in lower or _MEMBERS[1] in lower):
         judge = _mixed if any(map(lower.__contains__, _OF_A_TEXT)) else _of_answer(lower)
-        yield from (found for found in _MEMBER.finditer(line) if judge(found["value"]))
+        yield from (member for member in _MEMBER.finditer(line) if judge(member["value"]))
 
 
 def _of_answer(lower: str) -> Callable[[str], bool]:

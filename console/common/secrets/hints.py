@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
 def row(words: tuple[str, ...], *patterns: str) -> Row:
     """A row of patterns, in which small letters and capitals are the same."""
-    return Row(_part(words), words, tuple(lazy(one, re.IGNORECASE) for one in patterns))
+    return Row(_part(words), words, tuple(lazy(pattern, re.IGNORECASE) for pattern in patterns))
 
 
 def found(rows: Iterable[Row], line: str, lower: str) -> Iterator[re.Match[str]]:
@@ -37,6 +37,6 @@ def found(rows: Iterable[Row], line: str, lower: str) -> Iterator[re.Match[str]]
 def _part(words: tuple[str, ...]) -> str:
     first = words[0]
     parts = {first[a:b] for a in range(len(first)) for b in range(a, len(first) + 1)}
-    shared = (one for one in parts if all(one in word for word in words))
+    shared = (part for part in parts if all(part in word for word in words))
     # letters are in every line
-    return max(shared, key=lambda one: (len(one), not one.isalnum() and one != "_"), default="")
+    return max(shared, key=lambda part: (len(part), not part.isalnum() and part != "_"), default="")

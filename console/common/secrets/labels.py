@@ -256,8 +256,8 @@ def _of_heading(bare: str) -> Waits | None:
 
 def _of_header(bare: str) -> Waits | None:
     """The same for the header of a table in columns."""
-    found = columns.of_header(bare)
-    return Waits("rows", MAX_BLOCK, columns=found) if found else None
+    secret_columns = columns.of_header(bare)
+    return Waits("rows", MAX_BLOCK, columns=secret_columns) if secret_columns else None
 
 
 def _of_title(line: str, bare: str) -> Waits | None:
@@ -285,8 +285,8 @@ def _of_remark(bare: str) -> Waits | None:
         return _behind(signed, 0)
     if remark["sign"] in (":", "：") and before:
         return _of_words(f"{before}:") or _of_sentence(f"{before}:")
-    told = _TOLD.search(before) if kept else None
-    return _named(told["name"]) if told else None
+    match = _TOLD.search(before) if kept else None
+    return _named(match["name"]) if match else None
 
 
 def _of_sentence(bare: str) -> Waits | None:
@@ -327,7 +327,9 @@ def _of_end(bare: str) -> Waits | None:
 def _secret_of(sentence: str) -> re.Match[str] | None:
     """The last word of a sentence that is surely a secret's, or else perhaps."""
     secrets = [*_SECRET.finditer(sentence)]
-    return next((one for one in reversed(secrets) if one["sure"]), secrets[-1] if secrets else None)
+    return next(
+        (secret for secret in reversed(secrets) if secret["sure"]), secrets[-1] if secrets else None
+    )
 
 
 def _least(name: str) -> Looks:

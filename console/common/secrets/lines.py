@@ -250,16 +250,16 @@ def _of_key(line: str, waits: Waits) -> tuple[str, Waits | None]:
     return shown, None if ended or waits.left <= 1 else replace(waits, left=waits.left - 1)
 
 
-def _without(found: re.Match[str], waits: Waits) -> str:
+def _without(match: re.Match[str], waits: Waits) -> str:
     """A line without its value, if that is one."""
-    group = found.lastgroup if found.lastgroup != "tail" else None
-    group = group or next(g for g in ("double", "single", "plain") if found.groupdict().get(g))
-    value = found[group]
-    start, end = found.span(group)
-    start, end = start - found.start(), end - found.start()
+    group = match.lastgroup if match.lastgroup != "tail" else None
+    group = group or next(g for g in ("double", "single", "plain") if match.groupdict().get(g))
+    value = match[group]
+    start, end = match.span(group)
+    start, end = start - match.start(), end - match.start()
     if _tells_nothing(value, waits.least):
-        return found[0]
-    return found[0][:start] + HIDDEN + found[0][end:]
+        return match[0]
+    return match[0][:start] + HIDDEN + match[0][end:]
 
 
 def _tells_nothing(value: str, least: Looks) -> bool:

@@ -125,9 +125,9 @@ _KEYS = tuple(hints.row(words, *patterns) for words, patterns in _OF_KEYS)
 value if it looks made by a machine."""
 
 
-def of_text(line: str, lower: str, told: Told) -> Iterator[re.Match[str]]:
-    """Where a line has such values; `lower` is the line in small letters, `told` what
+def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+    """Where a line has such values; `lower` is the line in small letters, `clues` what
     `sentences.tells` says of it."""
     yield from hints.found(_ROWS, line, lower)
-    if told.value:
+    if clues.value:
         yield from hints.found(_KEYS, line, lower)

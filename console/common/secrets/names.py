@@ -76,10 +76,10 @@ def names(name: Any, value: Any) -> bool:
 
 def is_flag(word: str) -> bool:
     """Whether a flag is followed by a secret: `--api-key`, not `--api-key-file`, `--bos-token`."""
-    found = _FLAG.fullmatch(word) if word.startswith("-") else None
-    if found is None:
+    match = _FLAG.fullmatch(word) if word.startswith("-") else None
+    if match is None:
         return False
-    return found["sure"] is not None or not HARMLESS.search(found["before"])
+    return match["sure"] is not None or not HARMLESS.search(match["before"])
 
 
 def is_plainly(name: str) -> bool:
@@ -100,14 +100,14 @@ def is_nothing(value: str) -> bool:
 def made(line: str, at: int = 0) -> tuple[int, int] | None:
     """Where a value stands that looks made by a machine: no token of a text, no word, number or
     address. Of a long one the beginning decides."""
-    found = _MADE.match(line, at)
-    if found is None or is_nothing(found["value"]):
+    match = _MADE.match(line, at)
+    if match is None or is_nothing(match["value"]):
         return None
-    value = found["value"][:MAX_MADE]
+    value = match["value"][:MAX_MADE]
     edges, turns = len(_EDGES.findall(value)), len(_TURNS.findall(value))
     mixed = not (value.islower() or value.isupper())
     long = mixed and len(value) >= MIN_MADE and (edges > 0 or turns >= MIN_TURNS)
-    return found.span("value") if edges >= MIN_EDGES or long else None
+    return match.span("value") if edges >= MIN_EDGES or long else None
 
 
 class Looks(IntEnum):

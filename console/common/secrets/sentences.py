@@ -224,13 +224,13 @@ def tells(lower: str) -> Told:
     return Told(True, True, _is_labelled(lower)) if _may_have_value(lower) else _NOUN_ALONE
 
 
-def of_text(line: str, lower: str, told: Told) -> Iterator[re.Match[str]]:
-    """Where a line tells such values; `lower` is the line in small letters, `told` what `tells`
+def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+    """Where a line tells such values; `lower` is the line in small letters, `clues` what `tells`
     says of it."""
     yield from hints.found(_OTHERS, line, lower)
-    for pattern in (*_TELLING, *_LABELLED) if told.labelled else _TELLING if told.value else ():
+    for pattern in (*_TELLING, *_LABELLED) if clues.labelled else _TELLING if clues.value else ():
         yield from pattern.finditer(line)
-    if told.noun:
+    if clues.noun:
         yield from _of_letters(line, lower)
 
 

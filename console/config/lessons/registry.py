@@ -47,8 +47,8 @@ def known() -> frozenset[str]:
 def misnamed() -> list[Path]:
     """The operator's YAML files that are not read, because their names are no ids."""
     own = paths.lessons_dir()
-    shown = (one for one in _names(own) if one.endswith(YAML) and not one.startswith("."))
-    return sorted(own / one for one in shown if not _is_named(one))
+    shown = (name for name in _names(own) if name.endswith(YAML) and not name.startswith("."))
+    return sorted(own / name for name in shown if not _is_named(name))
 
 
 def is_own(path: Path) -> bool:
@@ -67,22 +67,22 @@ def typed(text: str) -> str:
 
 def near(text: str, ids: Iterable[str]) -> str:
     """A known id that may have been meant (F22, F-220 for F-022), or ""."""
-    found = sorted(ids)
-    if typed(text) in found:
+    known_ids = sorted(ids)
+    if typed(text) in known_ids:
         return typed(text)
     letters = sorted(text.upper())
-    return next((one for one in found if sorted(one) == letters), "")
+    return next((known_id for known_id in known_ids if sorted(known_id) == letters), "")
 
 
 def meant(text: str) -> str:
     """A hint for a text that is not the id of a lesson."""
-    one = near(text, known())
-    return f"did you mean {one}?" if one else "omni-console lessons lists them"
+    suggestion = near(text, known())
+    return f"did you mean {suggestion}?" if suggestion else "omni-console lessons lists them"
 
 
 def next_free(letter: str, ids: Iterable[str]) -> str:
     """The id after the highest one of its kind. Raises ValueError after 999."""
-    numbers = [int(one[2:5]) for one in ids if one.startswith(f"{letter}-")]
+    numbers = [int(lesson_id[2:5]) for lesson_id in ids if lesson_id.startswith(f"{letter}-")]
     number = max(numbers, default=0) + 1
     if number > 999:
         raise ValueError(f"no number is free for {letter}")
@@ -95,8 +95,8 @@ def order(lesson_id: str) -> tuple[int, str]:
 
 
 def _in(directory: Path) -> dict[str, Path]:
-    found = (directory / name for name in _names(directory) if _is_named(name))
-    return {one.stem: one for one in found}
+    lesson_paths = (directory / name for name in _names(directory) if _is_named(name))
+    return {lesson_path.stem: lesson_path for lesson_path in lesson_paths}
 
 
 def _names(directory: Path) -> list[str]:
@@ -227,7 +227,9 @@ class LessonModel(Strict):
             raise ValueError(
                 f"!status is {self.status}, the history ends {self.history[-1].status}"
             )
-        if [one.date for one in self.history] != sorted(one.date for one in self.history):
+        if [change.date for change in self.history] != sorted(
+            change.date for change in self.history
+        ):
             raise ValueError("!the history goes from the oldest to the newest")
         if self.due and not (self.review or self.recheck):
             raise ValueError("!due needs review (what a person checks) or recheck")
@@ -267,21 +269,23 @@ class Registry:
     problems: tuple[Problem, ...] = ()
 
     def get(self, lesson_id: str) -> Lesson | None:
-        return next((one for one in self.lessons if one.id == lesson_id), None)
+        return next((lesson for lesson in self.lessons if lesson.id == lesson_id), None)
 
     def linking_to(self, lesson_id: str) -> list[str]:
         """Ids of the lessons that link to this one."""
         return [
-            one.id for one in self.lessons if any(link.to == lesson_id for link in one.model.links)
+            lesson.id
+            for lesson in self.lessons
+            if any(link.to == lesson_id for link in lesson.model.links)
         ]
 
     def contradicting(self, lesson_id: str) -> list[tuple[Lesson, Contradiction]]:
         """Contradictions with this lesson that other lessons state."""
         return [
-            (other, one)
+            (other, contradiction)
             for other in self.lessons
-            for one in other.model.contradictions
-            if lesson_id in one.with_ and other.id != lesson_id
+            for contradiction in other.model.contradictions
+            if lesson_id in contradiction.with_ and other.id != lesson_id
         ]
 
 
@@ -313,16 +317,16 @@ def _load(path: Path, stamp: tuple[int, ...], ids: frozenset[str]) -> Lesson:
 
 def load_registry() -> Registry:
     """Every lesson, shipped ones and the operator's own."""
-    found, problems = [], [_misnamed(path) for path in misnamed()]
+    lessons, problems = [], [_misnamed(path) for path in misnamed()]
     for lesson_id, path in sorted(files().items(), key=lambda item: order(item[0])):
         try:
-            found.append(load_lesson(path))
+            lessons.append(load_lesson(path))
         except InvalidFile as error:
             problems += error.problems
             shipped = SHIPPED / f"{lesson_id}{ENDING}"
             if shipped != path and shipped.exists():
-                found.append(load_lesson(shipped))  # the one it was to stand in for
-    return Registry(tuple(found), tuple(problems))
+                lessons.append(load_lesson(shipped))  # the one it was to stand in for
+    return Registry(tuple(lessons), tuple(problems))
 
 
 def _misnamed(path: Path) -> Problem:
@@ -333,19 +337,19 @@ def _misnamed(path: Path) -> Problem:
 
 def titles(wanted: tuple[str, ...] | list[str]) -> list[str]:
     """`F-002 its title` for each id, clean; the id alone if the lesson is unreadable."""
-    places, found = files(), []
-    for one in wanted:
+    places, lines = files(), []
+    for lesson_id in wanted:
         try:
-            found.append(clean(load_lesson(places[one]).shown))
+            lines.append(clean(load_lesson(places[lesson_id]).shown))
         except (InvalidFile, KeyError):
-            found.append(one)
-    return found
+            lines.append(lesson_id)
+    return lines
 
 
 def _pointers(model: LessonModel) -> list[tuple[tuple[str | int, ...], str]]:
-    links = [(("links", n, "to"), one.to) for n, one in enumerate(model.links)]
+    links = [(("links", n, "to"), link.to) for n, link in enumerate(model.links)]
     return links + [
         (("contradictions", n, "with", m), to)
-        for n, one in enumerate(model.contradictions)
-        for m, to in enumerate(one.with_)
+        for n, contradiction in enumerate(model.contradictions)
+        for m, to in enumerate(contradiction.with_)
     ]

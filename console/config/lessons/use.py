@@ -46,8 +46,10 @@ def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
     """Lessons that have every word of the query, best place of a match first; all of them for an
     empty query."""
     words = query.casefold().split()
-    scored = [(_score(one.model, words), at, one) for at, one in enumerate(lessons)]
-    return [one for score, _, one in sorted(scored, key=lambda row: (-row[0], row[1])) if score]
+    scored = [(_score(lesson.model, words), at, lesson) for at, lesson in enumerate(lessons)]
+    return [
+        lesson for score, _, lesson in sorted(scored, key=lambda row: (-row[0], row[1])) if score
+    ]
 
 
 def _score(model: LessonModel, words: list[str]) -> int:
@@ -69,14 +71,19 @@ def _places(model: LessonModel) -> Iterator[tuple[int, str]]:
     yield 100, model.id
     yield 20, model.title
     yield 10, " ".join((model.status, model.component, *model.rules, *model.sources))
-    yield 8, " ".join(f"{one.avoid} {one.why} {one.instead}" for one in model.quick)
-    yield 8, " ".join(f"{one.question} {one.answer}" for one in model.asked)
+    yield 8, " ".join(f"{advice.avoid} {advice.why} {advice.instead}" for advice in model.quick)
+    yield 8, " ".join(f"{exchange.question} {exchange.answer}" for exchange in model.asked)
     yield 5, " ".join((model.symptom, model.cause, model.resolution, model.lesson))
-    yield 3, " ".join((*model.evidence, *(f"{one.what} {one.result}" for one in model.tried)))
+    yield (
+        3,
+        " ".join(
+            (*model.evidence, *(f"{attempt.what} {attempt.result}" for attempt in model.tried))
+        ),
+    )
     yield 3, " ".join((model.wrong, model.right, *model.notes, *model.runs, model.version))
-    yield 1, " ".join((*(one.words for one in model.history), model.severity or ""))
-    yield 1, " ".join(one.words for one in model.links)
-    yield 1, " ".join(one.words for one in model.contradictions)
+    yield 1, " ".join((*(change.words for change in model.history), model.severity or ""))
+    yield 1, " ".join(link.words for link in model.links)
+    yield 1, " ".join(contradiction.words for contradiction in model.contradictions)
 
 
 class Row(Strict):
@@ -117,12 +124,14 @@ class Bearing:
 def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
     """The lessons that apply to a step, in the table's order; each once."""
     text = re.sub(r"\s*\n\s*\|?\s*", " ", "\n".join(effects))
-    found: dict[str, Row] = {}
+    rows_by_lesson: dict[str, Row] = {}
     for row, patterns in _rows():
-        if kind in (row.kinds or ACTING) and all(one.search(text) for one in patterns):
-            found.setdefault(row.lesson, row)
-    names = titles(list(found))
-    return [Bearing(i, t, r.because) for (i, r), t in zip(found.items(), names, strict=True)]
+        if kind in (row.kinds or ACTING) and all(pattern.search(text) for pattern in patterns):
+            rows_by_lesson.setdefault(row.lesson, row)
+    names = titles(list(rows_by_lesson))
+    return [
+        Bearing(i, t, r.because) for (i, r), t in zip(rows_by_lesson.items(), names, strict=True)
+    ]
 
 
 @cache
@@ -162,40 +171,40 @@ Runner = Callable[[Recheck], tuple[int, str]]
 output)."""
 
 
-def recheck(lesson: Lesson, asked: Recheck, run: Runner | None = None) -> Rechecked:
+def recheck(lesson: Lesson, check: Recheck, run: Runner | None = None) -> Rechecked:
     """Run the command once, without a shell, and judge what it printed."""
     began = time.monotonic()
     try:
-        code, output = (run or ask)(asked)
+        code, output = (run or ask)(check)
     except TimeoutError:
-        return _failed(lesson, f"no answer within {asked.timeout:g} s", began)
+        return _failed(lesson, f"no answer within {check.timeout:g} s", began)
     except (OSError, ValueError) as error:
         words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return _failed(lesson, f"{asked.output[0]}: {words}", began)
+        return _failed(lesson, f"{check.output[0]}: {words}", began)
     lines = tuple(line for line in clean_lines(output.strip(), 200)[-SHOWN:] if line)
     took_s = time.monotonic() - began
     if code:
         return Rechecked(
             lesson.id, Answer.FAILED, f"nothing learnt: it ended with {code}", lines, took_s
         )
-    pattern = asked.matches or asked.not_matches or ""
+    pattern = check.matches or check.not_matches or ""
     try:
-        found = find(pattern, [output], lines=True) != [None]
+        has_match = find(pattern, [output], lines=True) != [None]
     except TooSlow as error:
         return _failed(lesson, str(error), began)
-    holds = found if asked.matches is not None else not found
-    has = "matches" if found else "does not match"
+    holds = has_match if check.matches is not None else not has_match
+    has = "matches" if has_match else "does not match"
     words = f"the output {has} {one_line(pattern, 80)}"
     return Rechecked(lesson.id, Answer.PASSED if holds else Answer.CHANGED, words, lines, took_s)
 
 
-def ask(asked: Recheck) -> tuple[int, str]:
+def ask(check: Recheck) -> tuple[int, str]:
     """Run the command in a session of its own, stdin closed; return exit code and output."""
     child = subprocess.Popen(
-        asked.output, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        check.output, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True, env=environment((), "recheck"),
     )  # fmt: skip
-    deadline = time.monotonic() + asked.timeout
+    deadline = time.monotonic() + check.timeout
     try:
         data = _read(child, deadline)
         return child.wait(max(0.1, deadline - time.monotonic())), decode(data)
@@ -249,14 +258,16 @@ class Found:
     lessons: tuple[str, ...] = ()
 
 
-def drafted(lesson_id: str, found: Found) -> str:
+def drafted(lesson_id: str, facts: Found) -> str:
     """The draft's text. Every value is a JSON string, which is also valid YAML."""
     known = registry.known()
-    quarter_later = (date.fromisoformat(found.day) + timedelta(days=91)).isoformat()
-    evidence = [f"run {found.run}: {found.outcome}", *found.candidates, *found.figures]
-    evidence += [f"log: {line}" for line in found.lines]
+    quarter_later = (date.fromisoformat(facts.day) + timedelta(days=91)).isoformat()
+    evidence = [f"run {facts.run}: {facts.outcome}", *facts.candidates, *facts.figures]
+    evidence += [f"log: {line}" for line in facts.lines]
     links = [
-        f"  - {{to: {one}, words: read before the run}}" for one in found.lessons if one in known
+        f"  - {{to: {linked_id}, words: read before the run}}"
+        for linked_id in facts.lessons
+        if linked_id in known
     ]
     return "\n".join([
         "# Drafted from a run. Write the cause, what was done and the lesson; then set the status:",
@@ -264,18 +275,18 @@ def drafted(lesson_id: str, found: Found) -> str:
         "docs/reference/lessons.md has the format.",
         "schema: omni.lesson/v1",
         f"id: {lesson_id}",
-        f"title: {_text(found.title, 100)}",
-        f"date: {found.day}",
+        f"title: {_text(facts.title, 100)}",
+        f"date: {facts.day}",
         "# severity: critical, blocking, major, minor, operational, informational",
         "status: draft",
-        f"component: {_text(found.playbook, 100)}",
-        f"symptom: {_text(found.symptom)}",
+        f"component: {_text(facts.playbook, 100)}",
+        f"symptom: {_text(facts.symptom)}",
         f"cause: {TO_BE_FOUND}",
         "resolution: ''",
         "lesson: ''",
         *_list("evidence", evidence),
         *(["links:", *links] if links else []),
-        *_list("runs", [found.run]),
+        *_list("runs", [facts.run]),
         f"# due: {quarter_later}   with review: (what a person checks), or a recheck",
         "",
     ])  # fmt: skip
@@ -296,7 +307,7 @@ def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
 
 
 def _list(name: str, texts: Iterable[str]) -> list[str]:
-    return [f"{name}:", *(f"  - {_text(one)}" for one in texts)]
+    return [f"{name}:", *(f"  - {_text(text)}" for text in texts)]
 
 
 def _text(text: str, limit: int = 600) -> str:

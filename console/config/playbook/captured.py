@@ -98,18 +98,18 @@ def _check_whole(number: str, before: str, after: str) -> None:
 def _check_unit(number: str, unit: str, before: str, after: str, within: int) -> None:
     """Raise ValueError if another unit than the declared one follows. A plain number may have one
     that the pattern itself spells, in the `within` characters of the match after it."""
-    found = _WORD.match(after)
-    word = found["word"] if found else ""
+    match = _WORD.match(after)
+    word = match["word"] if match else ""
     spelled = word in _SPELLED.get(unit, set())
     if unit in _TIMES and (
         re.match(r":[0-9]", after)
         or re.search(rf"{_TIME}[ \t]?\Z", before)
-        or (found and spelled and re.match(rf"[ \t]?{_TIME}\b", after[found.end() :]))
+        or (match and spelled and re.match(rf"[ \t]?{_TIME}\b", after[match.end() :]))
     ):
         raise ValueError(f"{number} is a part of a time in several units")
-    if not found or spelled or (unit == "" and found.end() <= within):
+    if not match or spelled or (unit == "" and match.end() <= within):
         return
-    glued = found.start("word") == 0 and unit not in ("", "count", "ratio")
+    glued = match.start("word") == 0 and unit not in ("", "count", "ratio")
     if glued or word.split("/")[0] in _KNOWN or (len(word) > 1 and word.lower() in _KNOWN):
         declared = unit if unit else "none"
         hint = f"; expected unit: {word}" if word in get_args(OutputUnit) else ""

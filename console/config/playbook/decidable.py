@@ -49,12 +49,12 @@ def _range(threshold: Threshold, unit: str) -> _Range:
     """The range in the metric's unit; as factors for a relative threshold."""
     value = threshold.value if threshold.relative else threshold.limit(None, unit) or 0.0
     if threshold.op == "==":
-        found = _Range(value, True, value, True)
+        value_range = _Range(value, True, value, True)
     elif threshold.op in (">=", ">"):
-        found = _Range(value, threshold.op == ">=", math.inf, True)
+        value_range = _Range(value, threshold.op == ">=", math.inf, True)
     else:
-        found = _Range(-math.inf, True, value, threshold.op == "<=")
-    return found.whole() if unit == "count" and not threshold.relative else found
+        value_range = _Range(-math.inf, True, value, threshold.op == "<=")
+    return value_range.whole() if unit == "count" and not threshold.relative else value_range
 
 
 def _possible(metric: str, unit: str, relative: bool, bounds: Bounds | None) -> _Range:
@@ -84,14 +84,14 @@ class _Metric:
 
     def go_range(self, criterion: Criterion, relative: bool) -> _Range:
         """The values left for GO by the thresholds of one kind; excluded points are ignored."""
-        found = _possible(self.name, self.unit, relative, self.bounds)
+        value_range = _possible(self.name, self.unit, relative, self.bounds)
         go, no_go = criterion.go, criterion.no_go
         if go is not None and go.relative == relative:
-            found = found.meet(_range(go, self.unit))
+            value_range = value_range.meet(_range(go, self.unit))
         if no_go is not None and no_go.relative == relative and no_go.op != "==":
             turned = Threshold(_TURNED[no_go.op], no_go.value, no_go.unit, relative)
-            found = found.meet(_range(turned, self.unit))
-        return found
+            value_range = value_range.meet(_range(turned, self.unit))
+        return value_range
 
 
 _TURNED = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
@@ -127,20 +127,23 @@ def never_fails(criterion: Criterion, unit: str = "", bounds: Bounds | None = No
 
 
 def never_both(
-    one: Criterion, other: Criterion, unit: str = "", bounds: Bounds | None = None
+    first: Criterion, other: Criterion, unit: str = "", bounds: Bounds | None = None
 ) -> str | None:
     """Why no figure could be GO for two criteria of one gate; None if one could.
 
     Checking pairs is enough: intervals that overlap pairwise have a common point.
     """
-    if (one.metric, one.of) != (other.metric, other.of):
+    if (first.metric, first.of) != (other.metric, other.of):
         return None
-    metric = _Metric(one.metric, unit, bounds)
+    metric = _Metric(first.metric, unit, bounds)
     for relative in (False, True):
-        ranges = [metric.go_range(criterion, relative) for criterion in (one, other)]
-        if not any(found.empty() for found in ranges) and ranges[0].meet(ranges[1]).empty():
-            said = " and ".join(_said(criterion) for criterion in (one, other))
-            return f"no figure of {one.name} meets both {said}, so GO is impossible"
+        ranges = [metric.go_range(criterion, relative) for criterion in (first, other)]
+        if (
+            not any(value_range.empty() for value_range in ranges)
+            and ranges[0].meet(ranges[1]).empty()
+        ):
+            conditions = " and ".join(_said(criterion) for criterion in (first, other))
+            return f"no figure of {first.name} meets both {conditions}, so GO is impossible"
     return None
 
 

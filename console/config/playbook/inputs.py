@@ -75,8 +75,8 @@ class InputModel(Strict):
         if self.type == "secret" and (self.default is not None or self.site_default):
             raise ValueError("!a secret input has no default")
         named = _HOLE.findall(self.site_default)
-        if wrong := [one for one in named if one.removeprefix("site.") not in FACTS]:
-            known = ", ".join(f"site.{one}" for one in FACTS)
+        if wrong := [hole for hole in named if hole.removeprefix("site.") not in FACTS]:
+            known = ", ".join(f"site.{fact}" for fact in FACTS)
             raise ValueError(f"!site_default knows no '{one_line(wrong[0], 40)}', only {known}")
         for key, types in _BELONGS.items():
             if key in self.model_fields_set and self.type not in types:
@@ -99,8 +99,8 @@ class Offers:
         for key in (f"{playbook}.{name}", name):
             if key in self.defaults and model.type != "secret":
                 return self.defaults[key]
-        named = [one.removeprefix("site.") for one in _HOLE.findall(model.site_default)]
-        if not model.site_default or not all(self.facts.get(one) for one in named):
+        named = [hole.removeprefix("site.") for hole in _HOLE.findall(model.site_default)]
+        if not model.site_default or not all(self.facts.get(fact) for fact in named):
             return model.default
         return _HOLE.sub(lambda hole: self.facts[hole[1].removeprefix("site.")], model.site_default)
 
@@ -259,7 +259,9 @@ def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
         return {k: substitute(document, v, values, (*loc, k)) for k, v in data.items()}
     if isinstance(data, list):
         filled = [substitute(document, v, values, (*loc, i)) for i, v in enumerate(data)]
-        return [one for v in filled for one in (v.elements if isinstance(v, Words) else [v])]
+        return [
+            element for v in filled for element in (v.elements if isinstance(v, Words) else [v])
+        ]
     if not isinstance(data, str) or "${{" not in data:
         return data
     if len(loc) > 1 and loc[-1] == "script" and isinstance(loc[-2], int):
@@ -299,7 +301,7 @@ def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
             return text
         return value
 
-    def one(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         value = _look_up(document, match[1], values, loc)
         if isinstance(value, Secret):
             document.refuse(loc, "a secret inside text", "a whole value under env:")
@@ -311,7 +313,7 @@ def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
             return "true" if value else "false"
         return str(value)
 
-    filled = _HOLE.sub(one, text)
+    filled = _HOLE.sub(replacement, text)
     if "${{" in _HOLE.sub("", text):
         document.refuse(loc, "an unclosed ${{", "${{ inputs.name }}")
     return filled

@@ -55,12 +55,12 @@ _PLACEHOLDER: dict[str, InputValue] = {
 def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
     """Old names of `known` services, with the current name of each. The baseline's container counts
     as the baseline, and an alias may lead to it."""
-    found = {}
+    current_names = {}
     for old, new in aliases.items():
         today = new if new in known else aliases.get(new, new)
         if today in known:
-            found[old] = today
-    return found
+            current_names[old] = today
+    return current_names
 
 
 def rename(
@@ -74,17 +74,17 @@ def rename(
     """
     declared = _table(data.get("services"))
     known = resolved(aliases, {*declared, *site_services, BASELINE})
-    found = {old: new for old, new in known.items() if old not in declared}
+    current_names = {old: new for old, new in known.items() if old not in declared}
     composed = {old: new for old, new in aliases.items() if new != BASELINE}
-    said: dict[str, None] = {}
+    notes: dict[str, None] = {}
     for table, key in _tables_of_steps(data):
-        _replace(table, key, found, said)
+        _replace(table, key, current_names, notes)
     for guard in _list(data.get("guards")):
         for key in ("log", "of"):
-            _replace(_table(guard), key, found, said)
+            _replace(_table(guard), key, current_names, notes)
     for service in declared.values():
-        _replace(_table(_table(service).get("compose")), "service", composed, said)
-    return tuple(said)
+        _replace(_table(_table(service).get("compose")), "service", composed, notes)
+    return tuple(notes)
 
 
 def _tables_of_steps(data: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -98,12 +98,12 @@ def _tables_of_steps(data: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str
 
 
 def _replace(
-    table: dict[str, Any], key: str, names: Mapping[str, str], said: dict[str, None]
+    table: dict[str, Any], key: str, names: Mapping[str, str], notes: dict[str, None]
 ) -> None:
     old = table.get(key)
     if isinstance(old, str) and old in names:
         table[key] = names[old]
-        said[f"{one_line(old, 60)} is called {one_line(names[old], 60)} on this site"] = None
+        notes[f"{one_line(old, 60)} is called {one_line(names[old], 60)} on this site"] = None
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -135,14 +135,14 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
         "schema": "omni.playbook/v1", "name": "x", "title": "x",
         "services": _services(document, data.get("services")),
         "guards": [
-            one if validate(GuardModel, document, one)[0] is not None else _HARMLESS
-            for one in _list(data.get("guards"))
+            guard if validate(GuardModel, document, guard)[0] is not None else _HARMLESS
+            for guard in _list(data.get("guards"))
         ],
         "phases": [
             {"title": "x", "steps": [step(s) for s in _list(_table(phase).get("steps")) or [None]]}
             for phase in _list(data.get("phases"))
         ],
-        "finally": [step(one) for one in _list(data.get("finally"))],
+        "finally": [step(final_step) for final_step in _list(data.get("finally"))],
     }  # fmt: skip
     return validate(PlaybookModel, document, parts)[0], frozenset(broken)
 
@@ -150,9 +150,9 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
 def _services(document: Document, given: Any) -> dict[str, Any]:
     services: dict[str, Any] = {}
     for name, data in given.items() if isinstance(given, dict) else ():
-        for one in (data, _STAND_IN):
-            if _is_playbook(document, {name: one}):
-                services[name] = one
+        for service in (data, _STAND_IN):
+            if _is_playbook(document, {name: service}):
+                services[name] = service
                 break
     return services
 
@@ -206,10 +206,12 @@ def load_playbook(
     }
     if stands is not None:  # what single values do not show, as far as the document stands
         check_rules(document, stands, site_services, broken, guessed=bool(missing))
-    defaults = {name: one.default for name, one in models.items()}
+    defaults = {name: input_model.default for name, input_model in models.items()}
     known = Known.of(document.data, filled, defaults, {**offered}, {**(given or {})}, inputs)
     if document.problems or model is None:
-        raise InvalidFile(TITLE, [one.told(known.text) for one in sorted(document.problems)], HINT)
+        raise InvalidFile(
+            TITLE, [problem.told(known.text) for problem in sorted(document.problems)], HINT
+        )
     guards = guard_limits(document, model, site_services)
     unset = tuple(missing & set(inputs))
     return Playbook(model, path, base, text, inputs, secrets, unset, guards, notes, known)
@@ -242,9 +244,9 @@ def _input_models(document: Document) -> dict[str, InputModel]:
 
     models: dict[str, InputModel] = {}
     for name, data in declared.items():
-        one = validated(_One, document, {"inputs": {name: data}})
-        if one is not None:
-            models[name] = one.inputs[name]
+        declaration = validated(_One, document, {"inputs": {name: data}})
+        if declaration is not None:
+            models[name] = declaration.inputs[name]
     return models
 
 

@@ -21,7 +21,7 @@ from console.config.validation import Arg, ByteCount, Duration, Pattern, Strict,
 
 Count = Annotated[int, Field(ge=0)]
 
-BENCHMARK_METRICS = {name: one.unit for name, one in METRICS.items() if name != "runs"}
+BENCHMARK_METRICS = {name: metric.unit for name, metric in METRICS.items() if name != "runs"}
 """Metrics of a benchmark step, with the unit that a threshold must use. The number of runs is a
 matter of `min_samples`."""
 
@@ -108,8 +108,8 @@ def _filling(value: object) -> float:
         if not LEAST_CONTEXT <= value <= MOST_CONTEXT:
             raise ValueError(f"{LEAST_CONTEXT} to {MOST_CONTEXT:,} tokens, or a share like 90 %")
         return float(value)
-    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
-    share = float(found[1]) / 100 if found else 0.0
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
+    share = float(match[1]) / 100 if match else 0.0
     if not 0.1 <= share <= 0.95:
         raise ValueError(FILLING_FORM)
     return share
@@ -154,8 +154,8 @@ class SoakStep(Strict):
     @property
     def most_rates(self) -> int | None:
         """How many requests `tok_s_drift` can compare at most."""
-        one = self._fit(self.duration / DRIFT_PART)
-        return None if one is None else 2 * one
+        requests_per_part = self._fit(self.duration / DRIFT_PART)
+        return None if requests_per_part is None else 2 * requests_per_part
 
     @property
     def most_looks(self) -> int:

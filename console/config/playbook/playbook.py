@@ -137,8 +137,8 @@ def _used(step: Step) -> str:
     """The service that a step needs alive; "" for none."""
     if step.service is not None:
         return step.service.target if step.service.verb == "wait" else ""
-    asked = step.quality if step.quality is not None and not step.quality.loads else None
-    named = step.benchmark or step.soak or asked or step.where
+    quality = step.quality if step.quality is not None and not step.quality.loads else None
+    named = step.benchmark or step.soak or quality or step.where
     return (named.service or "") if named is not None else ""
 
 
@@ -186,9 +186,9 @@ def _parts(schema: Schema) -> Iterator[tuple[str, tuple[str, Schema]]]:
         for key, value in part.get("properties", {}).items():
             if key == "finally":  # steps as in a phase
                 continue
-            for where, found in _references(value):
+            for where, definition in _references(value):
                 path = key + where if title == "playbook" else f"{title}.{key}{where}"
-                met.append((path.replace(STEP, "step"), found, schema["$defs"][found]))
+                met.append((path.replace(STEP, "step"), definition, schema["$defs"][definition]))
         todo = met + todo
 
 
@@ -196,8 +196,8 @@ def _references(value: Schema) -> Iterator[tuple[str, str]]:
     """The definitions in a value: (`[]` or `.NAME` or nothing, definition)."""
     if "$ref" in value:
         yield "", value["$ref"].rpartition("/")[2]
-    for one in value.get("anyOf", ()):
-        yield from _references(one)
+    for alternative in value.get("anyOf", ()):
+        yield from _references(alternative)
     if isinstance(value.get("items"), dict):
         yield from (("[]" + where, name) for where, name in _references(value["items"]))
     for inner in _values(value):
@@ -206,8 +206,8 @@ def _references(value: Schema) -> Iterator[tuple[str, str]]:
 
 def _values(value: Schema) -> list[Schema]:
     """The schema of a mapping's values, whatever the pattern of its names."""
-    found = [value.get("additionalProperties"), *value.get("patternProperties", {}).values()]
-    return [one for one in found if isinstance(one, dict)]
+    schemas = [value.get("additionalProperties"), *value.get("patternProperties", {}).values()]
+    return [schema for schema in schemas if isinstance(schema, dict)]
 
 
 def _section(part: Schema, titles: dict[str, str]) -> Iterator[str]:
@@ -229,12 +229,16 @@ def _form(value: Schema, titles: dict[str, str]) -> str:
         title = titles[value["$ref"].rpartition("/")[2]]
         return f"[{title}](#{_slug(title)})"
     if "anyOf" in value:
-        forms = [_form(one, titles) for one in value["anyOf"] if one.get("type") != "null"]
+        forms = [
+            _form(alternative, titles)
+            for alternative in value["anyOf"]
+            if alternative.get("type") != "null"
+        ]
         return " or ".join(dict.fromkeys(forms))
     if "const" in value:
         return f"`{value['const']}`"
     if "enum" in value:
-        return ", ".join(f"`{one}`" for one in value["enum"])
+        return ", ".join(f"`{choice}`" for choice in value["enum"])
     return _plain(value, titles)
 
 
@@ -252,7 +256,9 @@ def _plain(value: Schema, titles: dict[str, str]) -> str:
         words = _WORDS.get(str(kinds), "any value")
     examples = value.get("examples", [])
     words = _SPECIAL.get(str(examples[0]), words) if len(examples) == 1 else words
-    return words + (f" like {', '.join(f'`{one}`' for one in examples)}" if examples else "")
+    return words + (
+        f" like {', '.join(f'`{example}`' for example in examples)}" if examples else ""
+    )
 
 
 _SPECIAL = {"15m": "duration", "24GiB": "bytes"}
@@ -265,7 +271,14 @@ _WORDS = {
 
 
 def _bounds(value: Schema) -> str:
-    inner = next((one for one in value.get("anyOf", ()) if one.get("type") != "null"), value)
+    inner = next(
+        (
+            alternative
+            for alternative in value.get("anyOf", ())
+            if alternative.get("type") != "null"
+        ),
+        value,
+    )
     words = [
         f"{word} {inner[key]:,}".removesuffix(".0")
         for key, word in (

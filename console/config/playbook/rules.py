@@ -174,16 +174,16 @@ class _Known:
             named = QUALITY_METRICS if step.quality.loads else TASK_METRICS
             self._measured(f"{step.id}.", named)
         if step.figures is not None:
-            most_rows = 1 if step.figures == "sweep-bench" else None
-            self._measured(f"{step.id}.", FIGURES[step.figures], most_rows, made_of(step))
+            row_limit = 1 if step.figures == "sweep-bench" else None
+            self._measured(f"{step.id}.", FIGURES[step.figures], row_limit, made_of(step))
 
     def _measured(
         self, prefix: str, named: dict[str, str], most: int | None = None, source: str = ""
     ) -> None:
         for name, unit in named.items():
             bounds = BOUNDS.get(name, FROM_ZERO)
-            found = _Figure(unit, bounds, source, most=None if self.guessed else most)
-            self.figures[prefix + name] = found
+            figure = _Figure(unit, bounds, source, most=None if self.guessed else most)
+            self.figures[prefix + name] = figure
 
     def _runs(self, prefix: str, runs: int) -> None:
         more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
@@ -228,7 +228,7 @@ class _Known:
 
 def _check_final(document: Document, loc: Loc, step: Step) -> None:
     if not KINDS[step.kind].at_end:
-        *most, last = (kind for kind, one in KINDS.items() if one.at_end)
+        *most, last = (kind for kind, step_kind in KINDS.items() if step_kind.at_end)
         document.refuse(loc, f"{step.kind} in finally", f"{', '.join(most)} or {last}")
     if step.on_failure != "stop":
         what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"

@@ -294,11 +294,11 @@ class Step(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
-        found = [k for k in WRITTEN if getattr(self, k) is not None]
-        if len(found) != 1:
-            what = " and ".join(found) if found else "none"
+        keys = [k for k in WRITTEN if getattr(self, k) is not None]
+        if len(keys) != 1:
+            what = " and ".join(keys) if keys else "none"
             raise ValueError(f"!a step has exactly one of {', '.join(WRITTEN)}; found {what}")
-        command = found[0] in ("run", "script")
+        command = keys[0] in ("run", "script")
         suite = self.contract is not None and bool(self.contract.suite)
         runs = command or suite or (self.tune is not None and bool(self.tune.bench))
         if (self.where or self.env or self.cwd) and not runs:
@@ -320,7 +320,7 @@ class Step(Strict):
             raise ValueError("!timeout ends the watch before its time: leave it out, or longer")
         if self.cutover and (self.retry or self.on_failure == "continue" or self.unless):
             raise ValueError("!a cutover that fails goes back: no retry, unless or continue")
-        if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
+        if keys[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self
 
@@ -328,11 +328,11 @@ class Step(Strict):
     def _commands_host(self) -> bool:
         """Whether it runs a command on this machine, or looks for what one would need."""
         looked = self.host is not None and bool(self.host.tools or self.host.headers)
-        asked = self.check is not None and self.check.output is not None
+        has_check_output = self.check is not None and self.check.output is not None
         command = self.run is not None or self.script is not None
         command = command or (self.tune is not None and bool(self.tune.bench))
         command = command or (self.contract is not None and bool(self.contract.suite))
-        return self.where is None and (command or asked or looked)
+        return self.where is None and (command or has_check_output or looked)
 
     @property
     def kind(self) -> str:

@@ -25,15 +25,15 @@ RANGE_FORM = f"a list of values, or a range of whole numbers {RANGE_LIKE}"
 
 def _values(given: Any) -> list[Value]:
     """A list, or a range, as the words of a command line."""
-    if isinstance(given, str) and (found := _RANGE.fullmatch(given)):
-        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
+    if isinstance(given, str) and (match := _RANGE.fullmatch(given)):
+        low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
         values = [*range(low, high + 1, step)] if step else []
         if not 1 < len(values) <= MOST_VALUES:
             raise ValueError(f"a range of 2 to {MOST_VALUES} values; {given} has {len(values)}")
-        return [str(one) for one in values]
+        return [str(value) for value in values]
     if not isinstance(given, list) or not 1 <= len(given) <= MOST_VALUES:
         raise ValueError(f"{RANGE_FORM}, at most {MOST_VALUES} values")
-    return [_value(one) for one in given]
+    return [_value(value) for value in given]
 
 
 def _value(given: Any) -> Value:

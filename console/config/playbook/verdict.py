@@ -122,17 +122,17 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     lacks, few = _too_few(criterion, evidence)
     obstacle = _no_figure(criterion, evidence) or few or _unfit(criterion, evidence)
     if obstacle:
-        said = f"{criterion.name}: {obstacle}"
+        explanation = f"{criterion.name}: {obstacle}"
         return CriterionVerdict(
-            Verdict.HOLD, said, criterion.metric, lacks if obstacle == few else ""
+            Verdict.HOLD, explanation, criterion.metric, lacks if obstacle == few else ""
         )
     verdict, why = _decide(criterion, evidence)
     value = format_figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0].written)
     if evidence.unit == "count":
         value += noun(criterion.metric, evidence.value or 0.0)
     value += " (estimated)" if evidence.estimated else ""
-    said = f"{criterion.name} {value}{why}{_counts(evidence)}"
-    return CriterionVerdict(verdict, said, criterion.metric)
+    explanation = f"{criterion.name} {value}{why}{_counts(evidence)}"
+    return CriterionVerdict(verdict, explanation, criterion.metric)
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
@@ -189,10 +189,10 @@ def lacking(valid: int, void: int, needed: int, whose: str, noun: str) -> str:
     """`1 of 5 baseline runs valid; 3 needed`; "" if that is enough."""
     if valid < needed and not void:
         return f"{plural(valid, f'valid {whose}sample')}; {needed} needed"
-    found = f"{valid} of {valid + void} {whose}{noun}s valid"
+    tally = f"{valid} of {valid + void} {whose}{noun}s valid"
     if valid < needed:
-        return f"{found}; {needed} needed"
-    return f"{found}; more were discarded than counted" if void > valid else ""
+        return f"{tally}; {needed} needed"
+    return f"{tally}; more were discarded than counted" if void > valid else ""
 
 
 def _below_nothing(criterion: Criterion, evidence: Evidence, relative: bool) -> str:
@@ -264,22 +264,22 @@ def _decide(criterion: Criterion, evidence: Evidence) -> tuple[Verdict, str]:
 def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
     """How an interval, always extended to the figure itself, meets a threshold."""
     point = threshold.satisfied(evidence.value, evidence.baseline, evidence.unit)
-    found = _interval(threshold, evidence)
-    if found is None or found[0] == found[1]:
+    bounds = _interval(threshold, evidence)
+    if bounds is None or bounds[0] == bounds[1]:
         return _Reach.ALL if point else _Reach.NONE
     if not threshold.relative:
-        ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
+        ends = [threshold.satisfied(end, None, evidence.unit) for end in bounds]
     elif _too_few_samples(threshold, evidence):
         (low, high), (least, most) = _outermost(evidence)
         ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
     else:
-        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
+        ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in bounds]
     if point and all(ends):
         return _Reach.ALL
     if point or any(ends):
         return _Reach.SOME
     limit = threshold.value if threshold.relative else threshold.limit(None, evidence.unit)
-    inside = threshold.op == "==" and limit is not None and found[0] < limit < found[1]
+    inside = threshold.op == "==" and limit is not None and bounds[0] < limit < bounds[1]
     return _Reach.SOME if inside else _Reach.NONE
 
 
@@ -321,32 +321,32 @@ def _outermost(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, fl
 
 def _span(threshold: Threshold | None, evidence: Evidence) -> str:
     """` (19.9 to 20.6 tok/s)`, or "" if a point decided."""
-    found = None if threshold is None else _interval(threshold, evidence)
-    if threshold is None or found is None or found[0] == found[1]:
+    bounds = None if threshold is None else _interval(threshold, evidence)
+    if threshold is None or bounds is None or bounds[0] == bounds[1]:
         return ""
-    return f" ({_ends(found, threshold, evidence.unit)})"
+    return f" ({_ends(bounds, threshold, evidence.unit)})"
 
 
 def _undecided(threshold: Threshold, evidence: Evidence) -> str:
-    found = _interval(threshold, evidence)
-    ends = _ends(found, threshold, evidence.unit) if found is not None else ""
+    bounds = _interval(threshold, evidence)
+    ends = _ends(bounds, threshold, evidence.unit) if bounds is not None else ""
     around = f"{ends} around {_words(threshold, evidence)}"
     if _too_few_samples(threshold, evidence):
         return f": fewer than {ENOUGH} samples have to agree, and do not, {around}"
     return f": the samples do not decide, {around}"
 
 
-def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
+def _ends(bounds: tuple[float, float], threshold: Threshold, unit: str) -> str:
     """Both ends with as many digits as tell them apart."""
     if threshold.relative:
         unit = "x baseline"
     elif unit in ("B", "s", "ratio"):
-        low, high = (format_figure(end, unit, threshold.written) for end in found)
+        low, high = (format_figure(end, unit, threshold.written) for end in bounds)
         if low != high:
             return f"{low} to {high}"
     unit = "" if unit == "count" else unit
-    digits = next((d for d in (4, 6, 9) if f"{found[0]:.{d}g}" != f"{found[1]:.{d}g}"), 12)
-    return f"{found[0]:.{digits}g} to {found[1]:.{digits}g} {unit}".rstrip()
+    digits = next((d for d in (4, 6, 9) if f"{bounds[0]:.{d}g}" != f"{bounds[1]:.{d}g}"), 12)
+    return f"{bounds[0]:.{digits}g} to {bounds[1]:.{digits}g} {unit}".rstrip()
 
 
 def _words(threshold: Threshold | None, evidence: Evidence) -> str:

@@ -65,21 +65,21 @@ class Told:
     """The server answers QUESTION with ANSWER."""
 
 
-def draft(server: Server, told: Told) -> Draft:
+def draft(server: Server, details: Told) -> Draft:
     """The text of a site file whose baseline is `server`."""
     left: list[str] = []
-    body = [*_runs(server, left), *_answers(server, told), *_models(server)]
+    body = [*_runs(server, left), *_answers(server, details), *_models(server)]
     lines = [
-        f"# yaml-language-server: $schema={told.schema}",
-        f"# Written by `omni-console init` on {told.day} for {server.words}.",
+        f"# yaml-language-server: $schema={details.schema}",
+        f"# Written by `omni-console init` on {details.day} for {server.words}.",
         "# `omni-console schema site` prints every key; `omni-console lint FILE` checks this file.",
         "schema: omni.site/v1",
-        *_value(f"name: {scalar(told.name)}", "names the records of measured restore times"),
+        *_value(f"name: {scalar(details.name)}", "names the records of measured restore times"),
         "baseline:",
         *(f"  {line}" for line in body),
-        *_engine(told.engine_host),
-        *_cards(told.cards),
-        *_protected(told.protected),
+        *_engine(details.engine_host),
+        *_cards(details.cards),
+        *_protected(details.protected),
     ]
     return Draft("\n".join(lines) + "\n", tuple(left))
 
@@ -158,7 +158,7 @@ def variables(running: Running) -> tuple[dict[str, str], list[str]]:
     secrets; and the names of those."""
     environ = dict(running.environ or {})
     given = kept()
-    found, left = dict[str, str](), list[str]()
+    public_variables, left = dict[str, str](), list[str]()
     inside = "VIRTUAL_ENV" in environ or "CONDA_PREFIX" in environ
     for name, value in sorted(environ.items()):
         meant = name.startswith(_ENGINES) or (name == "PATH" and inside)
@@ -167,8 +167,8 @@ def variables(running: Running) -> tuple[dict[str, str], list[str]]:
         if redact.is_secret(name, value):
             left.append(name)
         elif not any("\ud800" <= letter <= "\udfff" for letter in value):
-            found[name] = value
-    return found, left
+            public_variables[name] = value
+    return public_variables, left
 
 
 def _runs(server: Server, left: list[str]) -> Iterator[str]:
@@ -204,41 +204,43 @@ def _runs(server: Server, left: list[str]) -> Iterator[str]:
     if env:
         yield "  env:"
         yield from (f"    {name}: {scalar(value)}" for name, value in env.items())
-    yield from (f"  # left out of env, because it is secret: {one}" for one in names)
+    yield from (f"  # left out of env, because it is secret: {name}" for name in names)
 
 
-def _answers(server: Server, told: Told) -> Iterator[str]:
+def _answers(server: Server, details: Told) -> Iterator[str]:
     """Where it answers, and what proves that it does."""
     yield f"url: {server.url}"
     yield from _value(
         f"ready: {{http: {scalar(server.ready or server.engine.ready)}, timeout: 20m}}",
         "the path that says so; how long loading may take",
     )
-    asked = [f"model: {scalar(server.model)}"] if server.engine.names_model and server.model else []
-    if told.knows:
+    completion_lines = (
+        [f"model: {scalar(server.model)}"] if server.engine.names_model and server.model else []
+    )
+    if details.knows:
         yield "# What the proof asks, and what an answer that makes sense has in it."
-        asked += [f"prompt: {scalar(QUESTION)}", f"max_tokens: {ANSWER_TOKENS}",
+        completion_lines += [f"prompt: {scalar(QUESTION)}", f"max_tokens: {ANSWER_TOKENS}",
                   f"expect: {scalar(ANSWER)}"]  # fmt: skip
         yield "completion:"
-        yield from (f"  {line}" for line in asked)
-    elif asked:
-        yield from _value(f"completion: {{{asked[0]}}}", "the proof asks for it")
-    if told.tok_s is None:
+        yield from (f"  {line}" for line in completion_lines)
+    elif completion_lines:
+        yield from _value(f"completion: {{{completion_lines[0]}}}", "the proof asks for it")
+    if details.tok_s is None:
         yield "# reference: {tok_s: 10.9}   the known speed: without it nobody notices a slow one"
     else:
         yield from _value(
-            f"reference: {{tok_s: {told.tok_s:.4g}, tolerance: 0.10}}",
-            f"{told.rate_from}; below 90 % of it a restored baseline is DEGRADED",
+            f"reference: {{tok_s: {details.tok_s:.4g}, tolerance: 0.10}}",
+            f"{details.rate_from}; below 90 % of it a restored baseline is DEGRADED",
         )
     if server.running is not None and server.box is None:
         yield from _value("grace: 10s", "from SIGTERM to SIGKILL")
 
 
 def _models(server: Server) -> Iterator[str]:
-    found: Iterable[str] = server.box.models if server.box is not None else ()
+    model_paths: Iterable[str] = server.box.models if server.box is not None else ()
     if server.box is None and server.running is not None:
-        found = weights(server.running.argv, server.running.cwd, server.running.environ)
-    if listed := [scalar(path) for path in found]:
+        model_paths = weights(server.running.argv, server.running.cwd, server.running.environ)
+    if listed := [scalar(path) for path in model_paths]:
         yield "models:   # have to be there, or no run starts"
         yield from (f"  - {path}" for path in listed)
 
@@ -253,8 +255,8 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
     if not cards:
         return
     yield "gpus:   # after a stop their memory is waited for; a --tensor-split counts in this order"
-    for one in cards:
-        yield f"  - {{uuid: {scalar(one.uuid)}, name: {scalar(one.name)}}}"
+    for card in cards:
+        yield f"  - {{uuid: {scalar(card.uuid)}, name: {scalar(card.name)}}}"
 
 
 def _protected(names: Sequence[str]) -> Iterator[str]:

@@ -149,6 +149,10 @@ def variables(channels: Sequence[NotifyModel]) -> tuple[str, ...]:
     """The names of environment variables that a process needs to reach the channels."""
     if not channels:
         return ()
-    given = (v for one in channels for v in (one.webhook, one.ntfy, *one.headers.values()))
+    given = (
+        v
+        for channel in channels
+        for v in (channel.webhook, channel.ntfy, *channel.headers.values())
+    )
     secret = {v.env for v in given if isinstance(v, SecretSource) and v.env is not None}
     return (*SURROUNDINGS, *sorted(secret))

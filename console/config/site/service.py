@@ -156,8 +156,8 @@ class EnvironmentModel(Strict):
     file: Text = ""
 
     def activation(self, base: Path) -> Activation:
-        return Activation(*(one and str(base / os.path.expanduser(one))
-                            for one in (self.conda, self.file)))  # fmt: skip
+        return Activation(*(path and str(base / os.path.expanduser(path))
+                            for path in (self.conda, self.file)))  # fmt: skip
 
 
 class ProcessModel(Strict):

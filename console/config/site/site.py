@@ -118,14 +118,14 @@ class MachineModel(Strict):
             if gpu.memory is not None
         )
         free = None if self.ram is None else max(0, self.ram - self.ram_used)
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "cards": cards or None, "ram_total": self.ram, "ram_available": free,
             "swap_total": self.swap, "swap_free": self.swap, "disk_free": self.disk_free,
             "disk_read_bps": self.disk_read, "line_bps": self.line,
             "cpu_name": self.cpu or None, "cpu_flags": frozenset(self.cpu_flags) or None,
             "cores": self.cores, "numa_nodes": self.numa_nodes,
         }  # fmt: skip
-        changes = {name: value for name, value in told.items() if value is not None}
+        changes = {name: value for name, value in figures.items() if value is not None}
         return replace(seen, **changes, given={**seen.given, **dict.fromkeys(changes, DECLARED)})
 
 
@@ -202,7 +202,7 @@ class SiteModel(Strict):
 
     @model_validator(mode="after")
     def _names(self) -> SiteModel:
-        names = [one.name for one in self.schedule]
+        names = [entry.name for entry in self.schedule]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"!two entries of schedule are called {twice[0]}")
         for old, new in self.aliases.items():
@@ -303,8 +303,8 @@ def load_site(path: Path, *, lacking: bool = False) -> Site:
     refuse_masks(document)
     known = Known.of(document.data)
     if model is None or document.problems:
-        told = [one.told(known.text) for one in sorted(document.problems)]
-        raise InvalidFile(TITLE, told, "docs/reference/site.md describes the file")
+        problems = [problem.told(known.text) for problem in sorted(document.problems)]
+        raise InvalidFile(TITLE, problems, "docs/reference/site.md describes the file")
     return Site(model, path, text, guards, known)
 
 
@@ -326,11 +326,11 @@ def refuse_masks(document: Document) -> None:
     while pending:
         loc, value = pending.pop()
         if isinstance(value, dict):
-            pending += [((*loc, str(key)), one) for key, one in value.items()]
+            pending += [((*loc, str(key)), member) for key, member in value.items()]
         elif isinstance(value, list):
-            pending += [((*loc, at), one) for at, one in enumerate(value)]
+            pending += [((*loc, at), element) for at, element in enumerate(value)]
         elif isinstance(value, str) and _MASK.search(value):
-            where = next((one for one in reversed(loc) if isinstance(one, str)), "")
+            where = next((part for part in reversed(loc) if isinstance(part, str)), "")
             document.refuse(
                 loc, f"{one_line(where, 60)}: {HIDDEN} is what is shown instead of a secret",
                 "the value itself", "fill in the value that is hidden",

@@ -61,7 +61,7 @@ class RootParser(Parser):
             out.add_arguments(commands)
             out.end_section()
         for group in self._action_groups:
-            shown = [one for one in group._group_actions if not one.choices]
+            shown = [action for action in group._group_actions if not action.choices]
             out.start_section("Options" if group.title == "options" else group.title)
             out.add_arguments(shown)
             out.end_section()
@@ -71,16 +71,16 @@ class RootParser(Parser):
 
 def by_heading(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
     """The commands of a parser that people use, each with its help, under their headings."""
-    found = {
-        one.dest: one
+    commands = {
+        subaction.dest: subaction
         for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-        for one in action._get_subactions()
+        for subaction in action._get_subactions()
     }  # fmt: skip
     for heading, names in HEADINGS.items():
-        if here := [found.pop(name) for name in names if name in found]:
+        if here := [commands.pop(name) for name in names if name in commands]:
             yield heading, here
-    if found:
-        yield "More", list(found.values())
+    if commands:
+        yield "More", list(commands.values())
 
 
 def parser_for(argv: list[str]) -> argparse.ArgumentParser:
@@ -138,7 +138,7 @@ def described() -> dict[str, str]:
     for make, _ in GROUPS:
         make(commands)
     return {
-        name: one.description
-        for name, one in commands.choices.items()
-        if one.description and not one.description.startswith(INTERNAL)
+        name: parser.description
+        for name, parser in commands.choices.items()
+        if parser.description and not parser.description.startswith(INTERNAL)
     }

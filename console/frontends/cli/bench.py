@@ -132,10 +132,12 @@ def _print(result: BenchmarkResult) -> None:
             value = format_number(figure.value, unit)
             mark = ", estimated" if figure.estimated else ""
             print(f"{name:<14} {value}{spread}{half} (n={figure.n}{mark})")
-    for one in result.prompt_rates:
-        if one.rates:
-            rate = format_number(median(one.rates) or 0.0, "tok/s")
-            print(f"{f'{one.tokens} tokens':<14} {rate} prompt processing (n={len(one.rates)})")
+    for prompt in result.prompt_rates:
+        if prompt.rates:
+            rate = format_number(median(prompt.rates) or 0.0, "tok/s")
+            print(
+                f"{f'{prompt.tokens} tokens':<14} {rate} prompt processing (n={len(prompt.rates)})"
+            )
     for level in result.levels:
         print(_level(level))
     for answer in result.answers:
@@ -186,15 +188,19 @@ def contract(args: Namespace) -> int:
         _save(Path(args.save).expanduser(), after)
     if args.against and before is None:
         before = taken(args.against)
-    found = compare(before.of(cases), after) if before is not None else None
+    comparison = compare(before.of(cases), after) if before is not None else None
     if args.json:
-        told = found.to_json() if found is not None else None
-        print(redact.dumped({"fingerprint": after.to_json(), "comparison": told}))
+        comparison_json = comparison.to_json() if comparison is not None else None
+        print(redact.dumped({"fingerprint": after.to_json(), "comparison": comparison_json}))
     else:
-        print("\n".join(_contract_lines(after, found)))
-    if found is not None and found.changes:
+        print("\n".join(_contract_lines(after, comparison)))
+    if comparison is not None and comparison.changes:
         return int(Exit.NO_GO)
-    known = not after.untold if found is None else bool(found.compared and not found.untold)
+    known = (
+        not after.untold
+        if comparison is None
+        else bool(comparison.compared and not comparison.untold)
+    )
     return int(Exit.OK if known else Exit.HOLD)
 
 
@@ -203,35 +209,35 @@ def _check_url(url: str) -> None:
         raise UsageError(f"'{clean(url, 80)}' is not a URL", "expected http://HOST:PORT")
 
 
-def _save(path: Path, found: Fingerprint) -> None:
+def _save(path: Path, fingerprint: Fingerprint) -> None:
     try:
-        write_atomically(path, redact.dumped(found.to_json(), indent=1) + "\n")
+        write_atomically(path, redact.dumped(fingerprint.to_json(), indent=1) + "\n")
     except OSError as error:
         raise UsageError(f"--save {clean(str(path), 80)}", error.strerror or str(error)) from error
 
 
-def _contract_lines(after: Fingerprint, found: Comparison | None) -> Iterator[str]:
+def _contract_lines(after: Fingerprint, comparison: Comparison | None) -> Iterator[str]:
     """What was asked of it, and what is different, a line for each case."""
     own = after.unsteady
     steady = f", differs from itself in {len(own)} ({', '.join(own[:3])})" if own else ""
     yield f"{plural(len(after.cases), 'case')}, {after.offered} offered{steady}"
-    if found is None:
+    if comparison is None:
         yield from (f"  {words}" for words in untold_words(after.untold))
-        for name, asked in after.cases.items():
-            if "offered" not in asked.states and not asked.untold:
-                yield clean(f"  not offered: {name} ({asked.answers[0].why})", 300)
+        for name, case in after.cases.items():
+            if "offered" not in case.states and not case.untold:
+                yield clean(f"  not offered: {name} ({case.answers[0].why})", 300)
         return
-    yield found.words()
-    width = max((len(one.case) for one in found.changes), default=0)
-    for one in found.changes[:MOST_ROWS]:
-        yield _change(one, width)
-    if len(found.changes) > MOST_ROWS:
-        yield f"  and {len(found.changes) - MOST_ROWS} more: --json has them all"
+    yield comparison.words()
+    width = max((len(difference.case) for difference in comparison.changes), default=0)
+    for change in comparison.changes[:MOST_ROWS]:
+        yield _change(change, width)
+    if len(comparison.changes) > MOST_ROWS:
+        yield f"  and {len(comparison.changes) - MOST_ROWS} more: --json has them all"
 
 
-def _change(one: Change, width: int) -> str:
+def _change(change: Change, width: int) -> str:
     """`  props     chat template: 141 characters … → 803 characters …`"""
-    fact = "" if one.part == "state" else f"{one.fact}: "
-    line = clean(f"  {one.case:<{width}}  {fact}{one.before} → {one.after}", 1000)
+    fact = "" if change.part == "state" else f"{change.fact}: "
+    line = clean(f"  {change.case:<{width}}  {fact}{change.before} → {change.after}", 1000)
     wide = columns(sys.stdout)
     return line if len(line) <= wide else f"{line[: wide - 1]}…"

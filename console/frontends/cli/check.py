@@ -66,7 +66,7 @@ def checkpoint(args: Namespace) -> int:
     if args.top is not None:
         raise UsageError("--top belongs to --suggest", hint="add --suggest, or leave --top out")
     build = _named_build(args, site)
-    found = of_site.checkpoint(
+    preflight = of_site.checkpoint(
         site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
         to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
@@ -74,8 +74,8 @@ def checkpoint(args: Namespace) -> int:
         own=of_baseline(site.baseline_spec()),
         build=_baseline(site) if build is None else lambda: build, named=build is not None,
     )  # fmt: skip
-    _print(args, found.lines(columns(sys.stdout)), found.to_json())
-    return int(EXIT[of_site.FITS[found.verdict]])
+    _print(args, preflight.lines(columns(sys.stdout)), preflight.to_json())
+    return int(EXIT[of_site.FITS[preflight.verdict]])
 
 
 def _suggest(args: Namespace, site: Site) -> int:
@@ -89,16 +89,16 @@ def _suggest(args: Namespace, site: Site) -> int:
     if not 1 <= top <= suggest.MAX_SETS:
         raise UsageError(f"--top {top}", f"expected a number from 1 to {suggest.MAX_SETS}")
     build = _named_build(args, site)
-    found = of_site.suggestion(
+    suggestion = of_site.suggestion(
         site.model, typed(args.what), kind=args.loader, engine=args.engine, args=args.args,
         ctx=args.ctx, own=of_baseline(site.baseline_spec()), include=args.include,
         exclude=args.exclude, to=to, beside=args.beside, top=top,
         build=_baseline(site) if build is None else lambda: build, named=build is not None,
     )  # fmt: skip
     place = suggest_text.Place(beside=args.beside, to=to)
-    lines = suggest_text.lines(found, place, columns(sys.stdout))
-    _print(args, lines, suggest_text.to_json(found, place))
-    return int(EXIT[of_site.FITS[found.verdict]])
+    lines = suggest_text.lines(suggestion, place, columns(sys.stdout))
+    _print(args, lines, suggest_text.to_json(suggestion, place))
+    return int(EXIT[of_site.FITS[suggestion.verdict]])
 
 
 def host(args: Namespace) -> int:
@@ -110,7 +110,7 @@ def host(args: Namespace) -> int:
     site = site_of(args.site)
     ask = HostAsk(
         method=args.method, ports=tuple(args.port), images=tuple(args.image),
-        compose=tuple(Path(one) for one in args.compose),
+        compose=tuple(Path(compose_file) for compose_file in args.compose),
         disk=Path(args.disk).expanduser() if args.disk else None,
         need=_parsed("--need", args.need, parse_bytes), sched_ext=args.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
@@ -140,11 +140,13 @@ def build(args: Namespace) -> int:
     rows: list[Finding] = []
     lines: list[str] = []
     for words, ask in _builds(args, site):
-        found = of_site.build(site, ask, lambda: _docker(site))
-        good = worst(found) is Level.OK
+        findings = of_site.build(site, ask, lambda: _docker(site))
+        good = worst(findings) is Level.OK
         lines += [f"{words}: no fault is known" if good else f"{words}:"]
-        lines += [line for one in found for line in finding_lines(one, columns(sys.stdout))]
-        rows += found
+        lines += [
+            line for finding in findings for line in finding_lines(finding, columns(sys.stdout))
+        ]
+        rows += findings
     return _findings(args, rows, lines)
 
 
@@ -157,10 +159,10 @@ def _builds(args: Namespace, site: Site) -> list[tuple[str, BuildAsk]]:
     if not tree.is_dir():
         if single:
             raise UsageError(f"{args.what} is no directory", "", "name a directory of sources")
-        found = of_playbook.asks(playbook_of(args.what, args.input, site, planning=True))
-        if not found:
+        build_asks = of_playbook.asks(playbook_of(args.what, args.input, site, planning=True))
+        if not build_asks:
             raise UsageError(f"{args.what} builds nothing", "", "name a playbook with a build step")
-        return found
+        return build_asks
     if args.input:
         raise UsageError("--input belongs to a playbook", "", "for a directory: --build-arg")
     pairs = [text.partition("=") for text in args.build_arg]
@@ -186,7 +188,7 @@ def _findings(args: Namespace, rows: Sequence[Finding], lines: list[str] | None 
 
     level = worst(rows)
     width = columns(sys.stdout)
-    lines = lines or [line for one in rows for line in finding_lines(one, width)]
+    lines = lines or [line for finding in rows for line in finding_lines(finding, width)]
     data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
     _print(args, lines, data)
     return int(EXIT[LEVELS[level]])
@@ -295,7 +297,7 @@ def lint(args: Namespace) -> int:
     if args.sarif and args.json:
         raise UsageError("--sarif and --json exclude each other", hint="give only one of them")
     facts = _facts(args)
-    outcome = run.lint([Path(one) for one in args.paths], facts)
+    outcome = run.lint([Path(path) for path in args.paths], facts)
     problems = _strict(outcome, args.site)
     if args.sarif:
         from console import VERSION
@@ -329,7 +331,7 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
         return []
     own = site_of(site) if site_file(site) is not None else None
     work = partial(_refused, services(site), own, (shipped() / "demo.yaml").resolve())
-    return [problem for found in run.each(work, outcome.strict) for problem in found]
+    return [problem for problems in run.each(work, outcome.strict) for problem in problems]
 
 
 def _refused(
@@ -386,11 +388,11 @@ def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
     for line in text.lines(outcome.open):
         print(line)
     count = plural(outcome.looked, "file")
-    found = [plural(len(problems), "error")] if problems else []
-    found += [text.count(outcome.findings)] if outcome.findings or not problems else []
-    said = ", ".join([count, *found])
+    counts = [plural(len(problems), "error")] if problems else []
+    counts += [text.count(outcome.findings)] if outcome.findings or not problems else []
+    summary = ", ".join([count, *counts])
     quiet = not (outcome.open or problems or outcome.refused)
-    print(said, file=sys.stdout if quiet else sys.stderr)
+    print(summary, file=sys.stdout if quiet else sys.stderr)
 
 
 def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
@@ -398,10 +400,10 @@ def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
 
     return {
         "files": outcome.looked,
-        "problems": [str(one) for one in (*outcome.refused, *problems)],
-        "refused": [one._asdict() for one in outcome.refused],
-        "format": [one._asdict() for one in problems],
-        "findings": [text.as_json(one) for one in outcome.findings],
+        "problems": [str(problem) for problem in (*outcome.refused, *problems)],
+        "refused": [problem._asdict() for problem in outcome.refused],
+        "format": [problem._asdict() for problem in problems],
+        "findings": [text.as_json(finding) for finding in outcome.findings],
     }
 
 
@@ -410,7 +412,7 @@ def _rules(args: Namespace) -> int:
     from console.checks.lint.rule import rules
 
     if args.json:
-        print(redact.dumped({"rules": [text.rule_json(one) for one in rules().values()]}))
+        print(redact.dumped({"rules": [text.rule_json(rule) for rule in rules().values()]}))
     else:
         print(text.document(), end="")
     return int(Exit.OK)
@@ -436,15 +438,19 @@ def plan(args: Namespace) -> int:
         playbook = playbook_of(args.playbook, args.input, site, planning=True)
         past = usual(playbook.name, site.name)
         made = make_plan(playbook, site, restore_time(site.name), history=past)
-    found = told(made.playbook, facts_of(made.site))
+    findings = told(made.playbook, facts_of(made.site))
     looked = startable.look(made.playbook, made.site) if made.rehearsal is None else None
-    refused = [made.known.text(str(one)) for one in (looked.problems if looked else ())]
+    refused = [made.known.text(str(problem)) for problem in (looked.problems if looked else ())]
     if args.json:
-        known = made.known.data(records(found))
+        known = made.known.data(records(findings))
         print(redact.dumped({**as_json(made), "lint": known, "refused": refused}))
     else:
         width = columns(sys.stdout)
-        print("\n".join(part for one in lines(made, found, looked) for part in folded(one, width)))
+        print(
+            "\n".join(
+                part for line in lines(made, findings, looked) for part in folded(line, width)
+            )
+        )
     return int(Exit.USAGE if refused else Exit.OK)
 
 
@@ -465,6 +471,6 @@ def schema(args: Namespace) -> int:
     if args.markdown:
         print(reference(), end="")
         return int(Exit.OK)
-    found = json_schema(model, f"omni-console {args.what}") if model else playbook_schema()
-    print(redact.dumped(found, indent=None if args.json else 1))
+    document = json_schema(model, f"omni-console {args.what}") if model else playbook_schema()
+    print(redact.dumped(document, indent=None if args.json else 1))
     return int(Exit.OK)

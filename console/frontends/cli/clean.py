@@ -41,17 +41,17 @@ def clean(args: Namespace) -> int:
                 "omni-console clean --all names the command for each",
             )  # fmt: skip
         return _remove(site, list(args.yes), args.json)
-    found = survey(site)
-    others, notes = ([], []) if args.all is None else foreign(site, found, args.all)
+    inventory = survey(site)
+    others, notes = ([], []) if args.all is None else foreign(site, inventory, args.all)
     if args.json:
         more = {} if args.all is None else {"foreign": _others_json(others, notes)}
-        print(redact.dumped({**_as_json(found), **more}))
+        print(redact.dumped({**_as_json(inventory), **more}))
         return int(Exit.OK)
     if args.all is not None:
         print("\n".join([*_others(others, notes), "", "Made by the console:", ""]))
-    for line in _lines(found):
+    for line in _lines(inventory):
         print(line)
-    if not found.removable or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not inventory.removable or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return int(Exit.OK)
     print("ids to remove, with spaces between (Enter: none): ", end="", flush=True)
     ids = sys.stdin.readline().split()
@@ -60,36 +60,41 @@ def clean(args: Namespace) -> int:
 
 def _remove(site: Site, ids: list[str], as_json: bool) -> int:
     done: list[Removal] = []
-    for one in remove(site, ids):
-        done.append(one)
+    for current_removal in remove(site, ids):
+        done.append(current_removal)
         if not as_json:
-            print(_removed(one), flush=True)
+            print(_removed(current_removal), flush=True)
     if as_json:
-        rows = [{**_item(one.item), "freed": one.freed, "error": one.error} for one in done]
-        print(redact.dumped({"removed": rows, "freed": sum(one.freed or 0 for one in done)}))
-    return int(Exit.FAILED if any(one.error for one in done) else Exit.OK)
+        rows = [
+            {**_item(removal.item), "freed": removal.freed, "error": removal.error}
+            for removal in done
+        ]
+        print(
+            redact.dumped({"removed": rows, "freed": sum(removal.freed or 0 for removal in done)})
+        )
+    return int(Exit.FAILED if any(removal.error for removal in done) else Exit.OK)
 
 
-def _removed(one: Removal) -> str:
-    if one.error:
-        return f"NOT REMOVED  {one.item.id}  {clean_text(one.error)}"
-    freed = format_bytes(one.freed) if one.freed is not None else "unknown"
-    return f"removed  {one.item.id}  {clean_text(one.item.what)}  {freed} free"
+def _removed(removal: Removal) -> str:
+    if removal.error:
+        return f"NOT REMOVED  {removal.item.id}  {clean_text(removal.error)}"
+    freed = format_bytes(removal.freed) if removal.freed is not None else "unknown"
+    return f"removed  {removal.item.id}  {clean_text(removal.item.what)}  {freed} free"
 
 
-def _lines(found: Survey) -> list[str]:
+def _lines(inventory: Survey) -> list[str]:
     out: list[str] = []
     for kind in KINDS:
-        items = [one for one in found.items if one.kind == kind]
+        items = [leftover for leftover in inventory.items if leftover.kind == kind]
         if items:
-            out += [f"{HEAD[kind]}  {_bytes(found, items)}"]
-            out += [line for one in items for line in _row(one)]
+            out += [f"{HEAD[kind]}  {_bytes(inventory, items)}"]
+            out += [line for leftover in items for line in _row(leftover)]
             out += [""]
-    out += [f"note: {clean_text(note)}" for note in found.notes]
-    free = found.removable
+    out += [f"note: {clean_text(note)}" for note in inventory.notes]
+    free = inventory.removable
     if free:
         out.append(
-            f"{len(free)} of {len(found.items)} may go, {_bytes(found, free)}; nothing was "
+            f"{len(free)} of {len(inventory.items)} may go, {_bytes(inventory, free)}; nothing was "
             "removed. omni-console clean --yes ID … removes what is named"
         )
     else:
@@ -100,72 +105,75 @@ def _lines(found: Survey) -> list[str]:
 def _others(others: Sequence[Foreign], notes: Sequence[str]) -> list[str]:
     out = ["Not made by the console, which never removes it:", ""]
     for kind in FOREIGN_KINDS:
-        items = [one for one in others if one.kind == kind]
+        items = [other for other in others if other.kind == kind]
         if items:
-            total = sum(one.bytes or 0 for one in items)
+            total = sum(other.bytes or 0 for other in items)
             out += [f"{FOREIGN_HEAD[kind]}  {format_bytes(total)}"]
-            out += [line for one in items for line in _other(one)]
+            out += [line for other in items for line in _other(other)]
             out += [""]
     out += [] if others else ["nothing was found", ""]
     return [*out[:-1], *(f"note: {clean_text(note)}" for note in notes)]
 
 
-def _other(one: Foreign) -> list[str]:
-    size = format_bytes(one.bytes) if one.bytes is not None else "?"
-    rows = [f"  {size:>10}  {_day(one.since):<10}  {clean_text(one.what)}"]
-    if one.kind == "checkpoint":
-        rows.append(f"          {clean_text(one.where)}")
-    rows += [f"          used by: {clean_text(one.used)}"] if one.used else []
-    return [*rows, *([f"          $ {clean_text(one.how)}"] if one.how else [])]
+def _other(other: Foreign) -> list[str]:
+    size = format_bytes(other.bytes) if other.bytes is not None else "?"
+    rows = [f"  {size:>10}  {_day(other.since):<10}  {clean_text(other.what)}"]
+    if other.kind == "checkpoint":
+        rows.append(f"          {clean_text(other.where)}")
+    rows += [f"          used by: {clean_text(other.used)}"] if other.used else []
+    return [*rows, *([f"          $ {clean_text(other.how)}"] if other.how else [])]
 
 
 def _others_json(others: Sequence[Foreign], notes: Sequence[str]) -> dict[str, Any]:
     rows = [
         {
-            **asdict(one),
-            "since": one.since or None,
-            "used": one.used or None,
-            "how": one.how or None,
+            **asdict(other),
+            "since": other.since or None,
+            "used": other.used or None,
+            "how": other.how or None,
         }
-        for one in others
+        for other in others
     ]
-    return {"items": rows, "notes": list(notes), "bytes": sum(one.bytes or 0 for one in others)}
+    return {"items": rows, "notes": list(notes), "bytes": sum(other.bytes or 0 for other in others)}
 
 
 def _day(since: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(since)) if since else "–"
 
 
-def _bytes(found: Survey, items: list[Leftover]) -> str:
-    free, exact = found.freed(items)
+def _bytes(inventory: Survey, items: list[Leftover]) -> str:
+    free, exact = inventory.freed(items)
     return format_bytes(free) if exact else f"at least {format_bytes(free)}"
 
 
-def _row(one: Leftover) -> list[str]:
-    size = format_bytes(one.bytes) if one.bytes is not None else "?"
-    sign = "stays" if one.stays else "     "
-    rows = [f"  {sign} {one.id:<16} {size:>10}  {_day(one.since)}  {clean_text(one.what)}"]
-    if one.kind in ("download", "run"):
-        rows.append(f"          {clean_text(one.where)}")
-    if one.stays:
-        rows.append(f"          stays: {clean_text(one.stays)}")
+def _row(leftover: Leftover) -> list[str]:
+    size = format_bytes(leftover.bytes) if leftover.bytes is not None else "?"
+    sign = "stays" if leftover.stays else "     "
+    rows = [
+        f"  {sign} {leftover.id:<16} {size:>10}  {_day(leftover.since)}  "
+        f"{clean_text(leftover.what)}"
+    ]
+    if leftover.kind in ("download", "run"):
+        rows.append(f"          {clean_text(leftover.where)}")
+    if leftover.stays:
+        rows.append(f"          stays: {clean_text(leftover.stays)}")
     return rows
 
 
-def _as_json(found: Survey) -> dict[str, Any]:
-    free, exact = found.freed(found.removable)
+def _as_json(inventory: Survey) -> dict[str, Any]:
+    free, exact = inventory.freed(inventory.removable)
     return {
-        "items": [_item(one) for one in found.items],
-        "notes": list(found.notes),
-        "bytes": found.freed(list(found.items))[0],
+        "items": [_item(leftover) for leftover in inventory.items],
+        "notes": list(inventory.notes),
+        "bytes": inventory.freed(list(inventory.items))[0],
         "removable_bytes": free,
         "removable_is_exact": exact,
     }
 
 
-def _item(one: Leftover) -> dict[str, Any]:
+def _item(leftover: Leftover) -> dict[str, Any]:
     return {
-        "id": one.id, "kind": one.kind, "what": one.what, "where": one.where,
-        "bytes": one.bytes, "since": one.since or None, "run": one.run or None,
-        "stays": one.stays or None,
+        "id": leftover.id, "kind": leftover.kind, "what": leftover.what, "where": leftover.where,
+        "bytes": leftover.bytes, "since": leftover.since or None, "run": leftover.run or None,
+        "stays": leftover.stays or None,
     }  # fmt: skip

@@ -76,26 +76,28 @@ def _run(snapshot: Snapshot) -> list[str]:
     reason = f" ({clean(view.reason).replace('_', ' ')})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
     decision = view.decision.word
-    said = " ".join(filter(None, (decision, view.mark, clean(view.outcome))))
-    said = f", decision {said}" if decision else ""
-    found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
+    conclusion = " ".join(filter(None, (decision, view.mark, clean(view.outcome))))
+    conclusion = f", decision {conclusion}" if decision else ""
+    run_lines = [f"run {snapshot.run.id}: {word}{reason}{at}{conclusion}"]
     if view.cutover:
-        found.append(f"{cut_over(view)}: {BACK}")
+        run_lines.append(f"{cut_over(view)}: {BACK}")
     elif view.outage and snapshot.word == "interrupted":
-        found.append("the baseline was down when its runner died; its present state is above")
+        run_lines.append("the baseline was down when its runner died; its present state is above")
     elif view.outage:
         back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
-        found.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
+        run_lines.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
     short = snapshot.run.id[-4:]
     if snapshot.word == "interrupted":
-        found.append(f"its runner is gone: omni-console resume {short}, or omni-console rollback")
+        run_lines.append(
+            f"its runner is gone: omni-console resume {short}, or omni-console rollback"
+        )
         left = crash_words(snapshot.run.path)
-        found += [f"{left}: omni-console recorder {short} shows it"] if left else []
+        run_lines += [f"{left}: omni-console recorder {short} shows it"] if left else []
     elif snapshot.word == NEVER_BEGAN:
-        found.append(NO_RESUME)
+        run_lines.append(NO_RESUME)
     elif not view.over:
-        found.append(f"omni-console attach {short} follows it")
-    return found
+        run_lines.append(f"omni-console attach {short} follows it")
+    return run_lines
 
 
 def can_draw() -> bool:

@@ -77,7 +77,7 @@ class Told:
                 self._print(event)
 
     def _line(self, text: str) -> None:
-        lines = [one for line in text.split("\n") for one in folded(line, columns(self.out))]
+        lines = [row for line in text.split("\n") for row in folded(line, columns(self.out))]
         print("\n".join(lines), file=self.out, flush=True)
 
     def _print(self, event: Event) -> None:
@@ -101,8 +101,10 @@ class Told:
             return
         took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
         cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
-        said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
-        words = outcome(step.state, said, warned=step.warned)
+        verdict_word = next(
+            (verdict.verdict for verdict in self.view.verdicts if verdict.step == step.id), ""
+        )
+        words = outcome(step.state, verdict_word, warned=step.warned)
         self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
         for line in step.lines:
             self._line(f"        | {clean(line, 300)}")
@@ -157,20 +159,20 @@ class Told:
             self._line(f"        {cut_over(self.view)}; {BACK}")
 
     def _on_rung(self, event: Event) -> None:
-        data, step, far = event.data, self.view.step(event.step), ""
+        data, step, progress = event.data, self.view.step(event.step), ""
         if "done" in data and step is not None:
             if not self.pace.due((step.id, step.attempt), step.progress, event.at):
                 return
-            far = f", {step_words(step, event.at)}"
+            progress = f", {step_words(step, event.at)}"
         if data.get("state") != "begin":
             lead = f"{data.get('t', 0):6.2f} s  {data.get('rung', ''):<10}"
-            said = clean(data.get("detail", ""), 200)
-            self._line(f"        {lead} {data.get('state', ''):<7} {said}{far}")
+            detail = clean(data.get("detail", ""), 200)
+            self._line(f"        {lead} {data.get('state', ''):<7} {detail}{progress}")
 
     def _on_guard(self, event: Event) -> None:
-        said = self.view.guards[-1]
-        self._line(f"        {event_words(said)}")
-        for text in deeds(said.data):
+        guard_event = self.view.guards[-1]
+        self._line(f"        {event_words(guard_event)}")
+        for text in deeds(guard_event.data):
             self._line(f"        {text}")
 
     def _on_verb(self, event: Event) -> None:
@@ -188,7 +190,7 @@ class Told:
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
-        over += "".join(f" DOUBTFUL: {doubt_words(view, one)}" for one in view.doubts)
+        over += "".join(f" DOUBTFUL: {doubt_words(view, doubt)}" for doubt in view.doubts)
         ended = f"state: {view.state}   exit code: {int(code)}"
         self._line(f"decision: {decision}{named}{over}   {ended}")
         return code
@@ -260,14 +262,14 @@ class Follow(Told):
         meant for this, however late it is sent."""
         self.seen = {}
         with contextlib.suppress(ConsoleError, OSError):
-            said = control.send(self.run.socket, {"verb": "status"}, ATTEND_S)
-            if said.get("state") == str(self.view.state) and self._shown(said):
-                self.seen = said
+            reply = control.send(self.run.socket, {"verb": "status"}, ATTEND_S)
+            if reply.get("state") == str(self.view.state) and self._shown(reply):
+                self.seen = reply
 
-    def _shown(self, said: dict[str, Any]) -> bool:
+    def _shown(self, reply: dict[str, Any]) -> bool:
         """Whether the lines have reached the runner's current attempt."""
-        step = self.view.step(str(said.get("step")))
-        return step is not None and said.get("attempt") in (0, step.attempt)
+        step = self.view.step(str(reply.get("step")))
+        return step is not None and reply.get("attempt") in (0, step.attempt)
 
     def _over(self) -> bool:
         """Whether nothing more will come: finished, or the runner is gone for good."""

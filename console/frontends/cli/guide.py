@@ -98,20 +98,22 @@ def markdown(lessons: Sequence[Lesson], host: str) -> str:
     """What not to do, what works, and how to reach the console of this machine."""
     every = advices(lessons)
     avoided = [
-        (one.id, prose(one.what), prose(one.why), prose(one.do), one.status)
-        for one in every if one.avoid
+        (advice.id, prose(advice.what), prose(advice.why), prose(advice.do), advice.status)
+        for advice in every if advice.avoid
     ]  # fmt: skip
-    works = [(one.id, prose(one.what), prose(one.do)) for one in every if not one.avoid]
-    asked = [
-        (prose(one_line(one.question, 600)), prose(one_line(one.answer, 600)), lesson.id)
-        for lesson in lessons for one in lesson.model.asked
+    works = [
+        (advice.id, prose(advice.what), prose(advice.do)) for advice in every if not advice.avoid
+    ]
+    questions = [
+        (prose(one_line(question.question, 600)), prose(one_line(question.answer, 600)), lesson.id)
+        for lesson in lessons for question in lesson.model.asked
     ]  # fmt: skip
     return "\n".join([
         "# Before you change anything on this machine", "",
         f"Earlier trials taught these {len(lessons)} lessons. `omni-console lessons ID` shows one "
         "with its cause, figures and evidence; `omni-console lessons WORD` searches them.", "",
         *_section(AVOID, table(("lesson", "what not to do", "why", "instead", "status"), avoided)),
-        *_section("Before you suggest it", table(("question", "answer", "lesson"), asked)),
+        *_section("Before you suggest it", table(("question", "answer", "lesson"), questions)),
         *_section(WORKS, table(("lesson", "what", "what to take from it"), works)),
         *_ssh(host),
     ])  # fmt: skip
@@ -134,5 +136,5 @@ def _ssh(host: str) -> list[str]:
     for sentence, names in KINDS.items():
         rows = [(code(name), prose(words[name])) for name in names]
         out += [sentence, "", *table(("command", "what it does"), rows)]
-    codes = [(str(int(one)), prose(words)) for one, words in EXIT_MEANING.items()]
+    codes = [(str(int(exit_code)), prose(words)) for exit_code, words in EXIT_MEANING.items()]
     return [*out, "### Exit codes", "", *table(("code", "meaning"), codes)]

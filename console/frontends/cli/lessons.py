@@ -76,29 +76,29 @@ def _check(args: Namespace) -> None:
 
 
 def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
-    one = _meant(registry, query)
-    if one is not None:
-        return _one(registry, one, today, as_json=as_json)
-    found = search(registry.lessons, query)
+    exact_match = _meant(registry, query)
+    if exact_match is not None:
+        return _one(registry, exact_match, today, as_json=as_json)
+    matches = search(registry.lessons, query)
     if as_json:
-        rows = [_plain(lesson, today) for lesson in found]
+        rows = [_plain(lesson, today) for lesson in matches]
         problems = [str(problem) for problem in registry.problems]
         print(redact.dumped({"query": query, "lessons": rows, "problems": problems}))
-    elif not found:
+    elif not matches:
         _nothing(query)
     else:
-        print("\n".join(row(lesson) for lesson in found))
-        print(f"\n{_count(registry, found, today)}")
-    return int(Exit.OK if found else Exit.HOLD)
+        print("\n".join(row(lesson) for lesson in matches))
+        print(f"\n{_count(registry, matches, today)}")
+    return int(Exit.OK if matches else Exit.HOLD)
 
 
 def _brief(registry: Registry, query: str) -> int:
     """The one page. It fits the terminal; what reads it through a pipe gets whole lines."""
-    found = search(registry.lessons, query)
-    if not found:
+    matches = search(registry.lessons, query)
+    if not matches:
         return _nothing(query)
     width = columns(sys.stdout)
-    print("\n".join(page(sorted(found, key=lambda one: lesson_files.order(one.id)), width)))
+    print("\n".join(page(sorted(matches, key=lambda lesson: lesson_files.order(lesson.id)), width)))
     print("\nomni-console lessons ID shows one whole")
     return int(Exit.OK)
 
@@ -132,7 +132,7 @@ def _meant(registry: Registry, query: str) -> Lesson | None:
     if lesson is None:
         if lesson_id in lesson_files.known():
             return load_lesson(lesson_files.files()[lesson_id])  # says what is wrong with it
-        near = lesson_files.near(lesson_id, (one.id for one in registry.lessons))
+        near = lesson_files.near(lesson_id, (other.id for other in registry.lessons))
         hint = f"omni-console lessons {near}" if near else "omni-console lessons lists them"
         raise UsageError(f"there is no lesson {lesson_id}", hint=hint)
     return lesson
@@ -141,8 +141,8 @@ def _meant(registry: Registry, query: str) -> Lesson | None:
 def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> int:
     if as_json:
         others = [
-            {"told_in": other.id, "words": one.words}
-            for other, one in registry.contradicting(lesson.id)
+            {"told_in": other.id, "words": contradiction.words}
+            for other, contradiction in registry.contradicting(lesson.id)
         ]
         data = {
             **_plain(lesson, today), "linked_from": registry.linking_to(lesson.id),
@@ -156,13 +156,13 @@ def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> i
     return int(Exit.OK)
 
 
-def _count(registry: Registry, found: list[Lesson], today: date) -> str:
+def _count(registry: Registry, matches: list[Lesson], today: date) -> str:
     due = sum(due_by(lesson, today) for lesson in registry.lessons)
     own = sum(lesson.own for lesson in registry.lessons)
-    words = f"{len(found)} of {len(registry.lessons)} lessons"
+    words = f"{len(matches)} of {len(registry.lessons)} lessons"
     words += f", {own} of them yours" if own else ""
     words += f"; {due} due for review: omni-console lessons --due" if due else ""
-    return f"{words}; omni-console lessons {found[0].id} shows one whole"
+    return f"{words}; omni-console lessons {matches[0].id} shows one whole"
 
 
 def _plain(lesson: Lesson, today: date) -> dict[str, Any]:
@@ -172,26 +172,26 @@ def _plain(lesson: Lesson, today: date) -> dict[str, Any]:
 
 
 def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
-    found = sorted(
+    due_lessons = sorted(
         (lesson for lesson in registry.lessons if due_by(lesson, today)),
         key=lambda lesson: (lesson.model.due or "", lesson_files.order(lesson.id)),
     )
     answers: list[Rechecked] = []
-    for lesson in found:
+    for lesson in due_lessons:
         if not as_json:
             print(f"{row(lesson)}\n        {due_words(lesson, today)}", flush=True)
-        asked = lesson.model.recheck
-        answer = recheck(lesson, asked) if run and asked is not None else None
+        check = lesson.model.recheck
+        answer = recheck(lesson, check) if run and check is not None else None
         if answer is not None:
             answers.append(answer)
         if not as_json:
             print("\n".join(f"        {line}" for line in _answer_lines(lesson, answer)))
     if as_json:
-        rows = [_plain(lesson, today) for lesson in found]
-        print(redact.dumped({"due": rows, "rechecks": [asdict(one) for one in answers]}))
+        rows = [_plain(lesson, today) for lesson in due_lessons]
+        print(redact.dumped({"due": rows, "rechecks": [asdict(outcome) for outcome in answers]}))
     else:
-        print(_sum(found, answers, today))
-    news = any(one.answer is not Answer.PASSED for one in answers)
+        print(_sum(due_lessons, answers, today))
+    news = any(outcome.answer is not Answer.PASSED for outcome in answers)
     return int(Exit.HOLD if news else Exit.OK)
 
 
@@ -208,15 +208,17 @@ def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:
     return out
 
 
-def _sum(found: list[Lesson], answers: list[Rechecked], today: date) -> str:
-    if not found:
+def _sum(due_lessons: list[Lesson], answers: list[Rechecked], today: date) -> str:
+    if not due_lessons:
         return f"nothing is due on {today.isoformat()}"
     if not answers:
-        commands = sum(lesson.model.recheck is not None for lesson in found)
-        return f"\n{len(found)} due; {commands} have a command: omni-console lessons --due --run"
+        commands = sum(lesson.model.recheck is not None for lesson in due_lessons)
+        return (
+            f"\n{len(due_lessons)} due; {commands} have a command: omni-console lessons --due --run"
+        )
     counts = ", ".join(f"{sum(a.answer is k for a in answers)} {k}" for k in Answer)
-    words = f"\nrechecked {len(answers)} of {len(found)}: {counts}. No status was changed."
-    rest = len(found) - len(answers)
+    words = f"\nrechecked {len(answers)} of {len(due_lessons)}: {counts}. No status was changed."
+    rest = len(due_lessons) - len(answers)
     return f"{words} {rest} are for a person to look at." if rest else words
 
 
@@ -226,15 +228,15 @@ def _draft(args: Namespace) -> int:
     from console.render.report.lessons import found_in
 
     run = find_run(args.draft or None)
-    before = [one for one in load_registry().lessons if run.id in one.model.runs]
+    before = [lesson for lesson in load_registry().lessons if run.id in lesson.model.runs]
     if before:
         raise UsageError(
             f"{before[0].id} was drafted from run {run.id}", str(before[0].path), "go on there"
         )
-    found = found_in(run)
-    letter = args.as_ or ("S" if found.worked else "F")
+    record = found_in(run)
+    letter = args.as_ or ("S" if record.worked else "F")
     lesson_id = lesson_files.next_free(letter, lesson_files.known())
-    path = write(lesson_id, drafted(lesson_id, found))
+    path = write(lesson_id, drafted(lesson_id, record))
     if args.json:
         print(redact.dumped({"id": lesson_id, "file": str(path), "run": run.id}))
     else:

@@ -143,10 +143,10 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
             sample = arrived.get()
             guard.follow(*run_on(), over=False)
             view = guard.latest
-            told = (
+            json_line = (
                 redact.dumped({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
             )
-            print(told or _line(sample, view), flush=True)
+            print(json_line or _line(sample, view), flush=True)
     finally:
         guard.close()
 
@@ -169,10 +169,10 @@ def _print(sample: Sample, as_object: bool) -> None:
 def _line(sample: Sample, view: GuardView) -> str:
     now, at = time.strftime("%H:%M:%S"), time.monotonic()
     row = one_row(sample, at, text_signs())
-    told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
+    notes = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
     gpu = sample.gpu
     age = f"  cards {max(0.0, at - gpu.at):.1f} s old" if gpu is not None and gpu.gpus else ""
-    return f"{now}  {plain(row)}{age}  {'  '.join(x for x in told if x)}"
+    return f"{now}  {plain(row)}{age}  {'  '.join(x for x in notes if x)}"
 
 
 def guard_json(view: GuardView) -> dict[str, Any]:
@@ -225,37 +225,37 @@ def install(args: Namespace) -> int:
     from console.host import systemd
     from console.runner.unattended import boot
 
-    one = systemd.unit(args.system)
-    boot.install(one, args.site)
-    return _say(args, one, f"installed: {one.path}; it acts after the next reboot")
+    unit = systemd.unit(args.system)
+    boot.install(unit, args.site)
+    return _say(args, unit, f"installed: {unit.path}; it acts after the next reboot")
 
 
 def remove(args: Namespace) -> int:
     """Remove the unit; 0 even if there is none."""
     from console.host import systemd
 
-    one = systemd.unit(args.system)
-    gone = systemd.remove(one)
-    return _say(args, one, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
+    unit = systemd.unit(args.system)
+    gone = systemd.remove(unit)
+    return _say(args, unit, f"removed: {unit.path}" if gone else f"nothing to remove: {unit.path}")
 
 
 def status(args: Namespace) -> int:
     """0 when a unit would act after a reboot, 5 when none would."""
     from console.host import systemd
 
-    one = systemd.installed()
-    if one is None:
+    unit = systemd.installed()
+    if unit is None:
         return _say(args, None, "not installed: omni-console boot install", Exit.FAILED)
-    if not one.lingers:
-        words = f"{one.path} waits for a login: sudo loginctl enable-linger {one.user}"
-        return _say(args, one, words, Exit.FAILED)
-    return _say(args, one, f"installed: {one.path}, as {one.user}")
+    if not unit.lingers:
+        words = f"{unit.path} waits for a login: sudo loginctl enable-linger {unit.user}"
+        return _say(args, unit, words, Exit.FAILED)
+    return _say(args, unit, f"installed: {unit.path}, as {unit.user}")
 
 
-def _say(args: Namespace, one: systemd.Unit | None, words: str, code: Exit = Exit.OK) -> int:
+def _say(args: Namespace, unit: systemd.Unit | None, words: str, code: Exit = Exit.OK) -> int:
     if args.json:
-        path = str(one.path) if one is not None else ""
-        active = one is not None and one.enabled() and one.lingers
+        path = str(unit.path) if unit is not None else ""
+        active = unit is not None and unit.enabled() and unit.lingers
         print(redact.dumped({"unit": path, "active": active, "detail": words}))
     else:
         print(clean(words))

@@ -63,8 +63,8 @@ class Parser(argparse.ArgumentParser):
             import json  # only where it is wanted: it costs start-up time
 
             code = int(Exit.USAGE)
-            said = {"error": message, "detail": "", "hint": hint, "exit_code": code}
-            print(json.dumps(said))
+            failure = {"error": message, "detail": "", "hint": hint, "exit_code": code}
+            print(json.dumps(failure))
         sys.stderr.write(f"{self.prog}: {message}\n  hint: {hint}\n")
         sys.exit(int(Exit.USAGE))
 
@@ -72,18 +72,18 @@ class Parser(argparse.ArgumentParser):
 def _nearest(message: str) -> tuple[str, str]:
     """argparse's words for an unknown choice without the whole list, and which one was meant; any
     other message as it is, without a hint."""
-    found = re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message)
-    if found is None:
+    match = re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message)
+    if match is None:
         return message, ""
     import difflib  # only where it is wanted: it costs start-up time
 
-    names = [name for name in re.findall(r"'([^']*)'", found[3]) if name not in HIDDEN]
-    near = difflib.get_close_matches(found[2], names, 1)
-    what = "there is no command" if found[1] == "COMMAND" else f"{found[1]} has no choice"
+    names = [name for name in re.findall(r"'([^']*)'", match[3]) if name not in HIDDEN]
+    near = difflib.get_close_matches(match[2], names, 1)
+    what = "there is no command" if match[1] == "COMMAND" else f"{match[1]} has no choice"
     hint = f"did you mean '{near[0]}'?" if near else ""
-    if not near and found[1] != "COMMAND":
+    if not near and match[1] != "COMMAND":
         hint = f"one of {', '.join(names)}"
-    return f"{what} '{one_line(found[2], 60)}'", hint
+    return f"{what} '{one_line(match[2], 60)}'", hint
 
 
 def add_command(

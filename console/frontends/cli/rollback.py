@@ -75,9 +75,9 @@ class _Outcomes:
         """The worst exit code. Raises the error where there was one only."""
         if len(self.failed) == 1 and self.code <= self.failed[0].exit_code:
             raise self.failed[0]
-        for one in self.failed:
-            print("\n".join(one.lines()), file=sys.stderr)
-        return int(max([self.code, *(one.exit_code for one in self.failed)]))
+        for error in self.failed:
+            print("\n".join(error.lines()), file=sys.stderr)
+        return int(max([self.code, *(failure.exit_code for failure in self.failed)]))
 
 
 def _set_aside() -> list[str]:
@@ -88,7 +88,7 @@ def _set_aside() -> list[str]:
 
     mine = records.read(os.getuid())
     before = records.earlier(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
-    return [one.run_dir for one in (mine, *before) if one is not None] if before else []
+    return [pointer.run_dir for pointer in (mine, *before) if pointer is not None] if before else []
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:
@@ -97,12 +97,12 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
     def emit(line: dict[str, Any]) -> None:
         if line.get("state") == "begin" or line.get("rung") == "done":
             return
-        far = load.take(line)
-        if far is None:
+        progress = load.take(line)
+        if progress is None:
             return
         printer.say(
             f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
-            f"{clean(str(line.get('detail', '')), 300)}{far}"
+            f"{clean(str(line.get('detail', '')), 300)}{progress}"
         )
 
     seal = partial(_site_plan, args.site)

@@ -122,41 +122,41 @@ def resume(args: Namespace) -> int:
     from console.runner.launch import check_resume
     from console.runner.launch import resume as go_on
 
-    found = find_run(args.run)
-    check_resume(found, args.from_step or "")
-    _say(args, f"resuming run {found.id} …")
-    how = go_on(found, args.from_step or "")
+    run_dir = find_run(args.run)
+    check_resume(run_dir, args.from_step or "")
+    _say(args, f"resuming run {run_dir.id} …")
+    how = go_on(run_dir, args.from_step or "")
     if how.warning:
         _say(args, f"WARNING: {how.warning}")
     if args.detach:
         if args.json:
-            print(redact.dumped({"run": found.id, "path": str(found.path)}))
+            print(redact.dumped({"run": run_dir.id, "path": str(run_dir.path)}))
         return int(Exit.OK)
-    return follow(found, args)
+    return follow(run_dir, args)
 
 
 def abort(args: Namespace) -> int:
     """Ask the runner to stop, then wait for the end."""
-    found = _live_run(args.run)
-    _send(found, {"verb": "abort", "why": args.reason})
-    return follow(found, args)
+    run_dir = _live_run(args.run)
+    _send(run_dir, {"verb": "abort", "why": args.reason})
+    return follow(run_dir, args)
 
 
 def tell(args: Namespace) -> int:
     """Send one verb and await its acknowledgement; it is bound to where the run stands when the
     command starts, or to what --step, --attempt and --evidence say the operator saw."""
-    found = _live_run(args.run)
+    run_dir = _live_run(args.run)
     if args.verb == "status":
-        print(redact.dumped(control.send(found.socket, {"verb": "status"}), indent=1))
+        print(redact.dumped(control.send(run_dir.socket, {"verb": "status"}), indent=1))
         return int(Exit.OK)
     seen = {name: getattr(args, name) for name in BINDS if getattr(args, name) is not None}
-    now = control.send(found.socket, {"verb": "status"})
+    now = control.send(run_dir.socket, {"verb": "status"})
     message: dict[str, Any] = {
         "verb": args.verb, "why": args.reason,
         "args": {"inputs": inputs_of(args.input), "confirm": args.confirm},
         **bound(args.verb, RunState(now["state"]), now), **seen,
     }  # fmt: skip
-    answer = _send(found, message)
+    answer = _send(run_dir, message)
     if args.json:
         print(redact.dumped(answer))
     else:
@@ -168,21 +168,21 @@ def playbooks(args: Namespace) -> int:
     """Every playbook that can be run from here; those for somebody else's machine apart."""
     from console.runner.prepare.catalog import EXAMPLE, entries
 
-    found = [(_typed(one.path), one) for one in entries(site=args.site)]
+    named_entries = [(_typed(entry.path), entry) for entry in entries(site=args.site)]
     if args.json:
         rows = [
-            {"name": name, "title": one.title, "source": one.source, "file": str(one.path),
-             "lessons": list(one.lessons), "problem": one.problem or None}
-            for name, one in found
+            {"name": name, "title": entry.title, "source": entry.source, "file": str(entry.path),
+             "lessons": list(entry.lessons), "problem": entry.problem or None}
+            for name, entry in named_entries
         ]  # fmt: skip
         print(redact.dumped({"playbooks": rows}))
         return int(Exit.OK)
-    wide = max((len(name) for name, _ in found), default=0)
-    apart = [one for _, one in found if one.source == EXAMPLE][:1]
-    for name, one in found:
-        if one in apart:
+    wide = max((len(name) for name, _ in named_entries), default=0)
+    apart = [entry for _, entry in named_entries if entry.source == EXAMPLE][:1]
+    for name, playbook in named_entries:
+        if playbook in apart:
             print("\nExamples of another machine: copy one, and write what yours has")
-        print(f"{name:<{wide}}  {one.source:<7}  {one.problem or one.title}")
+        print(f"{name:<{wide}}  {playbook.source:<7}  {playbook.problem or playbook.title}")
     print("\nomni-console plan NAME shows what one would do here")
     return int(Exit.OK)
 
@@ -194,20 +194,20 @@ def _typed(path: Path) -> str:
 
 def _live_run(name: str | None) -> RunDir:
     """A run that accepts verbs. Raises ControlError when its runner is gone."""
-    found = find_run(name)
-    if runner_alive(found):
-        return found
+    run_dir = find_run(name)
+    if runner_alive(run_dir):
+        return run_dir
     try:
-        state = read_view(found).state
+        state = read_view(run_dir).state
     except ConsoleError:
         state = RunState.PENDING
     if state in ENDS:
         from console.runner.slurm.standing import waiting
 
         detail = "\n".join([str(state), *([] if name else waiting())])
-        raise ControlError(f"run {found.id} has ended", detail, "omni-console show says how")
+        raise ControlError(f"run {run_dir.id} has ended", detail, "omni-console show says how")
     raise ControlError(
-        f"run {found.id} is interrupted: its runner is gone", f"it was {state}",
+        f"run {run_dir.id} is interrupted: its runner is gone", f"it was {state}",
         "omni-console resume goes on; omni-console rollback brings the baseline back",
     )  # fmt: skip
 

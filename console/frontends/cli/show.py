@@ -60,15 +60,15 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 
 
 def runs(args: Namespace) -> int:
-    found, waits = rows(), waiting()
+    run_rows, waits = rows(), waiting()
     if args.json:
-        print(redact.dumped({"runs": [_as_json(row) for row in found], "waiting": waits}))
+        print(redact.dumped({"runs": [_as_json(row) for row in run_rows], "waiting": waits}))
         return int(Exit.OK)
     for words in waits:
         print(words)
-    if not found and not waits:
+    if not run_rows and not waits:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
-    for row in found:
+    for row in run_rows:
         decision = Decision(row.decision).word or "–"
         text = format_duration(row.took_s) if row.took_s is not None else ""
         print(f"{row.id:<44} {row.state:<16} {decision:<6} {text:<12} {row.mark}".rstrip())
@@ -94,8 +94,8 @@ def show(args: Namespace) -> int:
         from console.render.report.document import as_json as reported
 
         now = None if view.over else guard_json(guard)
-        told = {"state": state, "path": str(run.path), "guard": now}
-        print(redact.dumped({**reported(view), **told}))
+        status = {"state": state, "path": str(run.path), "guard": now}
+        print(redact.dumped({**reported(view), **status}))
     else:
         _print(run, view, state, guard)
     return int(view.exit_code) if view.over else int(Exit.HOLD)
@@ -146,33 +146,33 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
             print(f"  OVERRIDDEN by {clean(verdict.overridden)}")
         for row in verdict.criteria:
             print(f"  {row['verdict']:>6}  {clean(row['why'])}")
-    for one in view.doubts:
-        print(f"\nDOUBTFUL: {doubt_words(view, one)}")
+    for doubt in view.doubts:
+        print(f"\nDOUBTFUL: {doubt_words(view, doubt)}")
 
 
 def _curve(breach: GuardEvent) -> list[str]:
     """The figure that crossed its limit, in the seconds before the kill and after it."""
-    found, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
-    if found is None:
+    curve, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
+    if curve is None:
         return []
-    times = [at for at, _ in found.points if kill - LAST_S <= at <= kill + AFTER_S]
+    times = [at for at, _ in curve.points if kill - LAST_S <= at <= kill + AFTER_S]
     begin, end = min(times, default=kill), max(times, default=kill)
     if end <= begin:
         return []
-    level = f", the limit {value_words(found.level, found.unit)}" if found.level is not None else ""
+    level = f", the limit {value_words(curve.level, curve.unit)}" if curve.level is not None else ""
     wide = max(40, min(DRAWN, columns(sys.stdout, DRAWN)) - 2)
-    rows = chart(curve_of(found), begin, end, wide, ROWS, text_signs(), kill)
-    return ["", f"{found.name}, {end - begin:.0f} s{level}", *(plain(row) for row in rows)]
+    rows = chart(curve_of(curve), begin, end, wide, ROWS, text_signs(), kill)
+    return ["", f"{curve.name}, {end - begin:.0f} s{level}", *(plain(row) for row in rows)]
 
 
 def _now(guard: GuardView) -> list[str]:
     """The sentinel's state of an unfinished run, and what is left of its lease."""
     if guard.run is None:
         return []
-    told = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
+    texts = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
     if guard.word == ACTED and (why := cause_of(guard.breach)):
-        told[0] += f": {why}"
-    return [text for text in told if text]
+        texts[0] += f": {why}"
+    return [text for text in texts if text]
 
 
 def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
@@ -251,28 +251,31 @@ def report(args: Namespace) -> int:
     from console.render.report.document import as_json as reported
     from console.render.report.document import evidence, markdown, write_copy
 
-    found = [find_run(name) for name in args.run] or [find_run(None)]
-    seen = [view_of(run) for run in found]
-    several = len(found) > 1
+    run_dirs = [find_run(name) for name in args.run] or [find_run(None)]
+    seen = [view_of(run) for run in run_dirs]
+    several = len(run_dirs) > 1
     if args.to and several:
-        raise UsageError("--to writes the report of one run", f"{len(found)} runs were named")
+        raise UsageError("--to writes the report of one run", f"{len(run_dirs)} runs were named")
     if args.to:
         path = Path(args.to).expanduser()
         try:
-            write_copy(seen[0][0], evidence(found[0], seen[0][0]), path)
+            write_copy(seen[0][0], evidence(run_dirs[0], seen[0][0]), path)
         except OSError as error:
             words = error.strerror or str(error)
             raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
         print(redact.dumped({"report": str(path)}) if args.json else path)
     elif args.json:
-        known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
-        runs = [reported(view, one) for (view, _), one in zip(seen, known, strict=True)]
+        known = [evidence(run, view) for run, (view, _) in zip(run_dirs, seen, strict=True)]
+        runs = [
+            reported(view, run_evidence)
+            for (view, _), run_evidence in zip(seen, known, strict=True)
+        ]
         table = {"comparison": comparison.as_json(comparison.compare(seen))} if several else {}
         print(redact.dumped({"runs": runs, **table}))
     elif not several:
-        folder = found[0].report.with_suffix("")
+        folder = run_dirs[0].report.with_suffix("")
         drawn = str(folder) if folder.is_dir() else ""
-        print(markdown(seen[0][0], evidence(found[0], seen[0][0]), drawn))
+        print(markdown(seen[0][0], evidence(run_dirs[0], seen[0][0]), drawn))
     elif args.markdown or not sys.stdout.isatty():
         print(comparison.markdown(comparison.compare(seen)))
     else:
@@ -294,8 +297,8 @@ def logs(args: Namespace) -> int:
     for path in paths:
         if path.exists():
             lines = read_last(path, max(1, args.lines))
-            found = {"file": str(path), "lines": lines}
-            print(redact.dumped(found) if args.json else "\n".join(lines))
+            log = {"file": str(path), "lines": lines}
+            print(redact.dumped(log) if args.json else "\n".join(lines))
             return int(Exit.OK)
     step = view_of(run)[0].step(args.name)
     if step is not None and step.lines:  # it wrote no file of its own: what is in the journal
@@ -329,30 +332,30 @@ def recorder(args: Namespace) -> int:
         raise UsageError(
             "--seconds takes a number of seconds", "between 0 and a day", "--seconds 120"
         )
-    found = find(args.run, args.seconds)
-    print(redact.dumped(as_json(found)) if args.json else "\n".join(lines(found)))
+    excerpt = find(args.run, args.seconds)
+    print(redact.dumped(as_json(excerpt)) if args.json else "\n".join(lines(excerpt)))
     return int(Exit.OK)
 
 
-def lines(found: Recorded) -> list[str]:
+def lines(excerpt: Recorded) -> list[str]:
     """What the recording holds, what happened, why, and where it ends."""
-    out = [f"{found.run.id}  {clean(str(found.recording.path))}", *ending(found), ""]
-    shown = thinned(found.fast)
+    out = [f"{excerpt.run.id}  {clean(str(excerpt.recording.path))}", *ending(excerpt), ""]
+    shown = thinned(excerpt.fast)
     if shown:
         out += [HEAD, *(_line(sample) for sample in shown)]
     else:
         out.append("no complete sample is in it")
     for name in ("spared", "trouble"):
-        out += [f"{name}: {text}" for text in each(found.status.get(name))]
-    seconds = [text for one in found.slow if (text := second_words(one))]
+        out += [f"{name}: {text}" for text in each(excerpt.status.get(name))]
+    seconds = [text for record in excerpt.slow if (text := second_words(record))]
     if seconds:
         out += ["", "cards, loads and rates, once a second", *seconds]
-    out += ["", "events" if found.events else "no events"]
-    out += [f"{clock_of(one)}  {one.get('what', '')}  {one.get('text', '')}".rstrip()
-            for one in found.events]  # fmt: skip
-    cause = cause_of(found.breach, found.events)
+    out += ["", "events" if excerpt.events else "no events"]
+    out += [f"{clock_of(event)}  {event.get('what', '')}  {event.get('text', '')}".rstrip()
+            for event in excerpt.events]  # fmt: skip
+    cause = cause_of(excerpt.breach, excerpt.events)
     out += ["", f"cause: {cause}" if cause else "no breach"]
-    return out + deeds(found.breach)
+    return out + deeds(excerpt.breach)
 
 
 def thinned(samples: Sequence[FastSample]) -> list[FastSample]:
@@ -377,29 +380,29 @@ def second_words(record: dict[str, Any]) -> str:
     parts = []
     for name in ("swap_in", "swap_out"):
         if name in record:
-            said = number(record[name])
-            words = "not known" if said is None else f"{format_bytes(said)}/s"
+            rate = number(record[name])
+            words = "not known" if rate is None else f"{format_bytes(rate)}/s"
             parts.append(f"{name.replace('_', '-')} {words}")
-    for one in _each(record, "cards"):
-        parts.append(f"{str(one.get('uuid') or 'a card')[:12]} {_of(one, 'used', 'total')}")
+    for row in _each(record, "cards"):
+        parts.append(f"{str(row.get('uuid') or 'a card')[:12]} {_of(row, 'used', 'total')}")
     if record.get("gpu_trouble"):
         parts.append(str(record["gpu_trouble"]))
-    for one in _each(record, "loads"):
-        parts.append(f"{one.get('name', '?')} {_of(one, 'ram', 'limit')}")
-    for one in _each(record, "disks"):
-        parts.append(f"{one.get('path', '?')} {_of(one, 'free', '')} free")
+    for row in _each(record, "loads"):
+        parts.append(f"{row.get('name', '?')} {_of(row, 'ram', 'limit')}")
+    for row in _each(record, "disks"):
+        parts.append(f"{row.get('path', '?')} {_of(row, 'free', '')} free")
     return f"{clock_of(record)}  {', '.join(parts)}"[:400] if parts else ""
 
 
 def _each(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [one for one in each(record.get(name)) if isinstance(one, dict)]
+    return [row for row in each(record.get(name)) if isinstance(row, dict)]
 
 
-def _of(one: dict[str, Any], part: str, whole: str) -> str:
+def _of(row: dict[str, Any], part: str, whole: str) -> str:
     """`90.0 GiB of 96.0 GiB`, or why not."""
-    size, most = number(one.get(part)), number(one.get(whole))
+    size, most = number(row.get(part)), number(row.get(whole))
     if size is None:
-        return str(one.get("why") or "not known")
+        return str(row.get("why") or "not known")
     return f"{format_bytes(size)} of {format_bytes(most)}" if most else format_bytes(size)
 
 
@@ -409,22 +412,31 @@ def clock_of(record: dict[str, Any]) -> str:
     return _clock(float(at)) if isinstance(at, int | float) else "?" * 12
 
 
-def as_json(found: Recorded) -> dict[str, Any]:
+def as_json(excerpt: Recorded) -> dict[str, Any]:
     """Plain objects; times as Unix seconds (`wall`) and monotonic ones of that boot (`mono`)."""
     return {
-        "run": found.run.id, "path": str(found.recording.path), "alive": found.recording.alive,
-        "pid": found.recording.pid, "boot": found.recording.boot, "restarted": found.restarted,
-        "ends": found.ends, "synced": found.synced, "level": found.level,
-        "status": found.status, "events": list(found.events), "breach": found.breach or None,
-        "seconds": list(found.slow),
-        "samples": [asdict(one) for one in found.fast],
-    }  # fmt: skip
+        "run": excerpt.run.id,
+        "path": str(excerpt.recording.path),
+        "alive": excerpt.recording.alive,
+        "pid": excerpt.recording.pid,
+        "boot": excerpt.recording.boot,
+        "restarted": excerpt.restarted,
+        "ends": excerpt.ends,
+        "synced": excerpt.synced,
+        "level": excerpt.level,
+        "status": excerpt.status,
+        "events": list(excerpt.events),
+        "breach": excerpt.breach or None,
+        "seconds": list(excerpt.slow),
+        "samples": [asdict(sample) for sample in excerpt.fast],
+    }
 
 
-def _line(one: FastSample) -> str:
+def _line(sample: FastSample) -> str:
     return (
-        f"{_clock(one.wall):<13} {one.level:<6} {format_bytes(one.available):>10} "
-        f"{format_bytes(one.swap_used):>10} {_percent(one.some):>7} {_percent(one.full):>7}"
+        f"{_clock(sample.wall):<13} {sample.level:<6} {format_bytes(sample.available):>10} "
+        f"{format_bytes(sample.swap_used):>10} {_percent(sample.some):>7} "
+        f"{_percent(sample.full):>7}"
     )
 
 

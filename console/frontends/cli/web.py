@@ -106,9 +106,9 @@ def _look_at(given: str | None) -> list[str]:
         if (file := site_file(given)) is not None:
             load_site(file)
     except (ConsoleError, OSError) as error:
-        said = error.lines() if isinstance(error, ConsoleError) else [str(error)]
+        error_lines = error.lines() if isinstance(error, ConsoleError) else [str(error)]
         words = "this serves all the same: a rollback brings the baseline of a run back without it"
-        return [*(clean(line, 300) for line in said), f"  {words}"]
+        return [*(clean(line, 300) for line in error_lines), f"  {words}"]
     return []
 
 

@@ -92,17 +92,17 @@ def palette(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
     for scope in scopes:
         owner = "app" if scope == "app" else "screen"
-        for found in of_scope(scope):
-            if found.id in ("command_palette", "back"):
+        for action in of_scope(scope):
+            if action.id in ("command_palette", "back"):
                 continue
             do: Callable[[], object]
-            if found.changes:
-                do = partial(app.say, f"press {found.shown}: {found.help}", "information")
+            if action.changes:
+                do = partial(app.say, f"press {action.shown}: {action.help}", "information")
             else:
-                do = partial(app.call_later, app.run_action, f"{owner}.{found.id}")
+                do = partial(app.call_later, app.run_action, f"{owner}.{action.id}")
             # the palette sorts by name: a sign in front keeps the emergency first
-            mark = "! " if found is EMERGENCY else ""
-            yield SystemCommand(f"{mark}{found.title} ({found.shown})", found.help, do)
+            mark = "! " if action is EMERGENCY else ""
+            yield SystemCommand(f"{mark}{action.title} ({action.shown})", action.help, do)
 
 
 class News(Message):

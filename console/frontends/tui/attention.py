@@ -38,8 +38,8 @@ class Attention:
         if sequence:
             self._title = words
             driver.set_title(sequence)
-        if said := news(before, now):
-            driver.write(alert(said, self._environment))
+        if message := news(before, now):
+            driver.write(alert(message, self._environment))
 
 
 def news(before: Snapshot | None, now: Snapshot) -> str:

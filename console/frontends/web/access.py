@@ -88,8 +88,8 @@ class Access:
             if not self._token or now > self._until or not _same(token, self._token):
                 return None
             self._token = ""
-            self._sessions = [one for one in self._sessions if one.ends_at > now]
-            self._sessions.sort(key=lambda one: one.seen_at)
+            self._sessions = [session for session in self._sessions if session.ends_at > now]
+            self._sessions.sort(key=lambda session: session.seen_at)
             del self._sessions[: max(0, len(self._sessions) + 1 - MOST_SESSIONS)]
             made = Session(
                 secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES), now + SESSION_S, now,
@@ -102,11 +102,11 @@ class Access:
         """The session of a cookie; None where it is unknown or over."""
         with self._lock:
             now = self._clock.monotonic()
-            found = [one for one in self._sessions if _same(cookie, one.cookie)]
-            if not found or found[0].ends_at <= now:
+            matches = [session for session in self._sessions if _same(cookie, session.cookie)]
+            if not matches or matches[0].ends_at <= now:
                 return None
-            found[0].seen_at = now
-            return found[0]
+            matches[0].seen_at = now
+            return matches[0]
 
     def holds(self, session: Session) -> bool:
         """Whether a session is still one: not over, not left, not replaced by newer ones."""
@@ -116,7 +116,7 @@ class Access:
     def leave(self, session: Session) -> None:
         """End a session."""
         with self._lock:
-            self._sessions = [one for one in self._sessions if one is not session]
+            self._sessions = [other for other in self._sessions if other is not session]
 
 
 def knows(session: Session, key: str) -> bool:

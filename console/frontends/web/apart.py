@@ -45,8 +45,8 @@ class Apart:
             value, error = None, None
             try:
                 value = work(*args)
-            except Exception as found:
-                error = found
+            except Exception as failure:
+                error = failure
             with contextlib.suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(tell, value, error)
 

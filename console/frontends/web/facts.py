@@ -105,8 +105,8 @@ def _baseline(view: BaselineView | None, now: float) -> dict[str, str]:
         return {"word": "unknown", "words": "no answer yet"}
     if view.state is None:
         return {"word": view.word, "words": "no site file and no run: no baseline is known"}
-    said = [view.name, *(one.removesuffix(BY_KEY) for one in view.state.facts(now))]
-    return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
+    phrases = [view.name, *(phrase.removesuffix(BY_KEY) for phrase in view.state.facts(now))]
+    return {"word": view.word, "words": ", ".join(clean(phrase) for phrase in phrases if phrase)}
 
 
 def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
     rolling = shot.word == "rolling_back"
     if rolling:  # nobody is asked any more, and the rollback has a progress of its own
         standing = ""
-    far = "" if rolling else plain(run_progress(view, now, WIDE))
+    progress = "" if rolling else plain(run_progress(view, now, WIDE))
     return {
         "id": shot.run.id,
         "title": clean(view.title or view.playbook, 120),
@@ -130,21 +130,21 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
-        "progress": f"steps {far}" if far else "",
+        "progress": f"steps {progress}" if progress else "",
         "share": run_share(view, now) if not (rolling or view.over) and view.steps else None,
         "baseline": of_site(site, _outage(shot, now, write)),
     }
 
 
 def _step(step: StepView, now: float, count: int, place: int) -> dict[str, Any]:
-    far = step.progress
+    progress = step.progress
     return {
         "name": f"{place + 1}/{count} {clean(step.id, 60)}",
         "title": clean(step.title, 200),
         "state": outcome(step.state, warned=step.warned),
         "said": clean(step.said or step.detail, 300),
         "progress": plain(step_progress(step, now, WIDE)),
-        "share": far.share if far is not None else None,
+        "share": progress.share if progress is not None else None,
     }
 
 
@@ -189,7 +189,7 @@ def _question(shot: Snapshot, write: bool) -> dict[str, Any] | None:
     gate = shot.view.state is RunState.PAUSED
     return {
         "title": ("Override the gate?" if gate else "Approve?") if write else "Waits for an answer",
-        "lines": [one for one in asked(shot) if one],
+        "lines": [question_line for question_line in asked(shot) if question_line],
         "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), MOST_TYPED),
         "reason": gate,
         "reject": not why_not(shot, "reject"),
@@ -212,7 +212,7 @@ def _rollback(seen: Seen) -> dict[str, Any] | None:
     if result is not None:
         words = result.headline
         trouble = clean("; ".join(result.notes) if result.serving else result.detail, 300)
-    stages = [text for one in lines if (text := _stage(one))]
+    stages = [text for stage_line in lines if (text := _stage(stage_line))]
     return {
         "over": over,
         "words": words,
@@ -222,31 +222,33 @@ def _rollback(seen: Seen) -> dict[str, Any] | None:
     }
 
 
-def _stage(said: dict[str, Any]) -> str:
-    if "done" in said or said.get("state") == "begin":
+def _stage(stage_line: dict[str, Any]) -> str:
+    if "done" in stage_line or stage_line.get("state") == "begin":
         return ""
-    return one_line(" ".join(str(said.get(name, "")) for name in ("rung", "state", "detail")), 200)
+    return one_line(
+        " ".join(str(stage_line.get(name, "")) for name in ("rung", "state", "detail")), 200
+    )
 
 
 def _gauges(sample: Sample, tick: float) -> list[dict[str, str]]:
     """Each figure, with its age where that is more than it should be."""
-    found: list[dict[str, str]] = []
+    gauges: list[dict[str, str]] = []
     report = sample.gpu
     old = age_words(report.at, tick) if report is not None else ""
     if report is not None and not report.gpus:
-        found.append(_gauge("GPU", report.trouble or "no NVIDIA card", old))
+        gauges.append(_gauge("GPU", report.trouble or "no NVIDIA card", old))
     for gpu in report.gpus if report is not None else ():
         levels = gpu_levels(gpu)
         memory = f"{memory_of(gpu).strip()}{levels['vram'].mark}"
         heat = f"{temperature(gpu, glyphs())}{levels['temperature'].mark}"
         name = f"GPU{gpu.index} {short_name(gpu.name, 16).strip()}"
-        found.append(_gauge(name, utilisation(gpu), memory, heat, power(gpu), old))
+        gauges.append(_gauge(name, utilisation(gpu), memory, heat, power(gpu), old))
     old = age_words(sample.at, tick)
     for field in host_fields(sample, glyphs()):
         (name, _), *rest = field.brief
         name = NAMES.get(name.strip(), name.strip())
-        found.append(_gauge(name, plain(tuple(rest)), old))
-    return found
+        gauges.append(_gauge(name, plain(tuple(rest)), old))
+    return gauges
 
 
 def _gauge(name: str, *words: str) -> dict[str, str]:
@@ -255,7 +257,7 @@ def _gauge(name: str, *words: str) -> dict[str, str]:
 
 def _log(shot: Snapshot) -> dict[str, Any] | None:
     """The end of the log that matters most now."""
-    file = next((one for one in shot.logs if one.filled), None)
+    file = next((log for log in shot.logs if log.filled), None)
     if file is None:
         return None
     return {"name": file.name, "lines": read_last(file.path, LOG_LINES)}

@@ -79,9 +79,9 @@ class Site:
         shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
         pages = resources.files("console.frontends.web") / "pages"
         shown += [
-            Route(f"/{one.name}", self._file(one.name))
-            for one in pages.iterdir()
-            if one.name not in PAGES.values()
+            Route(f"/{page.name}", self._file(page.name))
+            for page in pages.iterdir()
+            if page.name not in PAGES.values()
         ]
         shown += [Route(f"/{name}", self._fetched(name)) for name in xterm.FILES]
         answering = Starlette(
@@ -137,10 +137,10 @@ class Site:
 
     def _fetched(self, name: str) -> Callable[[Request], Any]:
         async def file(request: Request) -> Response:
-            found = await self._looks.do(xterm.installed)
-            if name not in found:
+            files = await self._looks.do(xterm.installed)
+            if name not in files:
                 return Response(f"omni-console web --fetch brings {name}\n", 404)
-            return Response(found[name], media_type=TYPES[Path(name).suffix])
+            return Response(files[name], media_type=TYPES[Path(name).suffix])
 
         return file
 
@@ -163,12 +163,12 @@ class Site:
         )
         return answer
 
-    def _session(self, asked: HTTPConnection) -> Session | None:
+    def _session(self, connection: HTTPConnection) -> Session | None:
         """The session of a request that brings its cookie; a page's request brings its key, too."""
-        found = self._access.find(asked.cookies.get(_cookie(asked), ""))
-        if found is None or asked.scope["type"] == "websocket":
-            return found
-        return found if knows(found, asked.headers.get(KEY_HEADER, "")) else None
+        session = self._access.find(connection.cookies.get(_cookie(connection), ""))
+        if session is None or connection.scope["type"] == "websocket":
+            return session
+        return session if knows(session, connection.headers.get(KEY_HEADER, "")) else None
 
     def _refused(self, session: Session | None) -> Response | None:
         if session is None:
@@ -200,20 +200,20 @@ class Site:
 
     # -- the terminal ------------------------------------------------------------------------
 
-    async def _console(self, asked: WebSocket) -> None:
-        session = self._session(asked)
+    async def _console(self, websocket: WebSocket) -> None:
+        session = self._session(websocket)
         if session is None:
-            await asked.close(OVER)
+            await websocket.close(OVER)
             return
-        await asked.accept()
-        code, words = await self._serve(asked, session)
+        await websocket.accept()
+        code, words = await self._serve(websocket, session)
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await asked.close(code, words)
+            await websocket.close(code, words)
 
-    async def _serve(self, asked: WebSocket, session: Session) -> tuple[int, str]:
+    async def _serve(self, websocket: WebSocket, session: Session) -> tuple[int, str]:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                first = parsed(await asked.receive_text())
+                first = parsed(await websocket.receive_text())
         except (TimeoutError, WebSocketDisconnect, KeyError):
             return TOO_MUCH, "the first message did not come"
         size, key = size_of(first), first.get("key")
@@ -231,7 +231,7 @@ class Site:
         self._consoles += 1
         try:
             rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
-            return await Bridge(asked, console, lambda: self._access.holds(session), rate).run()
+            return await Bridge(websocket, console, lambda: self._access.holds(session), rate).run()
         finally:
             self._endings.add(asyncio.create_task(self._end(console)))
 
@@ -242,12 +242,12 @@ class Site:
             await console.end()
         finally:
             self._consoles -= 1
-            self._endings = {one for one in self._endings if one is not asyncio.current_task()}
+            self._endings = {task for task in self._endings if task is not asyncio.current_task()}
 
 
-def _cookie(asked: HTTPConnection) -> str:
+def _cookie(connection: HTTPConnection) -> str:
     """The name of the cookie: two servers of one host name would else take each other's place."""
-    port = asked.headers["host"].rpartition(":")[2]
+    port = connection.headers["host"].rpartition(":")[2]
     return f"omni-console-{port if port.isdecimal() else 80}"
 
 

@@ -204,18 +204,18 @@ class Bridge:
     def _said(self, text: str) -> bool:
         """Take what the browser says of itself: {"drawn": bytes}, {"size": [columns, rows]} or
         {"seen": whether the page is in sight}."""
-        said = parsed(text)
-        drawn = said.get("drawn")
+        message = parsed(text)
+        drawn = message.get("drawn")
         if isinstance(drawn, int) and drawn >= 0:
             self._unread = max(0, self._unread - drawn)
             if self._unread < WINDOW:
                 self._room.set()
             return True
-        seen = said.get("seen")
+        seen = message.get("seen")
         if isinstance(seen, bool):
             self._console.show(seen)
             return True
-        size = size_of(said)
+        size = size_of(message)
         if size is not None:
             self._console.resize(*size)
         return size is not None
@@ -229,15 +229,15 @@ class Bridge:
 def parsed(text: str) -> dict[str, object]:
     """A message as an object; {} for anything else."""
     try:
-        said = json.loads(text)
+        message = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
-def size_of(said: Mapping[str, object]) -> tuple[int, int] | None:
+def size_of(message: Mapping[str, object]) -> tuple[int, int] | None:
     """The columns and rows of a message; None where they are not whole numbers."""
-    size = said.get("size")
+    size = message.get("size")
     if not isinstance(size, list) or len(size) != 2:
         return None
     columns, rows = size

@@ -64,13 +64,13 @@ def _download(where: Path) -> bytes:
         )
     argv = (program, *HOW.split()[1:], "--ignore-scripts", "--pack-destination", str(where))
     try:
-        code, said, _ = children.run(argv, FETCH_S, env=os.environ, merge=True)
+        code, output, _ = children.run(argv, FETCH_S, env=os.environ, merge=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise ConsoleError(f"{HOW} does not end", one_line(str(error))) from error
-    found = sorted(where.glob("*.tgz"))
-    if code or not found:
-        raise ConsoleError(f"{HOW} failed", one_line(said.decode("utf-8", "replace"), 400))
-    return _read(found[0])
+    packages = sorted(where.glob("*.tgz"))
+    if code or not packages:
+        raise ConsoleError(f"{HOW} failed", one_line(output.decode("utf-8", "replace"), 400))
+    return _read(packages[0])
 
 
 def _read(path: Path) -> bytes:
@@ -94,9 +94,9 @@ def install(package: bytes) -> Path:
     try:
         with tarfile.open(fileobj=io.BytesIO(package)) as archive:
             for name, inside in FILES.items():
-                found = archive.extractfile(inside)
-                assert found is not None, "the pinned package has this file"
-                (fresh / name).write_bytes(found.read())
+                member = archive.extractfile(inside)
+                assert member is not None, "the pinned package has this file"
+                (fresh / name).write_bytes(member.read())
         shutil.rmtree(target, ignore_errors=True)
         os.replace(fresh, target)
     finally:

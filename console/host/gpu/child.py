@@ -141,12 +141,12 @@ class Session:
             if not worker.busy:
                 worker.begin(partial(self._one, index, now), now)
         begun = time.monotonic()
-        found = []
+        samples = []
         for index, worker in enumerate(workers):
             first = worker.answered_at is None and worker.asked_at == now
             worker.wait(begun + (FIRST_S if first else PATIENCE_S) - time.monotonic())
-            found.append(self._answer(index, worker, now))
-        return found
+            samples.append(self._answer(index, worker, now))
+        return samples
 
     def _answer(self, index: int, worker: CardWorker[GpuSample], now: float) -> GpuSample:
         """A card's answer, or its last one and its time while it does not answer."""
@@ -214,15 +214,15 @@ class Session:
         """Total, used, and why both are missing; used excludes the driver's own, as in
         `nvidia-smi`, if the driver can tell them apart."""
         library, ask = self._nvml, self._nvml.nvmlDeviceGetMemoryInfo
-        found = None
+        memory_info = None
         if not card.plain_memory:
-            found = self._ask(card, ask, library.nvmlMemory_v2)
-            card.plain_memory = found is None and not card.problems
-        if found is None:
-            found = self._ask(card, ask)
-        if found is None:
+            memory_info = self._ask(card, ask, library.nvmlMemory_v2)
+            card.plain_memory = memory_info is None and not card.problems
+        if memory_info is None:
+            memory_info = self._ask(card, ask)
+        if memory_info is None:
             return None, None, "" if card.problems or card.mig else known.UNIFIED
-        total, used = int(found.total), int(found.used)
+        total, used = int(memory_info.total), int(memory_info.used)
         if not total:  # GB10 and its like: the driver answers with zeros
             return None, None, known.UNIFIED
         return total, used if used <= total else None, ""
@@ -244,15 +244,15 @@ class Session:
         cards = list(self._cards.items())  # another card's thread may add to it
         here = {card.sample.uuid for place, card in cards if place != index}
         seen = (
-            one for one in list(self._seen.values())
-            if one.index == index and one.uuid not in here
+            sample for sample in list(self._seen.values())
+            if sample.index == index and sample.uuid not in here
         )  # fmt: skip
         return next(seen, GpuSample(f"index:{index}", index, ""))
 
     def _missing(self, gpus: list[GpuSample]) -> list[GpuSample]:
         """Cards seen before that the driver no longer lists."""
         listed = {gpu.uuid for gpu in gpus}
-        return [replace(one, why=known.LOST) for uuid, one in self._seen.items()
+        return [replace(sample, why=known.LOST) for uuid, sample in self._seen.items()
                 if uuid not in listed]  # fmt: skip
 
 

@@ -75,12 +75,12 @@ class Asked:
         while self._waits:
             if lines := self._child.tend():
                 self._waits = False
-                found = _read(lines[-1])
-                if found.words not in ("", NO_LIBRARY):
+                cards = _read(lines[-1])
+                if cards.words not in ("", NO_LIBRARY):
                     # a library that does not fit its driver stays loaded in a process
                     self._child.close()
                     self._child = self._new()
-                return found
+                return cards
             left, out = until - self._clock.monotonic(), self._child.descriptor
             if left <= 0:
                 return _silent(seconds)
@@ -100,22 +100,22 @@ def _silent(seconds: float) -> Cards:
 
 def _read(out: bytes, error: bytes = b"") -> Cards:
     try:
-        found = json.loads(decode(out))
+        answer = json.loads(decode(out))
         return Cards(
-            tuple(_card(one) for one in found["cards"]),
-            one_line(found["driver"]),
-            _pair(found["cuda"]),
-            one_line(found["words"]),
+            tuple(_card(card) for card in answer["cards"]),
+            one_line(answer["driver"]),
+            _pair(answer["cuda"]),
+            one_line(answer["words"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         last = ending(decode(error)) or "no words"
         return Cards(words=f"NVML's answer cannot be read: {last}")
 
 
-def _card(found: Mapping[str, Any]) -> Card:
-    total, free = (None if found[key] is None else int(found[key]) for key in ("total", "free"))
-    name, uuid = one_line(found["name"]), one_line(found["uuid"])
-    return Card(name, uuid, total, free, _pair(found["compute"]), bool(found.get("unified")))
+def _card(fields: Mapping[str, Any]) -> Card:
+    total, free = (None if fields[key] is None else int(fields[key]) for key in ("total", "free"))
+    name, uuid = one_line(fields["name"]), one_line(fields["uuid"])
+    return Card(name, uuid, total, free, _pair(fields["compute"]), bool(fields.get("unified")))
 
 
 def _pair(value: Any) -> tuple[int, int] | None:

@@ -223,12 +223,12 @@ def _unknown(why: str) -> Vram:
 def main() -> int:
     """Print the line; 0, or 3 with the cause on stderr."""
     try:
-        found = read()
+        gpus = read()
     except NoGpu as error:
         print(error, file=sys.stderr)
         return UNAVAILABLE
-    print(json.dumps(found), flush=True)
-    lost = [key for key, value in found.items() if value.get("why") == GPU_LOST]
+    print(json.dumps(gpus), flush=True)
+    lost = [key for key, value in gpus.items() if value.get("why") == GPU_LOST]
     if lost:
         print(f"{GPU_LOST}: {', '.join(lost)}", file=sys.stderr)
         return UNAVAILABLE

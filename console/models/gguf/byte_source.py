@@ -363,17 +363,17 @@ def follow(address: Address, location: str, start: Address) -> Address:
     """Where a redirect leads. Raises GgufError for an invalid address, or for plain http after a
     start with https."""
     try:
-        found = parse_address(
+        destination = parse_address(
             urljoin(f"{address.scheme}://{address.authority}{address.target}", location)
         )
     except (GgufError, ValueError):
         words = "a redirect to an address that cannot be used"
         raise GgufError(Kind.PROTOCOL, f"{address.shown} cannot be read", words) from None
-    if start.scheme == "https" and found.scheme == "http":
-        words = f"a redirect from https to plain http: {found.shown}"
+    if start.scheme == "https" and destination.scheme == "http":
+        words = f"a redirect from https to plain http: {destination.shown}"
         hint = "a proxy or a captive portal in between?"
         raise GgufError(Kind.PROTOCOL, f"{address.shown} is not followed", words, hint)
-    return found
+    return destination
 
 
 def _unusable(why: str, hint: str = "") -> GgufError:

@@ -100,6 +100,10 @@ SOMETIMES = frozenset({
 def not_understood(names: Iterable[str], prefix: str, read: Iterable[str]) -> list[str]:
     """Words for the keys of an architecture that nobody here understands, a few of them."""
     known = HARMLESS | SOMETIMES | set(read)
-    found = [name for name in names if name.startswith(prefix) and name[len(prefix) :] not in known]
-    more = [f"and {len(found) - MAX_NAMED} more keys"] if len(found) > MAX_NAMED else []
-    return [f"{name} (nobody here knows what it does)" for name in found[:MAX_NAMED]] + more
+    unknown_keys = [
+        name for name in names if name.startswith(prefix) and name[len(prefix) :] not in known
+    ]
+    more = (
+        [f"and {len(unknown_keys) - MAX_NAMED} more keys"] if len(unknown_keys) > MAX_NAMED else []
+    )
+    return [f"{name} (nobody here knows what it does)" for name in unknown_keys[:MAX_NAMED]] + more

@@ -51,10 +51,10 @@ def refusal(
 ) -> GgufError:
     """What a status without a file means, and what to do about it: the error for an answer that is
     neither 200, 206 nor a redirect. `now` is Unix time, s."""
-    code, said = headers.get("x-error-code", ""), headers.get("x-error-message", "")
+    code, message = headers.get("x-error-code", ""), headers.get("x-error-message", "")
     detail = f"HTTP {status}"
-    if code or said:
-        detail += f": {one_line(f'{code} {said}', 200)}"
+    if code or message:
+        detail += f": {one_line(f'{code} {message}', 200)}"
     where = address.shown
     if status in (401, 403):
         hint = _TOKEN if token_sent else _NO_TOKEN
@@ -82,14 +82,14 @@ def retry_after(headers: dict[str, str], now: float) -> float | None:
     `RateLimit: "api";r=0;t=55` counts before `Retry-After`, in seconds or as a date.
     """
     limit = re.search(r";\s*t=(\d{1,9})\b", headers.get("ratelimit", ""))
-    said = headers.get("retry-after", "").strip()
+    header = headers.get("retry-after", "").strip()
     if limit:
         wait = float(limit[1]) + 1  # the window ends somewhere in that second
-    elif re.fullmatch(r"\d{1,9}", said, re.ASCII):
-        wait = float(said)
+    elif re.fullmatch(r"\d{1,9}", header, re.ASCII):
+        wait = float(header)
     else:
         try:
-            wait = parsedate_to_datetime(said).timestamp() - now
+            wait = parsedate_to_datetime(header).timestamp() - now
         except (ValueError, TypeError, IndexError, OverflowError):
             return None
     return min(max(wait, 0.0), LONGEST_WAIT_S)
@@ -170,9 +170,11 @@ class Wire:
             pool = self._pool(address)
             with pool.stream("GET", _url(address), headers=pairs) as response:
                 self._head = None
-                found = {k.decode().lower(): v.decode("latin-1") for k, v in response.headers}
+                response_headers = {
+                    k.decode().lower(): v.decode("latin-1") for k, v in response.headers
+                }
                 limit = wanted(response.status)
-                length = found.get("content-length", "")
+                length = response_headers.get("content-length", "")
                 declared = int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) else None
                 complete = declared == 0
                 self.most = limit
@@ -184,7 +186,7 @@ class Wire:
                         break
                 else:
                     complete = complete or bool(limit)
-            return Answer(response.status, found, body, complete)
+            return Answer(response.status, response_headers, body, complete)
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             raise _explained(error, address, len(body)) from None
         except (httpcore.ProxyError, httpcore.UnsupportedProtocol, OSError) as error:

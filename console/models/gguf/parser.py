@@ -89,7 +89,7 @@ def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ..
     A tensor of a type unknown to this reader ends where the next one begins, padding included; the
     size of a last one stays unknown. Anything that llama.cpp refuses raises GgufError.
     """
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     begins = 0
     seen: set[bytes] = set()
     expected: int | None = 0
@@ -102,8 +102,8 @@ def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ..
             raise window.error(Kind.MALFORMED, f"two tensors {name}")
         seen.add(raw)
         tensor, offset = _tensor(window, name)
-        if found and found[-1].bytes is None and begins < offset < _INT64:
-            found[-1] = replace(found[-1], bytes=offset - begins)
+        if tensors and tensors[-1].bytes is None and begins < offset < _INT64:
+            tensors[-1] = replace(tensors[-1], bytes=offset - begins)
             expected = offset
         begins = offset
         if expected is not None and offset != expected:
@@ -115,8 +115,8 @@ def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ..
                 raise window.error(Kind.MALFORMED, "more tensor data than a file can hold")
         else:
             expected = None
-        found.append(tensor)
-    return tuple(found)
+        tensors.append(tensor)
+    return tuple(tensors)
 
 
 def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
@@ -127,7 +127,7 @@ def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
     *dims, number, offset = struct.unpack(
         f"{window.sign}{count}QIQ", window.take(8 * count + 4 + 8)
     )
-    if any(one > _INT64 for one in dims) or prod(dims) >= _INT64:
+    if any(dimension > _INT64 for dimension in dims) or prod(dims) >= _INT64:
         raise window.error(Kind.MALFORMED, f"{name} has more elements than 63 bits count")
     if 0 in dims:
         raise window.error(Kind.MALFORMED, f"{name} has a dimension of zero: {tuple(dims)}")
@@ -262,12 +262,12 @@ class _Parser:
         wanted = own if own is not None else self._of_every_file(key)
         if wanted is None or kind == wanted:
             return
-        said = LOADER_NAMES[ValueType(kind)]
+        actual_type = LOADER_NAMES[ValueType(kind)]
         if isinstance(value, Array):
             if own is not None and (value.element in WHOLE_NUMBERS or name not in PER_LAYER):
                 return  # a newer build may read it for each layer
-            said += f"[{LOADER_NAMES[ValueType[value.element]]}]"
-        words = f"key {key} has wrong type {said} but expected type {LOADER_NAMES[wanted]}"
+            actual_type += f"[{LOADER_NAMES[ValueType[value.element]]}]"
+        words = f"key {key} has wrong type {actual_type} but expected type {LOADER_NAMES[wanted]}"
         raise self._error(Kind.MALFORMED, words, "convert the model again")
 
     def _of_every_file(self, key: str) -> ValueType | None:

@@ -90,8 +90,8 @@ class HeaderCache:
         return self._place / f"{hashlib.sha256(content.encode()).hexdigest()[:40]}.json"
 
     def _prune(self) -> None:
-        with os.scandir(self._place) as found:
-            kept = [(one.stat().st_mtime_ns, one.path) for one in found if one.is_file()]
+        with os.scandir(self._place) as entries:
+            kept = [(entry.stat().st_mtime_ns, entry.path) for entry in entries if entry.is_file()]
         for _, path in sorted(kept)[:-MOST_FILES]:
             os.unlink(path)
 
@@ -121,37 +121,39 @@ def _plain(reading: Reading) -> dict[str, Any]:
         "header_bytes": header.header_bytes,
         "template_fault": header.template_fault,
         "kv": {
-            key: [one.element, one.count, one.values] if isinstance(one, Array) else one
-            for key, one in header.kv.items()
+            key: [value.element, value.count, value.values] if isinstance(value, Array) else value
+            for key, value in header.kv.items()
         },
-        "tensors": [[one.name, one.dims, one.type, one.bytes] for one in header.tensors or ()],
+        "tensors": [
+            [tensor.name, tensor.dims, tensor.type, tensor.bytes] for tensor in header.tensors or ()
+        ],
     }
 
 
 def _cached(value: dict[str, Any]) -> Reading:
     """An entry, every part of it checked. Raises ValueError, KeyError, TypeError."""
-    tensors = tuple(_tensor(*one) for one in value["tensors"])
+    tensors = tuple(_tensor(*row) for row in value["tensors"])
     size = value["file_bytes"]
     header = Header(
         _integer(value["version"]),
         _text(value["byte_order"]),
         _integer(value["alignment"]),
         len(tensors),
-        {_text(key): _value(one) for key, one in value["kv"].items()},
+        {_text(key): _value(raw_value) for key, raw_value in value["kv"].items()},
         tensors,
         _integer(value["header_bytes"]),
         _text(value["template_fault"]),
     )
     if not header.alignment:
         raise ValueError("an alignment of 0")
-    notes = tuple(_text(one) for one in value["notes"])
+    notes = tuple(_text(note) for note in value["notes"])
     known = None if size is None else _integer(size)
     return Reading(header, _text(value["name"]), known, notes=notes)
 
 
 def _tensor(name: object, dims: list[object], number: object, size: object) -> Tensor:
     number = _integer(number)
-    shape = tuple(_integer(one) for one in dims)
+    shape = tuple(_integer(dimension) for dimension in dims)
     known = None if size is None else _integer(size)
     if not isinstance(name, str):
         raise TypeError("no name")
@@ -167,7 +169,7 @@ def _value(value: object) -> Value:
         raise TypeError("no metadata value")
     element, count, numbers = value
     if numbers is not None:
-        if not all(isinstance(one, bool | int | float) for one in numbers):
+        if not all(isinstance(number, bool | int | float) for number in numbers):
             raise TypeError("no numbers")
         numbers = tuple(numbers)
     return Array(_text(element), _integer(count), numbers)
@@ -241,34 +243,34 @@ def check_shards(
     another number of tensors than `split.tensors.count`. Sizes are in bytes, None if unknown; a
     single file is a set too.
     """
-    found: list[str] = []
+    problems: list[str] = []
     seen: dict[str, int] = {}
     count = 1
     for (name, size), header in zip(files, headers, strict=True):
         _, number, count = shard(name) or (name, 1, 1)
         shown = one_line(name)
         if size == 0:
-            found.append(f"{shown} is empty")
+            problems.append(f"{shown} is empty")
         if not 1 <= number <= count:
-            found.append(f"{shown} has a number outside its set")
-        found += _split_numbers(shown, number, count, header)
+            problems.append(f"{shown} has a number outside its set")
+        problems += _split_numbers(shown, number, count, header)
         needed = header.file_bytes
         if needed is not None and size is not None and needed > size:
-            found.append(f"{shown} lacks {needed - size} bytes")
+            problems.append(f"{shown} lacks {needed - size} bytes")
         for tensor in header.tensors or ():
             if seen.setdefault(tensor.name, number) != number:
-                found.append(f"{tensor.name} is in shards {seen[tensor.name]}, {number}")
+                problems.append(f"{tensor.name} is in shards {seen[tensor.name]}, {number}")
     due = headers[0].integer("split.tensors.count")
     have = sum(header.tensor_count for header in headers)
     if due is not None and len(headers) == count and due != have:
-        found.append(f"{due} tensors are due, the shards have {have}")
-    return tuple(found[:MOST_PROBLEMS])
+        problems.append(f"{due} tensors are due, the shards have {have}")
+    return tuple(problems[:MOST_PROBLEMS])
 
 
 def _split_numbers(name: str, number: int, count: int, header: Header) -> Iterator[str]:
-    said, index = header.integer("split.count") or 1, header.integer("split.no")
-    if said != count:
-        yield f"{name} says it is one of {said} shards, its name says {count}"
+    shard_count, index = header.integer("split.count") or 1, header.integer("split.no")
+    if shard_count != count:
+        yield f"{name} says it is one of {shard_count} shards, its name says {count}"
     if count > 1 and index is not None and index != number - 1:
         yield f"{name} says it is shard {index + 1}, its name says {number}"
 
@@ -288,13 +290,13 @@ def merged(headers: Sequence[Header]) -> Header:
     `header_bytes` is the sum over the files.
     """
     tensors = None
-    if all(one.tensors is not None for one in headers):
-        tensors = tuple(tensor for one in headers for tensor in one.tensors or ())
+    if all(header.tensors is not None for header in headers):
+        tensors = tuple(tensor for header in headers for tensor in header.tensors or ())
     return replace(
         headers[0],
         tensors=tensors,
-        tensor_count=sum(one.tensor_count for one in headers),
-        header_bytes=sum(one.header_bytes for one in headers),
+        tensor_count=sum(header.tensor_count for header in headers),
+        header_bytes=sum(header.header_bytes for header in headers),
     )
 
 
@@ -350,17 +352,17 @@ def _reading(source: LocalFile | RemoteFile, want: Want) -> Reading:
 
 
 def _notes(header: Header, file_bytes: int | None) -> list[str]:
-    found = []
-    unknown = Counter(one.type_name for one in header.tensors or () if one.bytes is None)
+    notes = []
+    unknown = Counter(tensor.type_name for tensor in header.tensors or () if tensor.bytes is None)
     for name, count in sorted(unknown.items()):
-        found.append(f"{count} tensors of {name}: their size cannot be told")
+        notes.append(f"{count} tensors of {name}: their size cannot be told")
     needed = header.file_bytes
     if needed is not None and file_bytes is not None and needed > file_bytes:
-        found.append(
+        notes.append(
             f"the file is incomplete: {format_bytes(file_bytes)} of {format_bytes(needed)}, "
             f"{needed - file_bytes} bytes are missing"
         )
-    return found
+    return notes
 
 
 def _without_architecture(reading: Reading) -> GgufError:

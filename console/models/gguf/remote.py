@@ -122,8 +122,8 @@ class RemoteFile:
         """Compare what an answer says about the file with earlier answers."""
         final = answer.status in (200, 206)
         for key in (*_PINNED, *(("etag",) if final else ())):
-            said = answer.headers.get(key)
-            if said is not None and self._facts.setdefault(key, said) != said:
+            header = answer.headers.get(key)
+            if header is not None and self._facts.setdefault(key, header) != header:
                 raise self._changed(f"{key} was another")
         linked = self._facts.get("x-linked-size", "")
         if re.fullmatch(r"\d{1,18}", linked, re.ASCII):
@@ -169,15 +169,15 @@ class RemoteFile:
         return answer.body
 
     def _part(self, answer: Answer, first: int, last: int) -> bytes:
-        said = answer.headers.get("content-range")
+        content_range = answer.headers.get("content-range")
         several = "multipart" in answer.headers.get("content-type", "")
-        if said is None and first == 0 and not several:
+        if content_range is None and first == 0 and not several:
             self.notes.append("the server does not say which range it sends (a mirror?)")
             begin, end, total = 0, len(answer.body) - 1, "*"
         else:
-            match = _RANGE.fullmatch((said or "").strip())
+            match = _RANGE.fullmatch((content_range or "").strip())
             if match is None:
-                shown = one_line(said or "none", 60)
+                shown = one_line(content_range or "none", 60)
                 raise self._error(Kind.PROTOCOL, f"a range without a usable place: {shown}")
             begin, end, total = int(match[1]), int(match[2]), match[3]
         if begin != first or not begin <= end <= last:

@@ -61,7 +61,9 @@ def _vocabulary_size(header: Header) -> list[tuple[str, Value]]:
     tokens = header.kv.get("tokenizer.ggml.tokens")
     if isinstance(tokens, Array):
         return [(key, tokens.count)]
-    rows = [one.dims[-1] for one in header.tensors or () if one.name == "token_embd.weight"]
+    rows = [
+        tensor.dims[-1] for tensor in header.tensors or () if tensor.name == "token_embd.weight"
+    ]
     return [(key, rows[0])] if rows and key not in header.kv else []
 
 

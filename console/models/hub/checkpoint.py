@@ -111,7 +111,7 @@ class Contents:
 
     def lines(self) -> list[str]:
         taken = f"{len(self.files)} of {len(self.listing.files)} files, {both_units(self.size)}"
-        return [taken, *(one.line for one in self.sets), *self.notes]
+        return [taken, *(weight_set.line for weight_set in self.sets), *self.notes]
 
     def choose(self, name: str = "") -> WeightSet:
         """The set of that quantization or stem; without a name the only one, or the preferred
@@ -122,18 +122,20 @@ class Contents:
             hint = _CUT_HINT if cut else _HINT
             raise RepositoryEmpty(f"{self.listing.repo} holds no weights here", held, hint)
         wanted = name.lower()
-        found = [
-            one for one in self.sets
-            if not wanted or wanted in (one.quantization.lower(), one.stem.lower())
+        matches = [
+            weight_set for weight_set in self.sets
+            if not wanted or wanted in (weight_set.quantization.lower(), weight_set.stem.lower())
         ]  # fmt: skip
-        best = _preferred(found)
+        best = _preferred(matches)
         if best is not None:
             return best
-        title = f"{self.listing.repo} holds several checkpoints" if found else (
+        title = f"{self.listing.repo} holds several checkpoints" if matches else (
             f"{self.listing.repo} holds no {one_line(name, 60)}"
         )  # fmt: skip
-        sets = found or self.sets
-        detail = "\n".join(f"{one_line(one.stem, 80)}: {one.line}" for one in sets[:SHOWN])
+        sets = matches or self.sets
+        detail = "\n".join(
+            f"{one_line(weight_set.stem, 80)}: {weight_set.line}" for weight_set in sets[:SHOWN]
+        )
         if len(sets) > SHOWN:
             detail += f"\nand {len(sets) - SHOWN} more"
         raise HubError(title, detail, "name one with an include pattern, like '*Q4_K_M*'")
@@ -141,12 +143,12 @@ class Contents:
 
 def _preferred(sets: Sequence[WeightSet]) -> WeightSet | None:
     """The one set, or the one of the best format in the one outermost directory."""
-    if len(sets) > 1 and all(one.format is not Format.GGUF for one in sets):
-        depth = min(_depth(one) for one in sets)
-        outer = [one for one in sets if _depth(one) == depth]
-        if len({_folder(one.stem) for one in outer}) == 1:
-            sets = [one for one in outer if one.format is outer[0].format]
-            sets = [one for one in sets if one.indexed] or sets
+    if len(sets) > 1 and all(weight_set.format is not Format.GGUF for weight_set in sets):
+        depth = min(_depth(weight_set) for weight_set in sets)
+        outer = [weight_set for weight_set in sets if _depth(weight_set) == depth]
+        if len({_folder(weight_set.stem) for weight_set in outer}) == 1:
+            sets = [weight_set for weight_set in outer if weight_set.format is outer[0].format]
+            sets = [weight_set for weight_set in sets if weight_set.indexed] or sets
     return sets[0] if len(sets) == 1 else None
 
 
@@ -169,19 +171,29 @@ def read(
     """
     files = tuple(matching(listing.files, include, exclude))
     if not files:
-        held = some(tuple(one.label for one in read(listing).sets), 8) if listing.files else ""
+        held = (
+            some(tuple(weight_set.label for weight_set in read(listing).sets), 8)
+            if listing.files
+            else ""
+        )
         patterns = ", ".join(one_line(pattern, 60) for pattern in (*include, *exclude))
         detail = f"patterns: {patterns}; the repository holds {held or 'no weights'}"
         hint = "a pattern is for the whole path: '*Q4_K_M*' or 'Q4_K_M/*'"
         raise RepositoryEmpty(f"no file of {listing.repo} matches", detail, hint)
     taken = {file.path for file in files}
     sets = [
-        _labelled(one, listing.repo, config)
-        for one in _sets(listing.files, taken, index)
-        if one.files
+        _labelled(weight_set, listing.repo, config)
+        for weight_set in _sets(listing.files, taken, index)
+        if weight_set.files
     ]
     order = list(Format)
-    sets.sort(key=lambda one: (order.index(one.format), one.size or 0, one.stem))
+    sets.sort(
+        key=lambda weight_set: (
+            order.index(weight_set.format),
+            weight_set.size or 0,
+            weight_set.stem,
+        )
+    )
     beside = tuple(file for file in files if _beside(file.path))
     notes = _notes(sets, beside, index, listing)
     return Contents(
@@ -209,8 +221,8 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _depth(one: WeightSet) -> int:
-    return one.stem.count("/")
+def _depth(weight_set: WeightSet) -> int:
+    return weight_set.stem.count("/")
 
 
 def _beside(path: str) -> bool:
@@ -283,14 +295,18 @@ def _by_index(
     )  # fmt: skip
 
 
-def _labelled(one: WeightSet, repo: str, config: Mapping[str, Any] | None) -> WeightSet:
+def _labelled(weight_set: WeightSet, repo: str, config: Mapping[str, Any] | None) -> WeightSet:
     """The set with its quantization: proven by config.json, or only named."""
-    if one.format is Format.GGUF:
-        return replace(one, quantization=reference.gguf_quantization(one.stem), origin=_NAMED)
-    if config is not None and (said := model_config.describe(config)):
-        return replace(one, quantization=said, origin="by config.json")
-    said = reference.worded_quantization(_folder(one.stem)) or reference.worded_quantization(repo)
-    return replace(one, quantization=said, origin=_NAMED if said else "")
+    if weight_set.format is Format.GGUF:
+        return replace(
+            weight_set, quantization=reference.gguf_quantization(weight_set.stem), origin=_NAMED
+        )
+    if config is not None and (quantization := model_config.describe(config)):
+        return replace(weight_set, quantization=quantization, origin="by config.json")
+    quantization = reference.worded_quantization(
+        _folder(weight_set.stem)
+    ) or reference.worded_quantization(repo)
+    return replace(weight_set, quantization=quantization, origin=_NAMED if quantization else "")
 
 
 _NAMED = "by its name, not proven"
@@ -303,19 +319,24 @@ def _notes(
     listing: Listing,
 ) -> Iterable[str]:
     by_folder: dict[str, list[WeightSet]] = {}
-    for one in sets:
-        if one.format is not Format.GGUF:
-            by_folder.setdefault(_folder(one.stem), []).append(one)
+    for weight_set in sets:
+        if weight_set.format is not Format.GGUF:
+            by_folder.setdefault(_folder(weight_set.stem), []).append(weight_set)
     for folder, same in by_folder.items():
         if len(same) > 1:
-            which = " and ".join(f"{one.label} ({both_units(one.size)})" for one in same)
+            which = " and ".join(
+                f"{duplicate.label} ({both_units(duplicate.size)})" for duplicate in same
+            )
             where = f"in {folder}: " if folder else ""
             yield f"{where}{which} look like the same weights: counted once, one is enough"
     if beside:
         held = some(tuple(file.path for file in beside))
         yield f"beside the weights, not counted with them: {held}, {both_units(total(beside))}"
     if index is not None and index.total_size is not None:
-        size = next((one.size for one in sets if one.shards and one.whole), None)
+        size = next(
+            (sharded_set.size for sharded_set in sets if sharded_set.shards and sharded_set.whole),
+            None,
+        )
         off = None if size is None else size - index.total_size
         if off is not None and size and not 0 <= off <= TOLERANCE * size:
             yield (

@@ -46,14 +46,14 @@ def floor(total: int) -> int:
     return max(int(total * FREE_SHARE), LEAST_FREE)
 
 
-def require(path: Path, found: Space, need: int, least: int) -> None:
+def require(path: Path, disk: Space, need: int, least: int) -> None:
     """Raise DiskShort if `need` more bytes would bring the free space under `least`."""
-    short = need + least - found.free
+    short = need + least - disk.free
     if short > 0:
         raise DiskShort(
             f"{clean(str(path))}: {both_units(short)} too little room",
             f"{both_units(need)} to write and {both_units(least)} to keep free, "
-            f"{both_units(found.free)} free",
+            f"{both_units(disk.free)} free",
             f"du -xsh {clean(str(path.parent))}/* shows what is large; a smaller quantization "
             "needs less",
         )
@@ -173,23 +173,23 @@ class Download:
                 name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
                 raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
             local_files.sweep_unfinished(plan.target)
-            found = local_files.look(self._listing, self._files, plan.target)
-            for path in found.wrong:
+            local_state = local_files.look(self._listing, self._files, plan.target)
+            for path in local_state.wrong:
                 local_files.forget_unfinished(plan.target, path)
-            space, whole = self._space(plan.target), frozenset(found.whole)
+            space, whole = self._space(plan.target), frozenset(local_state.whole)
             need = sum(file.size or 0 for file in self._files if file.path not in whole)
             require(plan.target, space, need, self._floor(space.total))
             if self._begun is None:
-                self._begun = (self._clock.monotonic(), found.have)
+                self._begun = (self._clock.monotonic(), local_state.have)
             self.phase = Phase.FETCHING
-            if found.to_write != 0 or self._spoiled:
+            if local_state.to_write != 0 or self._spoiled:
                 self._spawn()
         except OSError as error:
             title = f"the download to {self._where} cannot start"
             raise DownloadFailed(
                 title, error.strerror or str(error), f"ls -ld {self._where}"
             ) from None
-        return found
+        return local_state
 
     def look(self) -> Progress:
         """Measure progress. Stops the child before the disk's free space falls under its floor."""
@@ -241,8 +241,8 @@ class Download:
             local_files.sweep_unfinished(self.plan.target)
         began, had = self._begun or (self._clock.monotonic(), 0)
         seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
-        said = tuple(self._said)
-        return Result(self.phase, seconds, fetched, self.cuts, wrong, self.error, said)
+        output_lines = tuple(self._said)
+        return Result(self.phase, seconds, fetched, self.cuts, wrong, self.error, output_lines)
 
     def _wait(self) -> int:
         if self._child is None:

@@ -110,93 +110,93 @@ class Asked:
         return f"{self.endpoint}/{self.repo}"
 
 
-def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
+def explain(request: Asked, error: Mapping[str, Any]) -> HubError:
     """The operator's error for an exception of the hub's library, as `library.main` reports it."""
     kinds = {kind for kind in error.get("kinds", ()) if isinstance(kind, str)}
-    status, said = error.get("status"), one_line(str(error.get("message", "")))
+    status, message = error.get("status"), one_line(str(error.get("message", "")))
     if "GatedRepoError" in kinds:
-        return gated(asked)
+        return gated(request)
     if "RevisionNotFoundError" in kinds:
-        hint = f"{asked.page}/tree/main shows the branches"
-        return RevisionMissing(f"{asked.repo} has no revision {asked.revision}", "", hint)
+        hint = f"{request.page}/tree/main shows the branches"
+        return RevisionMissing(f"{request.repo} has no revision {request.revision}", "", hint)
     if "DisabledRepoError" in kinds:
-        hint = f"{asked.page} may say why; look for another copy of the model"
-        return RepositoryDisabled(f"{asked.repo} is disabled", said, hint)
+        hint = f"{request.page} may say why; look for another copy of the model"
+        return RepositoryDisabled(f"{request.repo} is disabled", message, hint)
     if "RepositoryNotFoundError" in kinds:
-        return missing(asked)
+        return missing(request)
     if "RemoteEntryNotFoundError" in kinds:
-        return FileMissing(f"{asked.repo} lacks that file", said, asked.page)
+        return FileMissing(f"{request.repo} lacks that file", message, request.page)
     if isinstance(status, int):
-        return by_status(asked, status, str(error.get("rate", "")), said)
+        return by_status(request, status, str(error.get("rate", "")), message)
     if "TimeoutException" in kinds:
         hint = "try again; a slow mirror may need another HF_ENDPOINT"
-        return HubTimeout(f"{asked.host} did not answer in time", said, hint)
+        return HubTimeout(f"{request.host} did not answer in time", message, hint)
     if kinds & _UNREACHED:
-        return unreachable(asked, said)
+        return unreachable(request, message)
     if kinds & {"ModuleNotFoundError", "ImportError"}:
         hint = "install it where the console runs: pip install huggingface_hub"
-        return HubError("huggingface_hub cannot be loaded", said, hint)
+        return HubError("huggingface_hub cannot be loaded", message, hint)
     if "JSONDecodeError" in kinds:
-        said = "its answer is not JSON: the page of a proxy or a login?"
+        message = "its answer is not JSON: the page of a proxy or a login?"
     elif kinds & {"KeyError", "TypeError", "AttributeError"}:
-        said = "its answer lacks what the listing of a model has"
+        message = "its answer lacks what the listing of a model has"
     elif kinds & {"RecursionError", "MemoryError"}:
-        said = "its answer is too large or too deeply nested"
-    return HubAnswer(f"{asked.host} did not answer as a model hub does", said, ENDPOINT)
+        message = "its answer is too large or too deeply nested"
+    return HubAnswer(f"{request.host} did not answer as a model hub does", message, ENDPOINT)
 
 
-def by_status(asked: Asked, status: int, rate: str, said: str) -> HubError:
+def by_status(request: Asked, status: int, rate: str, message: str) -> HubError:
     if status == 429:
-        return rate_limited(asked, rate)
-    if status == 401 and (asked.with_token or "credentials" in said):
+        return rate_limited(request, rate)
+    if status == 401 and (request.with_token or "credentials" in message):
         hint = f"the token is wrong or has expired: {LOGIN}"
-        return TokenRefused(f"{asked.host} refuses the token", said, hint)
+        return TokenRefused(f"{request.host} refuses the token", message, hint)
     if status == 401:
-        return missing(asked)
+        return missing(request)
     if status == 403:
-        hint = f"may this token read {asked.repo}? its settings name the repositories it is for"
-        return TokenRefused(f"{asked.host} refuses access to {asked.repo}", said, hint)
+        hint = f"may this token read {request.repo}? its settings name the repositories it is for"
+        return TokenRefused(f"{request.host} refuses access to {request.repo}", message, hint)
     if status == 404:
-        return missing(asked)
+        return missing(request)
     if status >= 500:
         return HubUnreachable(
-            f"{asked.host} is in trouble (HTTP {status})", said, "try again later"
+            f"{request.host} is in trouble (HTTP {status})", message, "try again later"
         )
-    return HubAnswer(f"{asked.host} answered HTTP {status}", said, ENDPOINT)
+    return HubAnswer(f"{request.host} answered HTTP {status}", message, ENDPOINT)
 
 
-def missing(asked: Asked) -> RepositoryMissing:
-    if asked.with_token:
+def missing(request: Asked) -> RepositoryMissing:
+    if request.with_token:
         detail = "it does not exist, or it is private and the token sent has no access"
-        hint = f"check the spelling against {asked.page}, and whose token HF_TOKEN is"
+        hint = f"check the spelling against {request.page}, and whose token HF_TOKEN is"
     else:
         detail = "it is missing, private or gated: no token was sent, so the hub does not say which"
-        hint = f"check the spelling against {asked.page}; if it is private or gated, {LOGIN}"
-    return RepositoryMissing(f"{asked.repo} was not found", detail, hint)
+        hint = f"check the spelling against {request.page}; if it is private or gated, {LOGIN}"
+    return RepositoryMissing(f"{request.repo} was not found", detail, hint)
 
 
-def gated(asked: Asked) -> RepositoryGated:
-    if asked.with_token:
+def gated(request: Asked) -> RepositoryGated:
+    if request.with_token:
         detail = "the token sent is not of an account that accepted its terms"
-        hint = f"accept them at {asked.page}, then try again (some owners decide by hand)"
+        hint = f"accept them at {request.page}, then try again (some owners decide by hand)"
     else:
         detail = "its terms have to be accepted, and no token was sent"
-        hint = f"accept them at {asked.page}, then {LOGIN}"
-    return RepositoryGated(f"{asked.repo} is gated", detail, hint)
+        hint = f"accept them at {request.page}, then {LOGIN}"
+    return RepositoryGated(f"{request.repo} is gated", detail, hint)
 
 
-def rate_limited(asked: Asked, header: str) -> RateLimited:
+def rate_limited(request: Asked, header: str) -> RateLimited:
     """429, with the seconds of a RateLimit (`"api";r=0;t=55`) or Retry-After header."""
     match = _RESET.search(header)
     text = match[1] if match else header.strip()
     seconds = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
     when = "later" if seconds is None else f"in {format_duration(max(10, seconds))}"
     hint = f"try again {when}" + (
-        "" if asked.with_token else f"; more is allowed with a token: {LOGIN}"
+        "" if request.with_token else f"; more is allowed with a token: {LOGIN}"
     )
-    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint)
+    return RateLimited(f"{request.host} takes no more requests now", "HTTP 429", hint)
 
 
-def unreachable(asked: Asked, said: str) -> HubUnreachable:
+def unreachable(request: Asked, message: str) -> HubUnreachable:
     hint = "is the machine online? a mirror is set with HF_ENDPOINT, a proxy with HTTPS_PROXY"
-    return HubUnreachable(f"{asked.host} cannot be reached", said, hint)
+    return HubUnreachable(f"{request.host} cannot be reached", message, hint)

@@ -81,41 +81,41 @@ def look_up(repo: str, revision: str = "main") -> Listing:
     check_repo(repo)
     revision = check_revision(revision or "main")
     address, secret = settings.endpoint(), settings.token()
-    asked = errors.Asked(repo, revision, address, bool(secret))
+    request = errors.Asked(repo, revision, address, bool(secret))
     if settings.offline():
         hint = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to ask the hub"
         raise HubUnreachable("the hub is not asked: offline mode is on", "", hint)
-    answer = _ask(asked, secret)
+    answer = _ask(request, secret)
     if isinstance(error := answer.get("error"), dict):
-        raise errors.explain(asked, error)
+        raise errors.explain(request, error)
     about, refused = answer.get("about"), answer.get("refused")
     if not isinstance(about, dict):
-        raise HubAnswer(f"{asked.host} did not answer as a model hub does", "", errors.ENDPOINT)
-    held = errors.explain(asked, refused) if isinstance(refused, dict) else None
-    return read(asked, about, held)
+        raise HubAnswer(f"{request.host} did not answer as a model hub does", "", errors.ENDPOINT)
+    held = errors.explain(request, refused) if isinstance(refused, dict) else None
+    return read(request, about, held)
 
 
-def read(asked: errors.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
+def read(request: errors.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
     """A Listing from the hub's answer; pure. Raises HubError if it is not plausible."""
     commit = about.get("commit")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         detail = "its answer names no commit, so a later look might see other files"
-        raise HubAnswer(f"{asked.repo} cannot be pinned", detail, errors.ENDPOINT)
+        raise HubAnswer(f"{request.repo} cannot be pinned", detail, errors.ENDPOINT)
     if about.get("disabled") is True:
-        raise errors.explain(asked, {"kinds": ["DisabledRepoError"]})
+        raise errors.explain(request, {"kinds": ["DisabledRepoError"]})
     rows = about.get("files")
     rows = rows if isinstance(rows, list) else []
     if len(rows) > MOST_FILES:
-        raise HubAnswer(f"{asked.repo} lists more than {MOST_FILES} files", "", "is it a model?")
-    files = {file.path: file for file in (_file(asked, row) for row in rows)}
+        raise HubAnswer(f"{request.repo} lists more than {MOST_FILES} files", "", "is it a model?")
+    files = {file.path: file for file in (_file(request, row) for row in rows)}
     if len(files) != len(rows):
-        raise HubAnswer(f"{asked.repo} lists a file twice", "", errors.ENDPOINT)
+        raise HubAnswer(f"{request.repo} lists a file twice", "", errors.ENDPOINT)
     if not files.keys() - _HOUSEKEEPING:
         detail = f"commit {commit[:12]} holds {some(tuple(files)) if files else 'no files'}"
         hint = "is another revision meant? its page shows the branches"
-        raise RepositoryEmpty(f"{asked.repo} is empty", detail, hint)
+        raise RepositoryEmpty(f"{request.repo} is empty", detail, hint)
     listed = tuple(files[path] for path in sorted(files))
-    return Listing(asked.repo, commit, asked.endpoint, listed, refused)
+    return Listing(request.repo, commit, request.endpoint, listed, refused)
 
 
 def total(files: Iterable[RemoteFile]) -> int | None:
@@ -130,33 +130,35 @@ def some(names: tuple[str, ...], most: int = 3) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _file(asked: errors.Asked, row: object) -> RemoteFile:
+def _file(request: errors.Asked, row: object) -> RemoteFile:
     row = row if isinstance(row, dict) else {}
     path, size, digest = row.get("path"), row.get("size"), row.get("sha256")
     try:
         path = check_path(path if isinstance(path, str) else "")
     except BadReference as error:
         hint = "such a repository is broken or hostile: do not download it"
-        raise HubAnswer(f"{asked.repo} lists a file that is no path", error.detail, hint) from None
+        raise HubAnswer(
+            f"{request.repo} lists a file that is no path", error.detail, hint
+        ) from None
     known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < MOST_BYTES
     digest = digest if isinstance(digest, str) and _DIGEST.fullmatch(digest) else ""
     return RemoteFile(path, size if known else None, digest)
 
 
-def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
+def _ask(request: errors.Asked, token: str) -> dict[str, Any]:
     """The output of the library's process. Raises HubTimeout, HubAnswer, HubUnreachable."""
     argv = [
         *paths.module_argv("console.models.hub.listing_child"),
-        asked.repo,
-        asked.revision,
-        asked.endpoint,
+        request.repo,
+        request.revision,
+        request.endpoint,
     ]
     try:
-        code, out, error = children.run(argv, DEADLINE_S, env=child_env(asked.endpoint, token))
+        code, out, error = children.run(argv, DEADLINE_S, env=child_env(request.endpoint, token))
     except subprocess.TimeoutExpired:
         raise HubTimeout(
-            f"{asked.host} did not answer within {format_duration(DEADLINE_S)}",
-            f"asked for {asked.repo}",
+            f"{request.host} did not answer within {format_duration(DEADLINE_S)}",
+            f"asked for {request.repo}",
             "try again; a slow mirror may need another HF_ENDPOINT",
         ) from None
     except OSError as failure:
@@ -174,7 +176,9 @@ def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
         answer = None
     if code or not isinstance(answer, dict):
         last = decode(error).strip().splitlines()[-1:] or [f"exit status {code}"]
-        raise HubAnswer(f"{asked.host} could not be understood", one_line(last[0]), errors.ENDPOINT)
+        raise HubAnswer(
+            f"{request.host} could not be understood", one_line(last[0]), errors.ENDPOINT
+        )
     return answer
 
 

@@ -85,14 +85,14 @@ def unfinished_sizes(directory: Path) -> dict[str, int]:
     `hf` writes to `.cache/huggingface/download/…/HASH.ETAG.NONCE.incomplete`, holding a lock beside
     it.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path in _walk_unfinished(place(directory), ".incomplete"):
         match = _NAME.fullmatch(path.name)
         with contextlib.suppress(OSError):
             info = path.stat()
             etag = match["etag"] if match else ""
-            found[etag] = found.get(etag, 0) + min(info.st_size, info.st_blocks * 512)
-    return found
+            sizes[etag] = sizes.get(etag, 0) + min(info.st_size, info.st_blocks * 512)
+    return sizes
 
 
 def busy(directory: Path) -> Path | None:
@@ -174,7 +174,7 @@ def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str)
     An existing file without an earlier record belongs to somebody else.
     """
     real = os.path.realpath(target)
-    before = next((one for one in every_taken() if one.target == real), None)
+    before = next((record for record in every_taken() if record.target == real), None)
     known = dict(before.files) if before is not None else {}
     for file in files:
         foreign = os.path.lexists(os.path.join(real, file.path)) and file.path not in known
@@ -192,8 +192,8 @@ def forget_taken(taken: Taken) -> None:
 
 
 def every_taken() -> list[Taken]:
-    found = (_read(path) for path in sorted(directory().glob("*.json")))
-    return [one for one in found if one is not None]
+    records = (_read(path) for path in sorted(directory().glob("*.json")))
+    return [record for record in records if record is not None]
 
 
 def _read(path: Path) -> Taken | None:
@@ -292,16 +292,16 @@ def local(path: Path) -> Listing:
     where = one_line(str(path))
     try:
         if path.is_dir():
-            found = list(_walk(path))
-            return _listing(path, found)
+            names = list(_walk(path))
+            return _listing(path, names)
         if not path.exists():
             raise FileMissing(f"{where} is not there", "", "is the disk mounted? `findmnt` shows")
         part = reference.shard(path.name)
         same = [entry.name for entry in os.scandir(path.parent)] if part else [path.name]
-        found = [name for name in same if part is None or _of_set(name, part)]
+        names = [name for name in same if part is None or _of_set(name, part)]
     except OSError as error:
         raise HubError(f"{where} cannot be read", error.strerror or "", f"ls -l {where}") from None
-    return _listing(path.parent, found)
+    return _listing(path.parent, names)
 
 
 def _of_set(name: str, part: tuple[str, int, int]) -> bool:
@@ -320,8 +320,8 @@ def _walk(top: Path) -> Iterable[str]:
             yield os.path.relpath(os.path.join(folder, name), top)
 
 
-def _listing(top: Path, found: Sequence[str]) -> Listing:
-    files = (RemoteFile(name, size_of(top / name)) for name in sorted(found))
+def _listing(top: Path, names: Sequence[str]) -> Listing:
+    files = (RemoteFile(name, size_of(top / name)) for name in sorted(names))
     return Listing(
         one_line(str(top)), "", "", tuple(file for file in files if file.size is not None)
     )

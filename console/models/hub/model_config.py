@@ -67,12 +67,12 @@ _KINDS = {
 
 def parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """A configuration, and in it those of the language model, the outermost first."""
-    found: list[Mapping[str, Any]] = [config]
+    configs: list[Mapping[str, Any]] = [config]
     for key in INNER:
         inner = config.get(key)
-        if isinstance(inner, Mapping) and len(found) <= len(INNER):
-            found += parts({name: inner[name] for name in inner if name not in INNER[3:]})
-    return found
+        if isinstance(inner, Mapping) and len(configs) <= len(INNER):
+            configs += parts({name: inner[name] for name in inner if name not in INNER[3:]})
+    return configs
 
 
 def whole(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,12 +127,12 @@ def dtype_of(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def kind(said: str) -> str:
+def kind(description: str) -> str:
     """The short name of a description or a name: `fp8 (e4m3)` → `fp8`; unknown ones unchanged.
 
     `float32` stays itself. Blocks of int8 have a name of their own: other kernels.
     """
-    low = said.lower()
+    low = description.lower()
     for sign, name in _QUANTIZATION_KINDS:
         if sign == "block" and not ("int8" in low and low.startswith("block")):
             continue
@@ -245,9 +245,9 @@ def fetch_json(
     import httpx
 
     file, secret = listing.find(path), settings.token()
-    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
+    request = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
     if file is None:
-        raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", asked.page)
+        raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", request.page)
     if file.size is not None and file.size > limit:
         raise _too_large(path, limit, f"{both_units(file.size)} by the listing")
     headers = {"Accept-Encoding": "identity", "User-Agent": "omni-console"}
@@ -262,8 +262,8 @@ def fetch_json(
             url = listing.url(path)
             body = within(
                 deadline_s,
-                asked.host,
-                lambda: _body(client, asked, url, path, limit, pace),
+                request.host,
+                lambda: _body(client, request, url, path, limit, pace),
                 patience=lambda: pace.left_s,
             )
         except (
@@ -275,11 +275,11 @@ def fetch_json(
             if pace.left_s <= 0:
                 words = f"{path} does not come: {pace.have} bytes in {SILENCE_S:g} s"
             hint = "try again; a slow mirror may need another HF_ENDPOINT"
-            raise HubTimeout(words, asked.host, hint) from None
+            raise HubTimeout(words, request.host, hint) from None
         except httpx.TooManyRedirects:
-            raise HubAnswer(f"{asked.host} redirects for ever", path, errors.ENDPOINT) from None
+            raise HubAnswer(f"{request.host} redirects for ever", path, errors.ENDPOINT) from None
         except httpx.TransportError as error:
-            raise errors.unreachable(asked, one_line(str(error))) from None
+            raise errors.unreachable(request, one_line(str(error))) from None
         except httpx.HTTPError as error:
             raise HubUnreachable(f"{path} cannot be fetched", one_line(str(error)), "") from None
     return parse(path, body)
@@ -302,16 +302,16 @@ def parse(path: str, body: bytes) -> dict[str, Any]:
         raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", _NONE)
     text = _utf8(path, body)
     try:
-        found = json.loads(text, parse_constant=str)
+        document = json.loads(text, parse_constant=str)
     except json.JSONDecodeError as error:
         raise _no_json(path, text, error) from None
     except RecursionError:
         raise HubAnswer(f"{path} is not JSON", "nested too deeply", _NONE) from None
     except ValueError as error:
         raise HubAnswer(f"{path} is not JSON", one_line(str(error)), _NONE) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise HubAnswer(f"{path} is no JSON object", "", _NONE)
-    return found
+    return document
 
 
 _AGAIN = "an upload or a download ended early: fetch it again, or ask its publisher"
@@ -368,16 +368,16 @@ class _Pace:
 
 
 def _body(
-    client: httpx.Client, asked: errors.Asked, url: str, path: str, limit: int, pace: _Pace
+    client: httpx.Client, request: errors.Asked, url: str, path: str, limit: int, pace: _Pace
 ) -> bytes:
     with client.stream("GET", url) as response:
         for answer in (*response.history, response):
-            commit = answer.headers.get("x-repo-commit", asked.revision)
-            if commit != asked.revision:
-                detail = f"{path} came from {one_line(commit, 40)}, not from {asked.revision}"
+            commit = answer.headers.get("x-repo-commit", request.revision)
+            if commit != request.revision:
+                detail = f"{path} came from {one_line(commit, 40)}, not from {request.revision}"
                 raise HubAnswer("the commit changed meanwhile", detail, "look again")
         if response.status_code != 200:
-            raise _refused(response, asked)
+            raise _refused(response, request)
         coding = response.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("identity", "gzip", "deflate"):
             raise HubAnswer(f"{path} came as {one_line(coding, 20)}", "", errors.ENDPOINT)
@@ -394,15 +394,15 @@ def _body(
         return bytes(body)
 
 
-def _refused(response: httpx.Response, asked: errors.Asked) -> Exception:
+def _refused(response: httpx.Response, request: errors.Asked) -> Exception:
     code = response.headers.get("x-error-code", "")
-    told = {
+    error = {
         "kinds": [_KINDS.get(code, "")],
         "status": response.status_code,
         "rate": response.headers.get("ratelimit", "") or response.headers.get("retry-after", ""),
         "message": response.headers.get("x-error-message", ""),
     }
-    return errors.explain(asked, told)
+    return errors.explain(request, error)
 
 
 def _too_large(path: str, limit: int, how: str) -> HubAnswer:

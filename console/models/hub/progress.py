@@ -59,33 +59,33 @@ def rate(bps: float | None) -> str:
     return "unknown" if bps is None else f"{bps / 1e6:.1f} MB/s"
 
 
-def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError | None:
+def explain(listing: Listing, lines: Sequence[str], with_token: bool) -> HubError | None:
     """The meaning of the last words of `hf download`: an error that a person has to fix, since a
     retry would not help, or None for an interruption that may be retried."""
-    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
-    whole = ("\n".join(said),)
+    request = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
+    whole = ("\n".join(lines),)
     if _line(_GATED, whole):
-        return errors.gated(asked)
-    if refused := _line(_TOKEN, said):
-        return errors.by_status(asked, 401, "", refused)
+        return errors.gated(request)
+    if refused := _line(_TOKEN, lines):
+        return errors.by_status(request, 401, "", refused)
     if _line(_CHANGED, whole):
         detail = f"commit {listing.commit[:12]} was listed, but its files are gone"
         hint = "the repository was rewritten: look it up again"
         return RevisionMissing(f"{listing.repo} has changed", detail, hint)
     if _line(_MISSING, whole):
-        return errors.missing(asked)
+        return errors.missing(request)
     if _line(_FULL, whole):
         need = both_units(sum(file.size or 0 for file in listing.files))
         hint = "make room, then start the download again: whole files are kept"
         return DiskShort("the disk is full", f"{listing.repo} holds {need}", hint)
     for pattern, title, hint in _OTHERS:
-        if line := _line(pattern, said):
+        if line := _line(pattern, lines):
             return DownloadFailed(title, line, hint)
     return None
 
 
-def _line(pattern: str, said: Sequence[str]) -> str:
-    return next((line for line in said if re.search(pattern, line, re.IGNORECASE)), "")
+def _line(pattern: str, lines: Sequence[str]) -> str:
+    return next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), "")
 
 
 class Meter:

@@ -203,17 +203,17 @@ def gguf_quantization(path: str) -> str:
     """`Q4_K_M` from a GGUF's name or, failing that, from the nearest directory that names one."""
     for part in reversed(path.split("/")):
         part = part.removesuffix(".gguf").removesuffix(".GGUF")
-        found = _QUANTIZATION.findall(part)
-        if found:
-            upper = str(found[-1]).upper()
+        matches = _QUANTIZATION.findall(part)
+        if matches:
+            upper = str(matches[-1]).upper()
             return {"FP16": "F16", "FP32": "F32"}.get(upper, upper)
     return ""
 
 
 def worded_quantization(name: str) -> str:
     """`INT8` from a repository's or a directory's name; "" if it names none."""
-    found = _WORDED.findall(name)
-    return str(found[-1]).upper() if found else ""
+    matches = _WORDED.findall(name)
+    return str(matches[-1]).upper() if matches else ""
 
 
 def sidecar(name: str) -> str:
@@ -224,28 +224,28 @@ def sidecar(name: str) -> str:
 
 def runs(numbers: Iterable[int]) -> tuple[range, ...]:
     """Sorted numbers as runs: 2, 5, 6 → range(2, 3), range(5, 7)."""
-    found: list[range] = []
+    ranges: list[range] = []
     for number in numbers:
-        if found and number == found[-1].stop:
-            found[-1] = range(found[-1].start, number + 1)
+        if ranges and number == ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return tuple(found)
+            ranges.append(range(number, number + 1))
+    return tuple(ranges)
 
 
 def gaps(numbers: Iterable[int], total: int) -> tuple[range, ...]:
     """The runs of 1…`total` that the sorted `numbers` lack; takes no room for a large total."""
-    found, at = [], 1
+    ranges, at = [], 1
     for number in numbers:
         if at < number <= total:
-            found.append(range(at, number))
+            ranges.append(range(at, number))
         at = max(at, number + 1)
     if at <= total:
-        found.append(range(at, total + 1))
-    return tuple(found)
+        ranges.append(range(at, total + 1))
+    return tuple(ranges)
 
 
-def told(found: tuple[range, ...], most: int = 6) -> str:
+def told(ranges: tuple[range, ...], most: int = 6) -> str:
     """`2, 5-9`"""
-    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found[:most]]
-    return ", ".join(shown) + (f" and {len(found) - most} more runs" if len(found) > most else "")
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges[:most]]
+    return ", ".join(shown) + (f" and {len(ranges) - most} more runs" if len(ranges) > most else "")

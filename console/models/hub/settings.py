@@ -63,16 +63,16 @@ def token() -> str:
 
     A value that no header can hold counts as none.
     """
-    found = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
-    if not found and not true("HF_HUB_DISABLE_IMPLICIT_TOKEN"):
+    secret = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
+    if not secret and not true("HF_HUB_DISABLE_IMPLICIT_TOKEN"):
         named = os.environ.get("HF_TOKEN_PATH")
         try:
             with (_path(named) if named else home() / "token").open(encoding="utf-8") as file:
-                found = file.read(4096)
+                secret = file.read(4096)
         except (OSError, ValueError):
-            found = ""
-    found = found.replace("\r", "").replace("\n", "").strip()
-    return found if found.isascii() and found.isprintable() and " " not in found else ""
+            secret = ""
+    secret = secret.replace("\r", "").replace("\n", "").strip()
+    return secret if secret.isascii() and secret.isprintable() and " " not in secret else ""
 
 
 def true(name: str) -> bool:

@@ -64,10 +64,10 @@ def vocabulary(header: Header) -> int | None:
     return header.integer(f"{header.architecture}.vocab_size")
 
 
-def _times(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one * other
+def _times(factor: int | None, other: int | None) -> int | None:
+    return None if factor is None or other is None else factor * other
 
 
 def _sum(*parts: int | None) -> int | None:
-    known = [one for one in parts if one is not None]
+    known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None

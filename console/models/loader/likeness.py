@@ -34,7 +34,7 @@ def complaints(header: Header) -> list[Complaint]:
 
 def of_types(header: Header) -> list[Complaint]:
     """What ends a server only after its loader, where it computes: the first."""
-    return [one for one, _ in zip(_types(header), range(1), strict=False)]
+    return [complaint for complaint, _ in zip(_types(header), range(1), strict=False)]
 
 
 def _types(header: Header) -> Iterator[Complaint]:
@@ -59,9 +59,9 @@ def _shapes(header: Header) -> Iterator[Complaint]:
         for at, sizes in (due or {}).items():
             size = tensor.dims[at] if at < len(tensor.dims) else 1
             if sizes and size not in sizes:
-                told = " or ".join(str(one) for one in sorted(sizes))
+                expected_sizes = " or ".join(str(length) for length in sorted(sizes))
                 words = f"tensor '{tensor.name}' has {size} in dimension {at}, and the keys say"
-                yield Complaint(f"{words} {told}", sure=False)
+                yield Complaint(f"{words} {expected_sizes}", sure=False)
 
 
 def _wanted(header: Header) -> Mapping[str, Mapping[int, set[int]]]:
@@ -127,10 +127,10 @@ def _odd_shapes(blocks: Mapping[int, Mapping[str, Dims]]) -> Iterator[Complaint]
     for number, names in blocks.items():
         for name, dims in names.items():
             shapes[name].append((number, dims))
-    for name, found in shapes.items():
-        counts = Counter(dims for _, dims in found)
-        if len(counts) == 2 and min(counts.values()) == 1 and len(found) > LEAST_LIKE:
-            number, dims = next(one for one in found if counts[one[1]] == 1)
+    for name, block_shapes in shapes.items():
+        counts = Counter(dims for _, dims in block_shapes)
+        if len(counts) == 2 and min(counts.values()) == 1 and len(block_shapes) > LEAST_LIKE:
+            number, dims = next(pair for pair in block_shapes if counts[pair[1]] == 1)
             usual = ", ".join(map(str, counts.most_common(1)[0][0]))
             words = f"tensor 'blk.{number}.{name}' has {', '.join(map(str, dims))}, others {usual}"
             yield Complaint(words, sure=False)

@@ -28,13 +28,17 @@ def of_whole(header: Header) -> list[Complaint]:
 def _of_zeros(header: Header) -> list[Complaint]:
     """A model for texts of no tokens, or without blocks."""
     arch = header.architecture
-    found = []
+    complaints = []
     if header.integer(f"{arch}.context_length") == 0:
         words = "failed to create llama_context from model"
-        found.append(Complaint(f"{arch}.context_length is 0: {words}, or no request fits in it"))
+        complaints.append(
+            Complaint(f"{arch}.context_length is 0: {words}, or no request fits in it")
+        )
     if header.integer(f"{arch}.block_count") == 0:
-        found.append(Complaint(f"{arch}.block_count is 0: GGML_ASSERT(hparams.n_layer_all > 0)"))
-    return found
+        complaints.append(
+            Complaint(f"{arch}.block_count is 0: GGML_ASSERT(hparams.n_layer_all > 0)")
+        )
+    return complaints
 
 
 def _of_words(header: Header) -> list[Complaint]:
@@ -53,7 +57,7 @@ def of_alignment(header: Header, *, maps: bool | None = None) -> list[Complaint]
     if maps is False or header.alignment % MAPPED == 0 or not header.tensors:
         return []
     begin = pad(header.header_bytes, header.alignment)
-    sizes = [one.bytes for one in header.tensors]
+    sizes = [tensor.bytes for tensor in header.tensors]
     steps = [pad(size, header.alignment) for size in sizes if size is not None]
     split = (header.integer("split.count") or 1) > 1  # each file has a start of its own
     if not split and all(start % MAPPED == 0 for start in (begin, *steps)):

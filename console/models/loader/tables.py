@@ -61,13 +61,13 @@ def complaints(header: Header) -> list[Complaint]:
     """Why the loader refuses a whole header's keys and tensors; the first few. Nothing is said
     where a table does not tell."""
     required = _form(header)
-    found = chain(
+    all_complaints = chain(
         _keys(header, required), _contradictions(header),
         () if required is None else _shapes(header, required),
         () if required is None else _missing(header, required),
         _unknown(header),
     )  # fmt: skip
-    return [one for one, _ in zip(found, range(MAX_COMPLAINTS), strict=False)]
+    return [complaint for complaint, _ in zip(all_complaints, range(MAX_COMPLAINTS), strict=False)]
 
 
 @cache
@@ -99,7 +99,7 @@ def _required(form: Mapping[str, Mapping[str, object]]) -> Required:
             for name, dims in part.items() if SHARED not in name
         }  # fmt: skip
 
-    blocks = tuple(shapes(one) for one in form["blocks"])  # type: ignore[arg-type]
+    blocks = tuple(shapes(block) for block in form["blocks"])  # type: ignore[arg-type]
     model = shapes(form["model"])  # type: ignore[arg-type]
     return Required(tuple(form["keys"]), frozenset(form["given"]), model, blocks)
 
@@ -118,7 +118,10 @@ def _form(header: Header) -> Required | None:
 def _keys(header: Header, required: Required | None) -> Iterator[Complaint]:
     own = () if required is None else required.keys
     # whether any other is required may depend on the values of others (DeepSeek-V2-Lite)
-    for name in (*COMMON, *(one for one in own if one.endswith("epsilon"))):
+    for name in (
+        *COMMON,
+        *(required_key for required_key in own if required_key.endswith("epsilon")),
+    ):
         key = f"{header.architecture}.{name}"
         if key not in header.kv:
             yield Complaint(f"key not found in model: {key}")
@@ -143,14 +146,14 @@ def _contradictions(header: Header) -> Iterator[Complaint]:
 
 def _shapes(header: Header, required: Required) -> Iterator[Complaint]:
     known = lengths(header)
-    told: dict[tuple[bool, str, tuple[int, ...]], tuple[int, ...]] = {}
+    expected_by_kind: dict[tuple[bool, str, tuple[int, ...]], tuple[int, ...]] = {}
     for tensor in header.tensors or ():
         block = _BLOCK.fullmatch(tensor.name)
         kind = block is not None, block[2] if block else tensor.name, tensor.dims
-        if kind not in told:  # blocks of one shape are many
+        if kind not in expected_by_kind:  # blocks of one shape are many
             due = _due(tensor, required)
-            told[kind] = _expected(tensor, due, known) if due else ()
-        if expected := told[kind]:
+            expected_by_kind[kind] = _expected(tensor, due, known) if due else ()
+        if expected := expected_by_kind[kind]:
             wanted, got = (", ".join(map(str, dims)) for dims in (expected, tensor.dims))
             yield Complaint(f"tensor '{tensor.name}' has wrong shape; expected {wanted}, got {got}")
 
@@ -160,14 +163,16 @@ def _due(tensor: Tensor, required: Required) -> Shape:
     block = _BLOCK.fullmatch(tensor.name)
     if block is None:
         return required.model.get(tensor.name)
-    shapes = [one[block[2]] for one in required.blocks if block[2] in one]
-    return shapes[0] if shapes and all(one == shapes[0] for one in shapes) else None
+    shapes = [
+        required_block[block[2]] for required_block in required.blocks if block[2] in required_block
+    ]
+    return shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else None
 
 
 def _expected(tensor: Tensor, due: Shape, known: Mapping[str, int]) -> tuple[int, ...]:
     """The lengths that a tensor ought to have; () where it has them, or they are not known."""
     dims, lacking = tensor.dims, False
-    if due is None or len(dims) < len(due) or any(one != 1 for one in dims[len(due) :]):
+    if due is None or len(dims) < len(due) or any(dim != 1 for dim in dims[len(due) :]):
         return ()
     expected = []
     for size, names in zip(dims, due, strict=False):
@@ -194,7 +199,7 @@ def _missing(header: Header, required: Required) -> Iterator[Complaint]:
     """Tensors that the loader does not find, where the keys are those of the table."""
     if header.tensors is None or not _alike(header, required):
         return
-    here = {one.name for one in header.tensors}
+    here = {tensor.name for tensor in header.tensors}
     for name in required.model:
         if name not in here:
             yield Complaint(f"missing tensor '{name}'")
@@ -227,18 +232,21 @@ def _blocks(header: Header) -> dict[int, set[str]]:
     arch = header.architecture
     spare = header.integer(f"{arch}.nextn_predict_layers") or 0
     layers = (header.integer(f"{arch}.block_count") or 0) - spare
-    found: dict[int, set[str]] = {}
+    names_by_block: dict[int, set[str]] = {}
     for tensor in header.tensors or ():
         block = _BLOCK.fullmatch(tensor.name)
         if block and int(block[1]) < layers:
-            found.setdefault(int(block[1]), set()).add(block[2])
-    return found
+            names_by_block.setdefault(int(block[1]), set()).add(block[2])
+    return names_by_block
 
 
 def _lacking(names: set[str], required: Required) -> list[str]:
     """What a block lacks of the kind of block that it is nearest to."""
     have = names | {
-        f"{part}.weight" for parts, one in TOGETHER if f"{one}.weight" in names for part in parts
+        f"{part}.weight"
+        for parts, matrix in TOGETHER
+        if f"{matrix}.weight" in names
+        for part in parts
     }
     lacking = ([name for name in kind if name not in have] for kind in required.blocks)
     return min(lacking, key=len, default=[])

@@ -74,7 +74,7 @@ def look(folder: Path, method: str, layers: Collection[int], elements: int) -> E
             return _of_loose(loose, method, layers)
         if not tensors:
             return ExpertFiles(wrong="it holds no safetensors")
-        stored = read([File(str(one), one.name, None) for one in tensors])
+        stored = read([File(str(path), path.name, None) for path in tensors])
     except OSError as error:
         return ExpertFiles(unknown=f"it cannot be read: {error.strerror}")
     except GgufError as error:
@@ -95,7 +95,7 @@ class _TooManyError(Exception):
 def _files(folder: Path, method: str) -> tuple[list[Path], list[tuple[int, str]]]:
     """The safetensors that the method would open, and the converter's loose files with their
     layers, which count only where no safetensors lie in the directory itself."""
-    merged = any(one.suffix == ".safetensors" for one in folder.iterdir())
+    merged = any(entry.suffix == ".safetensors" for entry in folder.iterdir())
     tensors, loose, seen = list[Path](), list[tuple[int, str]](), 0
     for root, _, names in os.walk(folder):
         seen += len(names)
@@ -115,18 +115,18 @@ def _of_loose(
 ) -> ExpertFiles:  # fmt: skip
     """`_layer_3/_numa_0/INT8_up_17_1234Byte_quant_.kt`."""
     kinds: Counter[str] = Counter()
-    found: set[int] = set()
+    present_layers: set[int] = set()
     for layer, name in files:
         match = _LOOSE.fullmatch(name)
         if match is not None and (not layers or layer in layers):
             kinds[match[1]] += int(match[2])
-            found.add(layer)
+            present_layers.add(layer)
     kind = CONVERTED[method]
     if not kinds:
         return ExpertFiles(wrong="it holds nothing that kt-kernel's converter wrote")
     if kind not in kinds:
         return ExpertFiles(wrong=f"it was converted for {min(kinds)}, not for {kind}")
-    if missing := _missing(layers, found):
+    if missing := _missing(layers, present_layers):
         return ExpertFiles(wrong=missing)
     return ExpertFiles(kinds[kind])
 
@@ -154,19 +154,19 @@ def _of_merged(
 
 
 def _as_published(stored: StoredBytes, method: str, layers: Collection[int]) -> ExpertFiles:
-    found: set[int] = set()
+    present_layers: set[int] = set()
     for ending in NATIVE[method]:
         pattern = re.compile(rf"(?:.*\.)?{ending}")
         groups = [key for key in stored.groups if pattern.fullmatch(key[0])]
         if not groups:
             return ExpertFiles(wrong=f"{_like(stored)}, which is not what {method} reads")
         bits = {stored.elements[name][1] for name, _ in groups if name in stored.elements}
-        if not found and bits - set(BITS[method]):
-            told = f"the experts' weights are stored with {max(bits)} bits"
-            return ExpertFiles(wrong=f"{told}, which is not what {method} reads")
+        if not present_layers and bits - set(BITS[method]):
+            problem = f"the experts' weights are stored with {max(bits)} bits"
+            return ExpertFiles(wrong=f"{problem}, which is not what {method} reads")
         here = {layer for _, layer in groups}
-        found = found & here if found else here
-    if missing := _missing(layers, found):
+        present_layers = present_layers & here if present_layers else here
+    if missing := _missing(layers, present_layers):
         return ExpertFiles(wrong=missing)
     return ExpertFiles(
         sum(
@@ -188,8 +188,8 @@ def _of_experts(stored: StoredBytes) -> Iterator[str]:
             yield name
 
 
-def _missing(layers: Collection[int], found: Collection[int]) -> str:
-    left = sorted(set(layers) - set(found))
+def _missing(layers: Collection[int], present_layers: Collection[int]) -> str:
+    left = sorted(set(layers) - set(present_layers))
     if not left:
         return ""
     return f"it lacks the experts of {plural(len(left), 'layer')} (the first is {left[0]})"

@@ -112,8 +112,8 @@ def _parsed(source: Source, text: bytes, header_bytes: int) -> ShardHeader:
     if text.count(b"{") > MAX_TENSORS + 2 or text.count(b",") > MAX_TENSORS * (MAX_DIMS // 2):
         _refuse(source, Kind.TOO_BIG, f"more than {MAX_TENSORS} tensors in one file")
     try:
-        found = json.loads(text.decode("utf-8"), object_pairs_hook=_object)
-        return _header(found, header_bytes)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+        return _header(header, header_bytes)
     except UnicodeDecodeError:
         _refuse(source, Kind.MALFORMED, "its header is not UTF-8")
     except _Bad as error:
@@ -125,16 +125,16 @@ def _parsed(source: Source, text: bytes, header_bytes: int) -> ShardHeader:
 
 def _object(pairs: list[tuple[str, Any]]) -> object:
     """An object of the JSON: a tensor is made small at once, others stay dictionaries."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise _Bad("a name is there twice")
-    if len(found) == 3 and "data_offsets" in found:
-        return _tensor(found)
-    return found
+    if len(fields) == 3 and "data_offsets" in fields:
+        return _tensor(fields)
+    return fields
 
 
-def _tensor(found: Mapping[str, Any]) -> Stored:
-    dtype, shape, place = found.get("dtype"), found.get("shape"), found["data_offsets"]
+def _tensor(fields: Mapping[str, Any]) -> Stored:
+    dtype, shape, place = fields.get("dtype"), fields.get("shape"), fields["data_offsets"]
     if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(place, list):
         raise _Bad("a tensor without dtype, shape and data_offsets")
     if len(place) != 2 or not all(map(_whole, place)) or place[0] > place[1]:
@@ -152,22 +152,22 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
 
 
-def _header(found: object, header_bytes: int) -> ShardHeader:
-    if not isinstance(found, dict):
+def _header(header: object, header_bytes: int) -> ShardHeader:
+    if not isinstance(header, dict):
         raise _Bad("its header is no JSON object")
-    about = found.pop(_METADATA, {})
+    about = header.pop(_METADATA, {})
     if not isinstance(about, dict):
         raise _Bad(f"{_METADATA} is no object")
-    for name, tensor in found.items():
+    for name, tensor in header.items():
         if not isinstance(tensor, Stored):
             raise _Bad(f"{name[:80]} has no dtype, shape and data_offsets")
         if len(name) > MAX_NAME:
             raise _Bad(f"a tensor's name of {len(name)} characters")
     at = 0
-    for tensor in sorted(found.values(), key=lambda tensor: (tensor.begin, tensor.bytes)):
+    for tensor in sorted(header.values(), key=lambda tensor: (tensor.begin, tensor.bytes)):
         if tensor.begin != at:
             what = "overlap" if tensor.begin < at else "leave a hole"
             raise _Bad(f"tensors {what} at byte {min(at, tensor.begin)} of the data")
         at += tensor.bytes
-    unknown = sorted({tensor.dtype for tensor in found.values()} - BITS.keys())
-    return ShardHeader(found, header_bytes, tuple(one_line(one, 20) for one in unknown))
+    unknown = sorted({tensor.dtype for tensor in header.values()} - BITS.keys())
+    return ShardHeader(header, header_bytes, tuple(one_line(dtype, 20) for dtype in unknown))

@@ -84,10 +84,10 @@ class Shard:
 
 def group(name: str) -> Group:
     """The pattern of a tensor's name and its layer: the first number between dots."""
-    found = _NUMBER.search(name)
-    if found is None:
+    match = _NUMBER.search(name)
+    if match is None:
         return name, OUTSIDE
-    return _NUMBER.sub(".#", name), int(found[1])
+    return _NUMBER.sub(".#", name), int(match[1])
 
 
 def by_shard(places: Mapping[str, str]) -> Mapping[str, Shard]:

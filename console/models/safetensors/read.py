@@ -108,7 +108,7 @@ def read(
 
 def _cover(shards: Mapping[str, Shard]) -> list[str]:
     """Few shards that together have every pattern: each time the one with most new ones."""
-    kinds = {name: {one for one, _ in shard.groups} for name, shard in shards.items()}
+    kinds = {name: {pattern for pattern, _ in shard.groups} for name, shard in shards.items()}
     due = set().union(*kinds.values())
     chosen: list[str] = []
     while due:

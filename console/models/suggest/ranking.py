@@ -72,8 +72,8 @@ class Merits:
     def heading(self) -> str:
         """The class in which it stands, in words."""
         few = f"fewer than {MIN_BITS:g} bits per weight, " if self.is_coarse and self.bits else ""
-        told = f"{few}{self.cost.words}"
-        return told[0].upper() + told[1:]
+        text = f"{few}{self.cost.words}"
+        return text[0].upper() + text[1:]
 
 
 def order(merits: Merits) -> tuple[bool, bool, Cost, bool, float, int]:

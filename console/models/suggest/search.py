@@ -100,13 +100,13 @@ class Found:
 
 def contexts(longest: int) -> list[int]:
     """The contexts that are tried, rising, the model's own at the end."""
-    found, at = [], 0
+    lengths, at = [], 0
     for step, end in GRID:
         while at + step <= min(end, longest):
             at += step
-            found.append(at)
-    found = [one for one in found if one >= min(LEAST, longest)]
-    return found if found and found[-1] == longest else [*found, longest]
+            lengths.append(at)
+    lengths = [length for length in lengths if length >= min(LEAST, longest)]
+    return lengths if lengths and lengths[-1] == longest else [*lengths, longest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,12 @@ class Search:
         """The fastest step of a way whose cards are not too full with this context."""
 
         def roomy(step: int) -> bool:
-            found = self._fit(way, step, ctx).trial
-            return found.sum is not None and self.on_cards(found.sum)
+            trial = self._fit(way, step, ctx).trial
+            return trial.sum is not None and self.on_cards(trial.sum)
 
         def holds(step: int) -> bool:
-            found = self._fit(way, step, ctx).trial
-            return found.rank < NEVER
+            trial = self._fit(way, step, ctx).trial
+            return trial.rank < NEVER
 
         step = least(way.steps, roomy)
         fit = self._fit(way, way.steps if step is None else step, ctx)

@@ -161,8 +161,8 @@ def _even(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], moved: int,
     def first_is_fuller(percent: int) -> bool:
         split = (float(percent), float(PERCENT - percent))
         tried = replace(plan, gpu_layers=1 << 20, ctx=ctx, cpu_experts=moved, tensor_split=split)
-        one, two = place(facts, tried, cards).cards
-        return one.bytes * (capacity(cards[1]) or 1) >= two.bytes * (capacity(cards[0]) or 1)
+        first, two = place(facts, tried, cards).cards
+        return first.bytes * (capacity(cards[1]) or 1) >= two.bytes * (capacity(cards[0]) or 1)
 
     low, high = 1, PERCENT - 1
     while low < high:

@@ -170,16 +170,18 @@ class BreachHandler:
         self.over = self._written and self._settled
 
     def _report_stages(self, operation: KillOperation) -> None:
-        for one in operation.killed:
-            for stage in (*one.stages, *([f"stuck: {one.stuck}"] if one.stuck else [])):
-                if (one.who, stage) not in self._said:
-                    self._said.add((one.who, stage))
-                    self._say("kill", one_line(f"{one.name}: {stage}"))
+        for outcome in operation.killed:
+            for stage in (*outcome.stages, *([f"stuck: {outcome.stuck}"] if outcome.stuck else [])):
+                if (outcome.who, stage) not in self._said:
+                    self._said.add((outcome.who, stage))
+                    self._say("kill", one_line(f"{outcome.name}: {stage}"))
 
     def _say_end(self, operation: KillOperation) -> None:
-        for one in operation.killed:
-            words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
-            self._say("kill", one_line(f"{one.name}: {words}"))
+        for outcome in operation.killed:
+            words = (
+                "still there" if outcome.empty_s is None else f"gone after {outcome.empty_s:.3f} s"
+            )
+            self._say("kill", one_line(f"{outcome.name}: {words}"))
         for refused in operation.refused:
             self._say("spared", one_line(refused))
 
@@ -210,12 +212,16 @@ class BreachHandler:
         report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
             {
-                **one, "held": record.held.get(one["who"]),
-                "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
-                "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
+                **outcome,
+                "held": record.held.get(outcome["who"]),
+                "rung": (outcome["rungs"] or ["nothing"])[0],
+                "write_s": outcome["written_s"],
+                "why": "; ".join(
+                    [*outcome["why"], *([outcome["stuck"]] if outcome["stuck"] else [])]
+                ),
             }
-            for one in report["killed"]
-        ]  # fmt: skip
+            for outcome in report["killed"]
+        ]
         return {
             "at": record.wall, "wall": record.wall, "mono": record.mono, "crossed": record.crossed,
             "cause": record.cause,
@@ -279,15 +285,15 @@ def held(
 ) -> dict[str, dict[str, Any]]:
     """Return what each target held when it was last read. `loads` are the readings of the last
     second, and `read` returns a newer (time, bytes) of a target, or None."""
-    found = {}
+    memory_by_target = {}
     for target in targets:
         load = next((x for x in loads if (x.kind, x.name) == (target.kind, target.name)), None)
         at, ram = read(target) or ((load.at, load.ram) if load is not None else (now, None))
-        found[target.who] = {
+        memory_by_target[target.who] = {
             "ram": ram, "swap": load.swap if load is not None else None,
             "age_s": None if ram is None else round(max(0.0, now - at), 3),
         }  # fmt: skip
-    return found
+    return memory_by_target
 
 
 def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
@@ -326,7 +332,7 @@ def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
     """Reap the started commands that have ended; restart the child that frees memory if it died."""
     if killer.reaper is not None and (words := killer.reaper.tend()):
         say("reaper", one_line(words))
-    _spawned[:] = [one for one in _spawned if one.poll() is None]
+    _spawned[:] = [command for command in _spawned if command.poll() is None]
 
 
 _spawned: list[subprocess.Popen[bytes]] = []

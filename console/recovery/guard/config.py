@@ -141,7 +141,7 @@ class GuardConfig:
         return Path(self.run_dir) / "rollback"
 
     def to_json(self) -> dict[str, Any]:
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         limits = [limit.to_json() for limit in self.limits]
         envelope = self.envelope.to_json()
         return {"schema": SCHEMA, **values, "limits": limits, "envelope": envelope}
@@ -153,10 +153,10 @@ def read(path: Path) -> GuardConfig:
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
         raise ValueError("not a guard configuration of this version")
     try:
-        data["limits"] = tuple(Limit.from_json(one) for one in data["limits"])
+        data["limits"] = tuple(Limit.from_json(limit) for limit in data["limits"])
         data["envelope"] = Envelope.from_json(data["envelope"])
         for key in ("spare", "gpus", "disks"):
-            data[key] = tuple(str(one) for one in data[key])
+            data[key] = tuple(str(name) for name in data[key])
         data["spare_pids"] = tuple((int(pid), int(start)) for pid, start in data["spare_pids"])
         pid, start = data["runner"]
         holder, since = data.get("holder") or (0, 0)

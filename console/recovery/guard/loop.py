@@ -73,13 +73,13 @@ def policy_of(config: GuardConfig, machine: MemoryCollector, now: float) -> Poli
     memory = machine.read(now)
     if memory is None:
         raise OSError(machine.why)
-    found = defaults(memory.total, memory.swap_total, machine.bound.least)
-    return Policy(config.limits, found, config.envelope, config.gpus)
+    machine_defaults = defaults(memory.total, memory.swap_total, machine.bound.least)
+    return Policy(config.limits, machine_defaults, config.envelope, config.gpus)
 
 
 def limits_of(policy: Policy, config: GuardConfig) -> list[dict[str, Any]]:
     """Return all limits, defaults first, for the status page."""
-    return [one.to_json() for one in (*policy.defaults.limits, *config.limits)]
+    return [limit.to_json() for limit in (*policy.defaults.limits, *config.limits)]
 
 
 def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
@@ -205,7 +205,7 @@ class GuardLoop:
                 "advisory": self._policy.advised, "armed": self._policy.armed,
                 "acted": self._handler is not None, "outage": self._outage,
                 "own": self._feed.own, "base": self._policy.base,
-                "targets": [one.title for one in self._deps.alive.targets],
+                "targets": [target.title for target in self._deps.alive.targets],
                 "spared": [*self._deps.alive.refused, *self._deps.collector.slow_io.uncounted],
                 "trouble": list(self._deps.collector.slow_io.troubles),
                 "copied_s": None if copied is None else status.age(snapshot.at, copied),
@@ -287,14 +287,16 @@ class GuardLoop:
             self._known_targets.clear()
             self._asked_to_arm = False
             return
-        now = {one.container or (one.pid, one.start) for one in alive.targets}
+        now = {target.container or (target.pid, target.start) for target in alive.targets}
         before = self._handler
         if now <= self._known_targets or (before and not (self._asked_to_arm and before.over)):
             return
         self._known_targets = now
         self._handler, self._asked_to_arm = None, False
         self._policy.arm(snapshot)
-        self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
+        self._deps.ring.event(
+            "armed", one_line(", ".join(target.title for target in alive.targets))
+        )
 
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
         """Send the first kill signals. Before that, only record what is about to happen, in some

@@ -164,7 +164,7 @@ def _swap(value: Callable[[Swap], float | None], limit: Limit) -> Reader:
 
 def _hits(index: int, enough: int) -> Reader:
     def read(metrics: Metrics) -> Reading | None:
-        hit = next((one for one in metrics.snapshot.hits if one.limit == index), None)
+        hit = next((hit for hit in metrics.snapshot.hits if hit.limit == index), None)
         if hit is None:
             return None
         if hit.why and hit.count < enough:
@@ -198,27 +198,29 @@ def _service(value: Callable[[Load], int | None], limit: Limit) -> Reader:
 
     def read(metrics: Metrics) -> Reading | None:
         loads = [
-            one for one in metrics.snapshot.loads
-            if (not limit.of or one.name == limit.of) and (of_processes or one.kind == "container")
-            and not (spares and one.expendable)
-        ]  # fmt: skip
+            load
+            for load in metrics.snapshot.loads
+            if (not limit.of or load.name == limit.of)
+            and (of_processes or load.kind == "container")
+            and not (spares and load.expendable)
+        ]
         if not loads:
             return None
         worst: Reading | None = None
         unknown: Reading | None = None
         for load in loads:
-            found = value(load)
-            if found is None:
+            amount = value(load)
+            if amount is None:
                 unknown = Reading(None, why=f"{load.name}: {load.why or 'not reported'}")
-            elif worst is None or _worse(limit, found, worst.value or 0):
-                worst = Reading(found, load.at, of="" if limit.of else load.name)
+            elif worst is None or _worse(limit, amount, worst.value or 0):
+                worst = Reading(amount, load.at, of="" if limit.of else load.name)
         return _decisive(limit, worst, unknown)
 
     return read
 
 
-def _worse(limit: Limit, one: float, other: float) -> bool:
-    return one < other if limit.below is not None else one > other
+def _worse(limit: Limit, amount: float, other: float) -> bool:
+    return amount < other if limit.below is not None else amount > other
 
 
 def _decisive(limit: Limit, worst: Reading | None, unknown: Reading | None) -> Reading | None:
@@ -239,23 +241,23 @@ def _free(card: GpuMemory) -> int | None:
 
 def _gpu(value: Callable[[GpuMemory], int | None], limit: Limit) -> Reader:
     def read(metrics: Metrics) -> Reading:
-        snapshot, found, lost = metrics.snapshot, [], ""
+        snapshot, readings, lost = metrics.snapshot, [], ""
         for card in _cards(metrics, limit.of):
             size = value(card)
             if size is None or snapshot.at - card.at > FAR_GRACE_S:
                 lost = lost or _why_unknown(card, snapshot)
             else:
-                found.append((size, card.at, card.uuid))
-        if not found:
+                readings.append((size, card.at, card.uuid))
+        if not readings:
             return Reading(None, why=lost or snapshot.gpu_trouble or "no GPU was read")
         if limit.of in ("max", "min"):
-            size, at, uuid = (max if limit.of == "max" else min)(found)
+            size, at, uuid = (max if limit.of == "max" else min)(readings)
             worst = Reading(size, at, of=uuid)
             return _decisive(limit, worst, Reading(None, why=lost) if lost else None) or worst
-        part = sum(size for size, _, _ in found)
+        part = sum(size for size, _, _ in readings)
         if lost and (limit.above is None or part <= limit.above):
             return Reading(None, why=lost)  # the unknown part could only add to the sum
-        return Reading(part, min(at for _, at, _ in found))
+        return Reading(part, min(at for _, at, _ in readings))
 
     return read
 

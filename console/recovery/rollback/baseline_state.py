@@ -202,14 +202,14 @@ class BaselineState:
         known = [*self.reasons]
         if self.word is not Word.CUT_OVER:
             known += [self.speed_words(now), self.proof_words(now)]
-        return [one for one in known if one]
+        return [fact for fact in known if fact]
 
     @property
     def reasons(self) -> list[str]:
         """Why the word is what it is; for a server that answers, first why it is not proven."""
         both = [self.detail, self.doubt]
-        found = [*(both[::-1] if self.word is Word.UNKNOWN else both), self.remark]
-        return [one for one in found if one]
+        all_reasons = [*(both[::-1] if self.word is Word.UNKNOWN else both), self.remark]
+        return [reason for reason in all_reasons if reason]
 
 
 def state_of(
@@ -284,10 +284,10 @@ def _of_another(known: list[Evidence], now: float) -> BaselineState:
     look, proof = known[-1], _newest([e for e in known if not e.other], *GOOD)
     who = look.other.partition(",")[0]
     # whoever else than a health path names it has asked it for a completion
-    asked = [
+    answers = [
         e for e in known if e.witness is not Witness.HEALTH and e.other.startswith(f"{who},")
     ]  # fmt: skip
-    wrong = asked[-1] if look.word is Word.SERVING and asked else look
+    wrong = answers[-1] if look.word is Word.SERVING and answers else look
     says = ": ".join(
         filter(None, (_OTHER_DOES.get(wrong.word), wrong.detail.removeprefix("garbled, ")))
     )
@@ -311,13 +311,13 @@ def time_words(at: float, now: float) -> str:
     return time.strftime(form, time.localtime(at))
 
 
-def is_of_future(one: Evidence, now: float) -> bool:
+def is_of_future(evidence: Evidence, now: float) -> bool:
     """Whether the clock has been set back since this was seen."""
-    return one.at > now + SLACK_S
+    return evidence.at > now + SLACK_S
 
 
-def _place(one: Evidence, now: float) -> tuple[bool, float]:
-    return not is_of_future(one, now), one.at
+def _place(evidence: Evidence, now: float) -> tuple[bool, float]:
+    return not is_of_future(evidence, now), evidence.at
 
 
 def _newest(known: list[Evidence], *kinds: Kind) -> Evidence | None:
@@ -346,9 +346,11 @@ def _surer(later: list[Evidence]) -> Evidence | None:
     """What is known to be wrong since a proof, of a server that has not ended since: a failure that
     leaves room for doubt, as the watch's first garbled answer does, takes nothing of it back."""
     for place in range(len(later) - 1, -1, -1):
-        one = later[place]
-        if one.kind is Kind.FAILED and (one.word in (Word.REFUSING, Word.GARBLED) or one.dead):
-            return None if _ended_since(later[place:], (Word.DOWN,)) else one
+        evidence = later[place]
+        if evidence.kind is Kind.FAILED and (
+            evidence.word in (Word.REFUSING, Word.GARBLED) or evidence.dead
+        ):
+            return None if _ended_since(later[place:], (Word.DOWN,)) else evidence
     return None
 
 
@@ -368,10 +370,10 @@ def _unless_silent(known: list[Evidence], look: Evidence) -> Evidence:
 def _since(known: list[Evidence], decisive: Evidence) -> float:
     """Since when nobody has seen anything else."""
     first = decisive.since or decisive.at
-    for one in reversed(known[: known.index(decisive)]):
-        if one.word is not decisive.word:
-            return max(first, one.at)
-        first = min(first, one.since or one.at)
+    for evidence in reversed(known[: known.index(decisive)]):
+        if evidence.word is not decisive.word:
+            return max(first, evidence.at)
+        first = min(first, evidence.since or evidence.at)
     return first
 
 
@@ -406,8 +408,8 @@ def _of_this_start(known: list[Evidence]) -> list[Evidence]:
     nothing of it."""
     life = next((e.life for e in reversed(known) if e.life), "")
     begun = 0
-    for place, one in enumerate(known, 1):
-        if _was_away(one) or one.life not in ("", life):
+    for place, evidence in enumerate(known, 1):
+        if _was_away(evidence) or evidence.life not in ("", life):
             begun = place
     return known[begun:]
 
@@ -418,24 +420,24 @@ def _is_slow(known: list[Evidence], reference: float | None, tolerance: float) -
     reference's speed they clear that finding."""
     limit = None if reference is None else reference * (1 - tolerance)
     slow = False
-    for one in known:
-        if one.kind is Kind.ANSWERS and one.degraded:
+    for evidence in known:
+        if evidence.kind is Kind.ANSWERS and evidence.degraded:
             slow = True  # its answer took so long that whatever its rate is, it is below
-        if one.kind not in GOOD:
+        if evidence.kind not in GOOD:
             continue
-        fast = limit is not None and one.tok_s is not None and one.tok_s >= limit
-        if one.kind is Kind.MEASURED and not one.beside:
-            known_rate = limit is not None and one.tok_s is not None
-            slow = not fast if known_rate else one.degraded
+        fast = limit is not None and evidence.tok_s is not None and evidence.tok_s >= limit
+        if evidence.kind is Kind.MEASURED and not evidence.beside:
+            known_rate = limit is not None and evidence.tok_s is not None
+            slow = not fast if known_rate else evidence.degraded
         elif fast:
             slow = False
     return slow
 
 
 def _figure(known: list[Evidence]) -> Figure | None:
-    for one in reversed(known):
-        if one.kind in GOOD and one.tok_s is not None:
-            return Figure(one.tok_s, one.at, one.by, bool(one.beside))
+    for evidence in reversed(known):
+        if evidence.kind in GOOD and evidence.tok_s is not None:
+            return Figure(evidence.tok_s, evidence.at, evidence.by, bool(evidence.beside))
     return None
 
 
@@ -446,4 +448,4 @@ def _remark(known: list[Evidence], look: Evidence | None, now: float) -> str:
     remarks = [look.remark] if look is not None else []
     if measured is not None and measured.remark:
         remarks.append(f"{measured.remark}, at {time_words(measured.at, now)} by {measured.by}")
-    return "; ".join(one for one in remarks if one)
+    return "; ".join(remark for remark in remarks if remark)

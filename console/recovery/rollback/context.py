@@ -134,8 +134,8 @@ class RollbackContext:
     def fail(self, stage: StageName, detail: str) -> None:
         """Record and report a failure. It raises nothing: every stage goes on after an error."""
         lead = FAILED.get(stage, "")
-        said = not lead or detail.startswith(lead)
-        self.failures.append((stage, detail if said else f"{lead}: {detail}"))
+        has_lead = not lead or detail.startswith(lead)
+        self.failures.append((stage, detail if has_lead else f"{lead}: {detail}"))
         self.report.failed(stage, detail)
 
     def engine_answers(self) -> None:
@@ -163,9 +163,9 @@ class RollbackContext:
         elif self.denied_since is None:
             self.denied_since = now
         limit = format_duration(min(limit_s, DENIED_S) if denied else limit_s)
-        told = (stage, str(error))
-        if told not in self.told:
-            self.told.add(told)
+        fact = (stage, str(error))
+        if fact not in self.told:
+            self.told.add(fact)
             self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")

@@ -124,8 +124,8 @@ def record(plan: SealedPlan, seen: Evidence) -> str:
     if plan.site_name:
         detail = plan.secrets.text(seen.detail)
         remark = plan.secrets.text(seen.remark)
-        found = replace(seen, target=target_of(plan), detail=detail, remark=remark)
-        return keep(plan.site_name, plan.baseline.url, found)
+        evidence = replace(seen, target=target_of(plan), detail=detail, remark=remark)
+        return keep(plan.site_name, plan.baseline.url, evidence)
     return ""
 
 
@@ -170,7 +170,7 @@ def keep(site: str, url: str, seen: Evidence) -> str:
 
 def read(site: str, url: str) -> list[Evidence]:
     """All that is kept of the baseline at this address, in no order. Never raises."""
-    return [one for _, one in _files(site, url)]
+    return [evidence for _, evidence in _files(site, url)]
 
 
 def last_proof(site: str, url: str) -> Evidence | None:
@@ -202,7 +202,7 @@ def rolled_back_since(site: str, url: str, at: float) -> bool:
     """Whether a rollback of the baseline has ended since `at`, in Unix seconds: by when its
     evidence was written, since rollback.sh knows the time to a second only. Never raises."""
     ends = (Witness.ROLLBACK, Witness.SCRIPT)
-    files = [file for file, one in _files(site, url) if one.witness in ends]
+    files = [file for file, evidence in _files(site, url) if evidence.witness in ends]
     with contextlib.suppress(OSError):
         return any(at < file.stat().st_mtime <= time.time() for file in files)
     return False
@@ -211,12 +211,12 @@ def rolled_back_since(site: str, url: str, at: float) -> bool:
 def proofs(site: str, url: str) -> list[tuple[str, ...]]:
     """For each answered completion of the baseline that is kept what tells which command line it
     was: its process's digest, its start, its container's id; none where that is not known."""
-    known = (one for one in read(site, url) if one.kind in GOOD)
+    known = (evidence for evidence in read(site, url) if evidence.kind in GOOD)
     return [
         tuple(filter(None, (
-            one.target if one.target.startswith("process ") else "",
-            one.life, one.container.rpartition(" ")[2],
-        ))) for one in known
+            evidence.target if evidence.target.startswith("process ") else "",
+            evidence.life, evidence.container.rpartition(" ")[2],
+        ))) for evidence in known
     ]  # fmt: skip
 
 
@@ -264,7 +264,11 @@ def _files(site: str, url: str) -> list[tuple[Path, Evidence]]:
             names = [name for name in sorted(os.listdir(folder)) if name.endswith(".json")]
             seen += [(folder / name, _read(folder / name)) for name in names[:MAX_FILES]]
     before = paths.state_dir() / "proof" / f"{_name(site, url)}.json"
-    return [(file, one) for file, one in (*seen, (before, _earlier(before))) if one is not None]
+    return [
+        (file, evidence)
+        for file, evidence in (*seen, (before, _earlier(before)))
+        if evidence is not None
+    ]
 
 
 def _is_own(place: Path) -> bool:
@@ -278,8 +282,8 @@ def _is_own(place: Path) -> bool:
 
 
 def _drop_future(site: str, url: str) -> None:
-    for file, one in _files(site, url):
-        if is_of_future(one, time.time()):
+    for file, evidence in _files(site, url):
+        if is_of_future(evidence, time.time()):
             with contextlib.suppress(OSError):
                 file.unlink()
 

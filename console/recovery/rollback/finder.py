@@ -56,7 +56,14 @@ class _Plans:
 
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
         plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
-        return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
+        return next(
+            (
+                selection
+                for selection in plans
+                if selection and selection.plan.run_id == pointer.run_id
+            ),
+            None,
+        )
 
     def _read_plan(
         self, path: Path, source: str, note: Callable[[str], None] | None = None
@@ -82,9 +89,11 @@ class _Plans:
             with contextlib.suppress(OSError):
                 stamped.append((os.stat(path).st_mtime, path))
         for _, path in sorted(stamped, reverse=True):
-            one = self._read_plan(path, "the newest run")
-            if one and (_is_of(one.plan, site) if site else not _is_rehearsal(one.plan)):
-                yield one
+            selection = self._read_plan(path, "the newest run")
+            if selection and (
+                _is_of(selection.plan, site) if site else not _is_rehearsal(selection.plan)
+            ):
+                yield selection
 
 
 class Finder(_Plans):
@@ -120,16 +129,16 @@ class Finder(_Plans):
     def find(self) -> SelectedPlan | None:
         """The plan; None if there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
-        if found := self._interrupted() or usual():
-            return found
+        if selection := self._interrupted() or usual():
+            return selection
         # a run that was left alone is of another site, as may be the newest plan
         if (self.explicit_site or self._left_alone) and self.site_seal is not None:
             site = os.path.realpath(self.site) if self.site else ""
             return self._from_site(self.site_seal, site)
-        found = self._without_a_run()
-        if found is None:
+        selection = self._without_a_run()
+        if selection is None:
             _require_home()
-        return found
+        return selection
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether this user has an active run that began after the plan was selected, and that is
@@ -163,7 +172,7 @@ class Finder(_Plans):
         while root or the user behind sudo has a run, because anybody can forge them."""
         sudo = os.environ.get("SUDO_UID", "")
         sudo_uid = int(sudo) if sudo.isascii() and sudo.isdigit() else 0
-        mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
+        mine = [pointer for uid in {0, sudo_uid} if (pointer := pointers.read(uid)) is not None]
         others = self.others = OtherUsers(() if self.automatic else {0, sudo_uid}, self.note)
         belongings = _evidence_for(sudo_uid) if sudo_uid and not self.explicit_site else ""
         if mine or belongings or self._has_own():
@@ -259,8 +268,8 @@ class Finder(_Plans):
         """Whether another site than the plan's was asked for, as far as known."""
         if self.site and _is_of(plan, os.path.realpath(self.site)):
             return False
-        asked = self._asked_site()
-        return asked is not None and _differs(asked, plan)
+        site_plan = self._asked_site()
+        return site_plan is not None and _differs(site_plan, plan)
 
     def _asked_site(self) -> SealedPlan | None:
         """The plan of the site that was asked for, made once, or the newest that was sealed of it;
@@ -288,11 +297,11 @@ class Finder(_Plans):
             self._left_alone.add(pointer.run_id)
             self.note(f"{theirs} {'goes on' if alive else 'is left alone'}: {well}")
             return True
-        asked = self._asked_site()
-        if self.automatic and alive and asked and asked.baseline.url != plan.baseline.url:
+        site_plan = self._asked_site()
+        if self.automatic and alive and site_plan and site_plan.baseline.url != plan.baseline.url:
             site = self.site or paths.default_site()
             raise ConsoleError(
-                f"site {asked.site_name} is not restored beside a run of another site",
+                f"site {site_plan.site_name} is not restored beside a run of another site",
                 f"{theirs} is in its outage, or needs the memory alone: nobody asked for its end",
                 f"wait for its end, or type: omni-console rollback --site {shlex.quote(str(site))}",
             )
@@ -362,10 +371,14 @@ class Finder(_Plans):
         """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
         If there is none of these, end what has the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
-        found = self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
-        if found is not None:
+        selection = (
+            self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
+        )
+        if selection is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
-            return replace(found, plan=replace(found.plan, run_id=pointer.run_id, run_dir=there))
+            return replace(
+                selection, plan=replace(selection.plan, run_id=pointer.run_id, run_dir=there)
+            )
         for who in process.by_cookie(pointer.run_id):
             with contextlib.suppress(ConsoleError):
                 why = Licence(Reason.COOKIE, pointer.run_id)
@@ -395,7 +408,11 @@ def stays_at_other_site(run_dir: str, site: str, *, automatic: bool = False) -> 
     `automatic`: nobody asked, so that nothing of another site is touched. Never raises."""
     mine = pointers.read(os.getuid())
     before = pointers.earlier(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
-    over = any(one.over for one in (mine, *before) if one is not None and one.run_dir == run_dir)
+    over = any(
+        pointer.over
+        for pointer in (mine, *before)
+        if pointer is not None and pointer.run_dir == run_dir
+    )
     if not (over or automatic):
         return ""
     try:
@@ -470,9 +487,9 @@ def _belongs_to(what: str, uid: int) -> str:
     return f"{what} belongs to {name}: sudo omni-console rollback acts as {name}"
 
 
-def _differs(asked: SealedPlan, plan: SealedPlan) -> bool:
+def _differs(site_plan: SealedPlan, plan: SealedPlan) -> bool:
     """Whether the plans are of different sites; two site files may have the same site name."""
-    return (asked.site_name, asked.baseline.url) != (plan.site_name, plan.baseline.url)
+    return (site_plan.site_name, site_plan.baseline.url) != (plan.site_name, plan.baseline.url)
 
 
 def _is_out_of_reach(plan: SealedPlan, uid: int) -> bool:

@@ -99,13 +99,13 @@ def read(path: Path) -> list[Live]:
         data, _ = read_end(path)
     except OSError:
         return []
-    found: dict[Live, None] = {}
+    entries: dict[Live, None] = {}
     boot = process.boot_id()
     for line in data.split(b"\n"):
         entry = _entry(line, boot)
         if entry is not None:
-            found[entry] = None
-    return list(found)
+            entries[entry] = None
+    return list(entries)
 
 
 def _entry(line: bytes, boot: str) -> Live | None:
@@ -145,7 +145,7 @@ def in_its_place(
     except EngineError as error:  # nobody knows what answers
         return Word.UNKNOWN, f"and whether it runs is not known: {one_line(str(error), 300)}"
     if not up:
-        others = [f"pid {one.pid}, {one.words}" for one in strangers(url)]
+        others = [f"pid {listener.pid}, {listener.words}" for listener in strangers(url)]
         there = f"; something else answers there: {others[0]}" if others else ""
         return Word.DOWN, f"which does not run, or not at {url}{there}"
     who = min((stranger(url, own) for own in up), key=len)
@@ -175,10 +175,10 @@ def pids_of_process(run_id: str, pid: int, start: int) -> set[int]:
     """A service's processes: of its group, what these have started, and who carries the run's
     cookie; empty if the group is gone."""
     stats = process.all_stats()
-    own = {one.pid for one in process.members(pid, start, stats, cookie=run_id)}
-    for one in sorted(stats, key=lambda one: one.start):  # a parent is older than its child
-        if one.parent in own:
-            own.add(one.pid)
+    own = {member.pid for member in process.members(pid, start, stats, cookie=run_id)}
+    for child in sorted(stats, key=lambda stat: stat.start):  # a parent is older than its child
+        if child.parent in own:
+            own.add(child.pid)
     return own and own | {pid for pid, _ in process.by_cookie(run_id)}
 
 
@@ -190,9 +190,9 @@ def _own(entry: Live, run_id: str, url: str, inspect: Inspect) -> set[int] | Non
     from console.host.memory import pids_of_container
     from console.runtime.engine_api import can_answer, published_elsewhere
 
-    found = inspect(entry.container)
-    if found is None or not can_answer(found) or published_elsewhere(found, url):
+    container = inspect(entry.container)
+    if container is None or not can_answer(container) or published_elsewhere(container, url):
         return None
-    host = found.get("HostConfig")
+    host = container.get("HostConfig")
     in_host = isinstance(host, dict) and host.get("NetworkMode") == "host"
     return set(pids_of_container(entry.container)) if in_host else set()

@@ -272,12 +272,18 @@ def in_its_place(
         word, trouble = who_is_there(plan, switched)
     if trouble or switched is None:
         return word, trouble
-    told = evidence.of_candidate(plan, switched.life)
-    if told is None or not (told.word in (Word.GARBLED, Word.REFUSING) or told.dead):
+    candidate_evidence = evidence.of_candidate(plan, switched.life)
+    if candidate_evidence is None or not (
+        candidate_evidence.word in (Word.GARBLED, Word.REFUSING) or candidate_evidence.dead
+    ):
         return Word.CUT_OVER, ""
-    what = "ANSWERS GARBAGE" if told.word is Word.GARBLED else "DOES NOT DO WHAT IT IS ASKED"
-    word = Word.DOWN if told.dead else told.word
-    return word, f"AND {what}: {told.detail.removeprefix('garbled, ')}"
+    what = (
+        "ANSWERS GARBAGE"
+        if candidate_evidence.word is Word.GARBLED
+        else "DOES NOT DO WHAT IT IS ASKED"
+    )
+    word = Word.DOWN if candidate_evidence.dead else candidate_evidence.word
+    return word, f"AND {what}: {candidate_evidence.detail.removeprefix('garbled, ')}"
 
 
 def who_is_there(plan: SealedPlan, switched: Relay) -> tuple[Word, str]:
@@ -335,8 +341,8 @@ def _paused(plan: SealedPlan, limit_s: float = ENGINE_S) -> tuple[Word, str] | N
 def paused_words(plan: SealedPlan) -> str:
     """That the baseline's container is paused, and the command that unpauses it; "" for any other,
     and where the engine does not say within QUICK_S."""
-    found = _paused(plan, QUICK_S)
-    return found[1] if found is not None else ""
+    pause = _paused(plan, QUICK_S)
+    return pause[1] if pause is not None else ""
 
 
 def _renamed(plan: SealedPlan) -> str:
@@ -423,8 +429,8 @@ def silence(url: str, path: str) -> tuple[Word, str]:
 
 def without(detail: str, url: str) -> str:
     """A probe's words without the address, which is shown beside them."""
-    head, found, tail = detail.partition(f": {url.rstrip('/').removesuffix('/v1')}")
-    if not found:
+    head, separator, tail = detail.partition(f": {url.rstrip('/').removesuffix('/v1')}")
+    if not separator:
         return one_line(detail)
     return one_line(f"{head}: {tail.partition(': ')[2]}")
 
@@ -435,7 +441,7 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
 
     try:
         engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
-        found = inspected(plan, engine)
+        container = inspected(plan, engine)
     except NoSuchContainer as error:
         base = plan.baseline
         of_compose = f"of {base.compose_argv[-1]}" if base.compose_argv else ""
@@ -448,8 +454,8 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
         return Word.UNKNOWN, one_line(str(error), 120)
     from console.recovery.rollback.observe import renamed
 
-    word, words = judge(found, time.time())
-    other = renamed(plan.baseline, found)
+    word, words = judge(container, time.time())
+    other = renamed(plan.baseline, container)
     return word, f"{words}; {other}" if other else words
 
 
@@ -467,10 +473,10 @@ def inspected(plan: SealedPlan, engine: RawEngine) -> dict[str, Any]:
             return engine.inspect(name)
         except NoSuchContainer:
             continue
-    found = engine.of_compose(base.compose_argv) if base.compose_argv else ""
-    if not found:
+    container_id = engine.of_compose(base.compose_argv) if base.compose_argv else ""
+    if not container_id:
         raise NoSuchContainer("the plan's container is gone")
-    return engine.inspect(found)
+    return engine.inspect(container_id)
 
 
 def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:

@@ -224,7 +224,9 @@ class Observed:
         if self.plan.kind != "process" or spec is None or self.process is not None:
             return False
         for socket in sockets:
-            lines = [line for one in socket.holders for line in process.command_lines(one.pid)]
+            lines = [
+                line for holder in socket.holders for line in process.command_lines(holder.pid)
+            ]
             if lines and not any(may_have_started(spec.argv, line) for line in lines):
                 return True
         return False
@@ -245,15 +247,15 @@ class Observed:
         other ports: one of these counts only if the baseline's health path is well there, or says
         that it loads, wants a key or speaks TLS."""
         url = self.plan.url
-        found = doors_of(self.pids())
+        doors = doors_of(self.pids())
         at = urlsplit(url).netloc.rpartition("@")[2]
-        for door in found:
+        for door in doors:
             if door.port == port_of(url):
                 return (
                     f"it listens at {door.words}, {ELSEWHERE} {one_line(at, 100)}: `url` and "
                     "`--host` differ"
                 )
-        for door in found:
+        for door in doors:
             state, detail = health(door.url, self.plan.ready_path, 1.0)
             known = state is Health.REFUSING and detail.startswith(ITS_REFUSALS)
             if known or state in (Health.SERVING, Health.LOADING):
@@ -322,17 +324,17 @@ def ways(plan: SealedPlan, engine: RawEngine | None) -> list[str]:
     recorded = evidence.container_of(plan.site_name, base.url, base.container_name)
     name_first = base.by_name or not base.container_id
     known = [*base.ways[:1], recorded, *base.ways[1:]] if name_first else [*base.ways, recorded]
-    known = list(dict.fromkeys(one for one in known if one))
+    known = list(dict.fromkeys(identifier for identifier in known if identifier))
     if _has_name_of_one_off(base, recorded, engine):
         known.remove(base.container_name)
     if not name_first or len(known) < 2 or engine is None:
         return known
     with contextlib.suppress(EngineError):
-        for at, one in enumerate(known):
+        for at, name in enumerate(known):
             with contextlib.suppress(NoSuchContainer):
-                found = engine.inspect(one)
-                if is_up(found) and not (at and published_elsewhere(found, base.url)):
-                    return [one, *known[:at], *known[at + 1 :]]
+                container = engine.inspect(name)
+                if is_up(container) and not (at and published_elsewhere(container, base.url)):
+                    return [name, *known[:at], *known[at + 1 :]]
     return known
 
 
@@ -343,9 +345,9 @@ def _has_name_of_one_off(base: Baseline, recorded: str, engine: RawEngine | None
     if engine is None or not base.container_name or not (ids or base.compose_argv):
         return False
     with contextlib.suppress(EngineError):
-        found = engine.inspect(base.container_name)
-        one_off = is_one_off(_dict(_dict(found, "Config"), "Labels"))
-        return one_off and found.get("Id") not in ids
+        container = engine.inspect(base.container_name)
+        one_off = is_one_off(_dict(_dict(container, "Config"), "Labels"))
+        return one_off and container.get("Id") not in ids
     return False
 
 
@@ -547,5 +549,5 @@ def is_up(container: dict[str, Any]) -> bool:
 
 
 def _dict(value: dict[str, Any] | None, key: str) -> dict[str, Any]:
-    found = (value or {}).get(key)
-    return found if isinstance(found, dict) else {}
+    entry = (value or {}).get(key)
+    return entry if isinstance(entry, dict) else {}

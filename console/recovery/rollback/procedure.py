@@ -261,14 +261,17 @@ class Procedure:
             word = Word.REFUSING if readiness.refuses else Word.DOWN
             word = Word.LOADING if readiness.loads else word
             word = Word.UNKNOWN if readiness.at_work or readiness.answers else word
-            asked = bool(context.failures) and context.failures[-1][0] in ("completion", "measure")
+            was_asked = bool(context.failures) and context.failures[-1][0] in (
+                "completion",
+                "measure",
+            )
             # whether one that answers HTTP 5xx is alive is judged by its health path, not here
             judged = readiness.refuses or readiness.answers or bool(readiness.at_work)
             judged = judged or (answer is not None and answer.fails)
             dead = False
-            if answer is not None and not answer.ok and asked and not judged:
-                found = evidence.of_completion(answer, by, at)
-                word, dead = found.word, found.dead
+            if answer is not None and not answer.ok and was_asked and not judged:
+                completion_evidence = evidence.of_completion(answer, by, at)
+                word, dead = completion_evidence.word, completion_evidence.dead
             why = result.detail.removeprefix(f"{FAILED['completion']}: ")
             life = readiness.baseline.life()
             return Evidence(Kind.FAILED, word, at, by, why, life=life, dead=dead)

@@ -92,7 +92,7 @@ class Result:
         """What is to be said of a baseline that serves, beside its rate."""
         beside = f"measured beside others ({self.beside})" if self.beside else ""
         left = f"{self.left} still runs beside it" if self.left else ""
-        return [one for one in (beside, self.remark, left) if one]
+        return [note for note in (beside, self.remark, left) if note]
 
     @property
     def is_sound(self) -> bool:

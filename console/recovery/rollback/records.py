@@ -113,16 +113,16 @@ def set_aside(uid: int, directory: Path) -> None:
 def earlier(uid: int, directory: Path) -> list[Pointer]:
     """Return the pointer that the run of this directory set aside, then the one which that run had
     set aside, and so on; the newest comes first. Never raises."""
-    found: dict[Path, Pointer] = {}
-    while directory not in found:
+    pointers: dict[Path, Pointer] = {}
+    while directory not in pointers:
         try:
             with open(directory / BEFORE, "rb") as file:
                 pointer = _parsed(json.loads(file.read()), uid, os.fstat(file.fileno()).st_mtime)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             break
-        found[directory] = pointer
+        pointers[directory] = pointer
         directory = Path(pointer.run_dir) / ROLLBACK
-    return [*found.values()]
+    return [*pointers.values()]
 
 
 def put_back(pointers: Iterable[Pointer]) -> Pointer | None:
@@ -156,8 +156,8 @@ def mark_over(run_id: str) -> None:
 
 def read(uid: int) -> Pointer | None:
     """The pointer of one user; None if there is none, or if it is forged or invalid."""
-    found = (_read(path, uid) for path in pointer_paths(uid))
-    return next((one for one in found if one is not None), None)
+    pointers = (_read(path, uid) for path in pointer_paths(uid))
+    return next((pointer for pointer in pointers if pointer is not None), None)
 
 
 def _read(path: Path, uid: int) -> Pointer | None:
@@ -179,7 +179,7 @@ def _read(path: Path, uid: int) -> Pointer | None:
 def _parsed(value: Any, uid: int, written: float) -> Pointer:
     """The pointer in a JSON value; `written` is its file's date in Unix seconds. Raises ValueError,
     KeyError, TypeError and whatever else an invalid value causes."""
-    found = Pointer(
+    pointer = Pointer(
         run_id=_text(value["run_id"]),
         run_dir=_text(value["run_dir"]),
         owner=_text(value["owner"]),
@@ -193,9 +193,9 @@ def _parsed(value: Any, uid: int, written: float) -> Pointer:
         lock=_text(value.get("lock", "")),
         boot=_text(value.get("boot", "")),
     )
-    if found.uid != uid or not found.run_dir.startswith("/"):
+    if pointer.uid != uid or not pointer.run_dir.startswith("/"):
         raise ValueError("the uid is another user's, or the run directory is not absolute")
-    return found if _is_of_this_boot(found.boot, written) else replace(found, pid=0, start=0)
+    return pointer if _is_of_this_boot(pointer.boot, written) else replace(pointer, pid=0, start=0)
 
 
 def _is_of_this_boot(boot: str, written: float) -> bool:
@@ -215,8 +215,8 @@ def find_all() -> list[Pointer]:
     except OSError:
         return []
     uids = {os.getuid(), *(int(match[1]) for name in names if (match := form.fullmatch(name)))}
-    found = [pointer for uid in uids if (pointer := read(uid)) is not None]
-    return sorted(found, key=lambda p: p.started_at, reverse=True)
+    pointers = [pointer for uid in uids if (pointer := read(uid)) is not None]
+    return sorted(pointers, key=lambda p: p.started_at, reverse=True)
 
 
 def other_plan(pointer: Pointer, plan: SealedPlan) -> SealedPlan | None:
@@ -347,19 +347,19 @@ def live_runs_of_others(mine: Iterable[int]) -> list[Pointer]:
     A run counts if its runner is that user's process and holds that user's lock on this host.
     """
     return [
-        found
-        for found in find_all()
-        if found.uid not in mine
-        and _holds_host_lock(found)
-        and process.alive(found.pid, found.start)
-        and process.user_of(found.pid) == found.uid
+        pointer
+        for pointer in find_all()
+        if pointer.uid not in mine
+        and _holds_host_lock(pointer)
+        and process.alive(pointer.pid, pointer.start)
+        and process.user_of(pointer.pid) == pointer.uid
     ]
 
 
-def _holds_host_lock(found: Pointer) -> bool:
-    if found.lock:
-        return (found.pid, found.lock) in flocks()
-    return found.pid in holders(paths.host_lock(found.uid))
+def _holds_host_lock(pointer: Pointer) -> bool:
+    if pointer.lock:
+        return (pointer.pid, pointer.lock) in flocks()
+    return pointer.pid in holders(paths.host_lock(pointer.uid))
 
 
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
@@ -380,8 +380,10 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
     how = "is active" if process.alive(other.pid, other.start) else "was interrupted"
     note(f"run {one_line(other.run_id, 60)} of {who} {how}: it is rolled back first, as {who}")
     try:
-        said = decode(last_output(child, LIMIT_S)).strip().splitlines()
-        note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no output'}")
+        lines = decode(last_output(child, LIMIT_S)).strip().splitlines()
+        note(
+            f"{who}: exit {child.returncode}, {one_line(lines[-1], 200) if lines else 'no output'}"
+        )
     except subprocess.TimeoutExpired:
         note(f"{who}: the rollback is not done after {LIMIT_S:.0f} s; going on without it")
     return child.returncode == 0
@@ -413,10 +415,12 @@ class OtherUsers:
     def __init__(self, own: Collection[int], note: Callable[[str], None]) -> None:
         self.note, self.failed, self.count = note, list[str](), False
         self.live = live_runs_of_others(own) if own else []
-        found = find_all() if own else []
-        dead = [one for one in found if one.uid not in own and one not in self.live]
-        self.interrupted = [one for one in dead if not one.over]
-        self.over = [one for one in dead if one.over]
+        pointers = find_all() if own else []
+        dead = [
+            pointer for pointer in pointers if pointer.uid not in own and pointer not in self.live
+        ]
+        self.interrupted = [pointer for pointer in dead if not pointer.over]
+        self.over = [pointer for pointer in dead if pointer.over]
         """Runs that are over. Their clients may be meant to stay at the candidate."""
 
     def before(self, mine: list[Pointer]) -> list[Pointer]:
@@ -424,16 +428,18 @@ class OtherUsers:
         Return those of `mine` to act on, in this order. If there is one, others' interrupted runs
         are only reported, because anybody can forge them."""
         self._roll_back(self.live if mine else (*self.live, *self.interrupted))
-        for one in self.interrupted if mine else ():
-            who = name_of(one.uid)
-            run = f"run {one_line(one.run_id, 60)} of {who} is interrupted"
+        for other_run in self.interrupted if mine else ():
+            who = name_of(other_run.uid)
+            run = f"run {one_line(other_run.run_id, 60)} of {who} is interrupted"
             self.note(f"{run}, its baseline may be down: sudo -u {who} omni-console rollback")
         me = os.getuid()
-        found = sorted(mine, key=lambda p: (p.over, not process.alive(p.pid, p.start), p.uid != me))
-        if len([one for one in found if not one.over]) < 2:
-            return found
-        self._roll_back([one for one in found if one.uid != me])
-        return [one for one in found if one.uid == me]
+        pointers = sorted(
+            mine, key=lambda p: (p.over, not process.alive(p.pid, p.start), p.uid != me)
+        )
+        if len([pointer for pointer in pointers if not pointer.over]) < 2:
+            return pointers
+        self._roll_back([pointer for pointer in pointers if pointer.uid != me])
+        return [pointer for pointer in pointers if pointer.uid == me]
 
     def all_but_one(self) -> list[Pointer]:
         """Roll back all runs but the last, since any may be forged. Return the last one, if any."""
@@ -443,9 +449,9 @@ class OtherUsers:
         return every[-1:]
 
     def _roll_back(self, some: Iterable[Pointer]) -> None:
-        for one in some:
-            if not roll_back_first(one, self.note):
-                self.failed.append(f"run {one_line(one.run_id, 60)} of {name_of(one.uid)}")
+        for pointer in some:
+            if not roll_back_first(pointer, self.note):
+                self.failed.append(f"run {one_line(pointer.run_id, 60)} of {name_of(pointer.uid)}")
 
 
 def _environment(entry: pwd.struct_passwd) -> dict[str, str]:

@@ -88,7 +88,11 @@ class Baseline:
     def ways(self) -> tuple[str, ...]:
         """Id and name of the container, in the order in which they are tried."""
         both = (self.container_id, self.container_name)
-        return tuple(dict.fromkeys(one for one in (both[::-1] if self.by_name else both) if one))
+        return tuple(
+            dict.fromkeys(
+                identifier for identifier in (both[::-1] if self.by_name else both) if identifier
+            )
+        )
 
     def is_below(self, tok_s: float) -> bool:
         """Whether a rate is below the reference by more than the tolerance."""
@@ -200,12 +204,12 @@ class SealedPlan:
         """Whether both plans restore the same server, whatever their sites are called: it has the
         same address, or is the same container or unit."""
         mine, theirs = self.baseline, other.baseline
-        one = {mine.container_id, mine.container_name} & {
+        shared_identifiers = {mine.container_id, mine.container_name} & {
             theirs.container_id,
             theirs.container_name,
         }
         same_unit = mine.unit is not None and mine.unit == theirs.unit
-        return bool(one - {""}) or same_unit or is_same_address(mine.url, theirs.url)
+        return bool(shared_identifiers - {""}) or same_unit or is_same_address(mine.url, theirs.url)
 
     def has_address_of(self, other: SealedPlan) -> bool:
         """Whether clients reach the baselines of both plans at the same port of this machine."""
@@ -450,11 +454,11 @@ class _Reader:
             raise _invalid(self.source, key, "true or false")
         return value
 
-    def each(self, table: dict[str, Any], key: str, one: Callable[[object], T]) -> tuple[T, ...]:
+    def each(self, table: dict[str, Any], key: str, parser: Callable[[object], T]) -> tuple[T, ...]:
         value = table.get(key, [])
         if not isinstance(value, list):
             raise _invalid(self.source, key, "a list")
-        return tuple(one(item) for item in value)
+        return tuple(parser(item) for item in value)
 
     def words(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
         return self.each(table, key, lambda item: self.text({key: item}, key))

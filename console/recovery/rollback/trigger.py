@@ -57,12 +57,12 @@ class Lock:
 
     def holder_is_stopped(self) -> bool:
         """Whether the lock's holder was stopped (SIGSTOP), as far as this user may see."""
-        found = _processes_with_lock(self._descriptor)
+        lock_holders = _processes_with_lock(self._descriptor)
         # A holder's children have the lock, too, but start nothing new while the holder is stopped.
-        started = {one.pid for one in found}
-        first = [one for one in found if one.parent not in started]
+        started = {holder.pid for holder in lock_holders}
+        first = [holder for holder in lock_holders if holder.parent not in started]
         if first:
-            return all(one.state in "Tt" for one in first)
+            return all(holder.state in "Tt" for holder in first)
         return any(is_stopped(pid) for pid in holders(self._descriptor))
 
 
@@ -75,10 +75,10 @@ def _processes_with_lock(descriptor: int) -> list[process.Stat]:
     try:
         name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
         file = os.fstat(descriptor)
-        found = [process.stat(pid) for pid in process.pids() if _has_lock(pid, name, file)]
+        process_stats = [process.stat(pid) for pid in process.pids() if _has_lock(pid, name, file)]
     except OSError:
         return []
-    return [one for one in found if one is not None]
+    return [process_stat for process_stat in process_stats if process_stat is not None]
 
 
 def _has_lock(pid: int, name: str, file: os.stat_result) -> bool:
@@ -141,10 +141,10 @@ def _open_lock(directory: Path, flags: int) -> int:
         (directory, os.O_RDONLY | os.O_DIRECTORY),
     ):
         with contextlib.suppress(OSError):
-            found = open_untrusted(path, how)
+            descriptor = open_untrusted(path, how)
             with contextlib.suppress(OSError):  # whoever can open a file can also lock it
-                os.fchmod(found, 0o700 if path == directory else 0o600)
-            return found
+                os.fchmod(descriptor, 0o700 if path == directory else 0o600)
+            return descriptor
     return -1
 
 
@@ -198,8 +198,8 @@ def end_stopped(rollback_dir: Path) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped a process. It keeps its lock meanwhile."""
-    found = process.stat(pid)
-    return found is not None and found.state in "Tt"
+    process_stat = process.stat(pid)
+    return process_stat is not None and process_stat.state in "Tt"
 
 
 ALIVE_S = 0.25

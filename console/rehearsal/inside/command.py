@@ -62,12 +62,12 @@ def cuobjdump(arguments: Sequence[str]) -> int:
 def nvidia_smi(arguments: Sequence[str]) -> int:
     """`-L` and `--query-gpu=…`, for the scripted cards and their memory in use now."""
     announce("nvidia-smi")
-    query = next((one for one in arguments if one.startswith("--query-gpu=")), "")
+    query = next((argument for argument in arguments if argument.startswith("--query-gpu=")), "")
     if not query:
         for number, card in enumerate(settings().cards):
             print(f"GPU {number}: {card['name']} (UUID: {card['uuid']})")
         return 0
-    form = next((one for one in arguments if one.startswith("--format=")), "")
+    form = next((argument for argument in arguments if argument.startswith("--format=")), "")
     names = query.partition("=")[2].split(",")
     if "noheader" not in form:
         print(", ".join(names))
@@ -127,8 +127,8 @@ def timings(prompt: int, tokens: int) -> dict[str, Any]:
         {"Content-Type": "application/json"},
     )  # fmt: skip
     with urllib.request.urlopen(request, timeout=600) as answer:
-        found: dict[str, Any] = json.loads(answer.read())["timings"]
-    return found
+        server_timings: dict[str, Any] = json.loads(answer.read())["timings"]
+    return server_timings
 
 
 def _entry(model: str, prompt: int, tokens: int, samples: list[Sample]) -> Any:
@@ -147,8 +147,8 @@ def _entry(model: str, prompt: int, tokens: int, samples: list[Sample]) -> Any:
 
 def _generated(tokens: int, pace: float) -> Sample:
     """One round of generation; with a pace no faster than that, in tok/s."""
-    found = timings(8, tokens)
-    made, seconds = int(found["predicted_n"]), found["predicted_ms"] / 1e3
+    timing = timings(8, tokens)
+    made, seconds = int(timing["predicted_n"]), timing["predicted_ms"] / 1e3
     late = max(0.0, made / pace - seconds) if pace else 0.0
     time.sleep(late)
     return made, seconds + late
@@ -160,10 +160,10 @@ def bench(arguments: Sequence[str]) -> int:
     ik_llama.cpp's refuses what it does not take.
     """
     announce("llama-bench")
-    told = settings()
-    is_ik = ik_llama.named(told.image)
-    said = f"a tiny model answers as {ik_llama.engine(told.image)} does"
-    print(f"llama-bench: asked for {' '.join(arguments)}; {said}", file=sys.stderr, flush=True)
+    own_settings = settings()
+    is_ik = ik_llama.named(own_settings.image)
+    notice = f"a tiny model answers as {ik_llama.engine(own_settings.image)} does"
+    print(f"llama-bench: asked for {' '.join(arguments)}; {notice}", file=sys.stderr, flush=True)
     if is_ik and (wrong := ik_llama.refused(arguments)):
         print(wrong, file=sys.stderr)
         return 1
@@ -175,14 +175,18 @@ def bench(arguments: Sequence[str]) -> int:
     with served():
         timings(8, 4)
         if prompt:
-            found = [timings(prompt, 1) for _ in range(rounds)]
-            samples = [(int(one["prompt_n"]), one["prompt_ms"] / 1e3) for one in found]
+            prompt_timings = [timings(prompt, 1) for _ in range(rounds)]
+            samples = [
+                (int(timing["prompt_n"]), timing["prompt_ms"] / 1e3) for timing in prompt_timings
+            ]
             entries.append(_entry(model, prompt, 0, samples))
         if tokens:
-            samples = [_generated(tokens, told.pace if n % 2 else 0.0) for n in range(rounds)]
+            samples = [
+                _generated(tokens, own_settings.pace if n % 2 else 0.0) for n in range(rounds)
+            ]
             entries.append(_entry(model, 0, tokens, samples))
     if is_ik:
-        entries = [ik_llama.bench_entry(one) for one in entries]
+        entries = [ik_llama.bench_entry(test_entry) for test_entry in entries]
     _print(entries, value(arguments, "-o", "--output", default="md"))
     return 0
 
@@ -210,11 +214,12 @@ def sweep(arguments: Sequence[str]) -> int:
     print("|-------|--------|--------|----------|----------|----------|----------|")
     with served():
         for depth in range(0, min(context, 4 * prompt), prompt):
-            one = timings(prompt, tokens)
-            pp, tg = one["prompt_ms"] / 1e3, one["predicted_ms"] / 1e3
+            timing = timings(prompt, tokens)
+            pp, tg = timing["prompt_ms"] / 1e3, timing["predicted_ms"] / 1e3
             print(
-                f"| {prompt:5} | {tokens:6} | {depth:6} | {pp:8.3f} | {one['prompt_n'] / pp:8.2f} "
-                f"| {tg:8.3f} | {one['predicted_n'] / tg:8.2f} |",
+                f"| {prompt:5} | {tokens:6} | {depth:6} | {pp:8.3f} "
+                f"| {timing['prompt_n'] / pp:8.2f} "
+                f"| {tg:8.3f} | {timing['predicted_n'] / tg:8.2f} |",
                 flush=True,
             )
     return 0

@@ -111,15 +111,15 @@ class Server:
             "id": self.name, "object": "model", "owned_by": self.dialect.engine, "parent": None,
             "root": self.path, "max_model_len": self.context,
         }  # fmt: skip
-        found: dict[str, Tree] = {"/v1/models": {"object": "list", "data": [card]}}
+        answers_by_path: dict[str, Tree] = {"/v1/models": {"object": "list", "data": [card]}}
         version = {"version": "0.stand.in"}
         if self.dialect is VLLM:
-            return found | {"/version": version}
+            return answers_by_path | {"/version": version}
         model = {"model_path": self.path, "tokenizer_path": self.path, "is_generation": True,
                  "preferred_sampling_params": None}  # fmt: skip
         served = {"model_path": self.path, "served_model_name": self.name,
                   "context_length": self.context, **version}  # fmt: skip
-        return found | {"/get_model_info": model, "/get_server_info": served}
+        return answers_by_path | {"/get_model_info": model, "/get_server_info": served}
 
     def unfit(self, path: str, body: object) -> tuple[int, str]:
         """Why a request is refused, with the status; (0, "") for a good one."""
@@ -138,8 +138,8 @@ class Server:
         if self.dialect is KTRANSFORMERS:
             return {"detail": words}
         kind = {404: "NotFoundError", 500: "InternalServerError"}.get(status, "BadRequestError")
-        told = {"message": words, "type": kind, "param": None, "code": status}
-        return {"error": told} if self.dialect.nested else {"object": "error", **told}
+        error = {"message": words, "type": kind, "param": None, "code": status}
+        return {"error": error} if self.dialect.nested else {"object": "error", **error}
 
     def passed_on(self, path: str, body: Tree) -> Tree:
         """The request as llama.cpp gets it: what the engine knows, and a count with every chunk."""
@@ -167,13 +167,13 @@ class Server:
 
     def _usage_asked(self, options: object, events: Iterator[Tree]) -> Iterator[Tree]:
         """SGLang and vLLM: usage at the end, and with every chunk, each only if asked for."""
-        asked = options if isinstance(options, dict) else {}
-        at_end = bool(asked.get("include_usage"))
-        always = at_end and bool(asked.get("continuous_usage_stats"))
+        stream_options = options if isinstance(options, dict) else {}
+        at_end = bool(stream_options.get("include_usage"))
+        always = at_end and bool(stream_options.get("continuous_usage_stats"))
         for event in events:
             if event.get("choices"):
-                told = self._usage(_running(event)) if always else None
-                yield self._chunk(event) | ({"usage": told} if told else {})
+                usage = self._usage(_running(event)) if always else None
+                yield self._chunk(event) | ({"usage": usage} if usage else {})
             elif event.get("usage") and at_end:
                 yield self._chunk(event) | {"usage": self._usage(event["usage"])}
 
@@ -199,11 +199,11 @@ class Server:
     def _chunk(self, event: Tree) -> Tree:
         """A chunk with the fields of this engine alone."""
         made = {key: event[key] for key in ENVELOPE if key in event}
-        made["choices"] = [self._choice(one) for one in event.get("choices") or ()]
+        made["choices"] = [self._choice(choice) for choice in event.get("choices") or ()]
         return made
 
-    def _choice(self, one: Tree) -> Tree:
-        made = {key: one[key] for key in CHOICE if key in one} | dict(self.dialect.choice)
+    def _choice(self, choice: Tree) -> Tree:
+        made = {key: choice[key] for key in CHOICE if key in choice} | dict(self.dialect.choice)
         delta = made.get("delta")
         if isinstance(delta, dict) and "role" in delta:
             made["delta"] = {**delta, "content": delta.get("content") or ""}

@@ -72,7 +72,7 @@ def refused(arguments: Sequence[str]) -> str:
 def bench_entry(entry: Tree) -> Tree:
     """A result of llama-bench with the fields of its own: no depth, and the test by name."""
     kind = f"pp{entry['n_prompt']}" if entry["n_prompt"] else f"tg{entry['n_gen']}"
-    kept = {key: told for key, told in entry.items() if key not in ("n_depth", "backends")}
+    kept = {key: value for key, value in entry.items() if key not in ("n_depth", "backends")}
     return {**kept, "cuda": True, "fused_moe": True, "test": kind}
 
 
@@ -80,13 +80,13 @@ def bench_entry(entry: Tree) -> Tree:
 class Llama:
     """llama.cpp as it is."""
 
-    def answer(self, path: str, told: Any) -> Any:
+    def answer(self, path: str, reply: Any) -> Any:
         """The answer to a request that is not streamed."""
-        return told
+        return reply
 
-    def event(self, path: str, told: Tree) -> Tree:
+    def event(self, path: str, chunk: Tree) -> Tree:
         """One event of a streamed answer."""
-        return told
+        return chunk
 
     def refusal(self, status: int, words: str) -> Tree:
         """An error's body."""
@@ -101,47 +101,49 @@ class IkLlama(Llama):
     path: str
     context: int
 
-    def answer(self, path: str, told: Any) -> Any:
-        if path == "/slots" and isinstance(told, list):
-            return [self._slot(one) for one in told]
-        if not isinstance(told, dict):
-            return told
-        if path == "/health" and told.get("status") == "ok":
+    def answer(self, path: str, reply: Any) -> Any:
+        if path == "/slots" and isinstance(reply, list):
+            return [self._slot(slot) for slot in reply]
+        if not isinstance(reply, dict):
+            return reply
+        if path == "/health" and reply.get("status") == "ok":
             return {"status": "ok", "slots_idle": 1, "slots_processing": 0}
         if path == "/props":
-            kept = {key: value for key, value in told.items() if key != "build_info"}
+            kept = {key: value for key, value in reply.items() if key != "build_info"}
             return {"system_prompt": "", "model_name": self.name, **kept, "n_ctx": self.context}
         if path in ("/v1/models", "/models"):
             card = {"id": self.name, "object": "model", "owned_by": "llamacpp",
                     "max_model_len": self.context}  # fmt: skip
             return {"object": "list", "data": [card]}
-        return self._said(told)
+        return self._said(reply)
 
-    def event(self, path: str, told: Tree) -> Tree:
+    def event(self, path: str, chunk: Tree) -> Tree:
         """A chat that its limit ended says `stop` here, too."""
-        made = self._said(told)
+        made = self._said(chunk)
         if path == CHAT:
             made["choices"] = [
-                {**one, "finish_reason": "stop"} if one.get("finish_reason") == "length" else one
-                for one in made.get("choices") or ()
+                {**choice, "finish_reason": "stop"}
+                if choice.get("finish_reason") == "length"
+                else choice
+                for choice in made.get("choices") or ()
             ]
         return made
 
-    def _said(self, told: Tree) -> Tree:
-        made = {key: value for key, value in told.items() if key not in _NOT_SAID}
-        if isinstance(told.get("timings"), dict):
-            made["timings"] = self._timings(told["timings"])
+    def _said(self, reply: Tree) -> Tree:
+        made = {key: value for key, value in reply.items() if key not in _NOT_SAID}
+        if isinstance(reply.get("timings"), dict):
+            made["timings"] = self._timings(reply["timings"])
         return made
 
-    def _timings(self, told: Tree) -> Tree:
+    def _timings(self, timings: Tree) -> Tree:
         """Without the count of cached tokens, which is in usage alone."""
-        past = sum(int(told.get(key) or 0) for key in ("cache_n", "prompt_n", "predicted_n"))
-        kept = {key: told[key] for key in TIMINGS if key in told}
+        past = sum(int(timings.get(key) or 0) for key in ("cache_n", "prompt_n", "predicted_n"))
+        kept = {key: timings[key] for key in TIMINGS if key in timings}
         return {**kept, "n_ctx": self.context, "n_past": past}
 
-    def _slot(self, told: Tree) -> Tree:
+    def _slot(self, slot: Tree) -> Tree:
         """A number says what a slot does; `next_token` is no list."""
-        made = {key: value for key, value in told.items() if key != "is_processing"}
-        after = told.get("next_token")
+        made = {key: value for key, value in slot.items() if key != "is_processing"}
+        after = slot.get("next_token")
         made["next_token"] = (after[0] if after else {}) if isinstance(after, list) else after
-        return {**made, "state": PROCESSING if told.get("is_processing") else 0}
+        return {**made, "state": PROCESSING if slot.get("is_processing") else 0}

@@ -37,8 +37,8 @@ class Failed(Exception):
 
 def free_port() -> int:
     """A loopback port that nothing listens on."""
-    with socket.create_server((LOOPBACK, 0)) as one:
-        return int(one.getsockname()[1])
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 class Pace:
@@ -86,13 +86,13 @@ class Relay(ThreadingHTTPServer):
     request_queue_size = BACKLOG
 
     def __init__(
-        self, address: tuple[str, int], told: Server | Llama, inner: int, slow: float = 0.0
+        self, address: tuple[str, int], engine: Server | Llama, inner: int, slow: float = 0.0
     ) -> None:
         """`slow`: tok/s of every other answer."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        front = Through if isinstance(told, Llama) else Front
+        front = Through if isinstance(engine, Llama) else Front
         super().__init__(address, front, bind_and_activate=False)
-        self.told, self.inner, self.pace = told, inner, Pace(slow)
+        self.told, self.inner, self.pace = engine, inner, Pace(slow)
         self.server_bind()
 
     def serve(self) -> None:
@@ -129,8 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
             for chunk in chunks:
                 self._event(json.dumps(chunk))
         except Failed as failed:
-            told = self.server.told.refusal(500, str(failed))
-            self._event(json.dumps({"error": told.get("error", told)}))
+            error = self.server.told.refusal(500, str(failed))
+            self._event(json.dumps({"error": error.get("error", error)}))
         self._event(DONE)
 
     def _event(self, data: str) -> None:
@@ -164,8 +164,8 @@ class Through(_Handler):
         self._pass("POST", self._given())
 
     def _pass(self, method: str, data: bytes) -> None:
-        path, told = self.path.partition("?")[0], self.server.told
-        assert isinstance(told, Llama)
+        path, engine = self.path.partition("?")[0], self.server.told
+        assert isinstance(engine, Llama)
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
             link.request(method, self.path, data or None, {"Content-Type": JSON})
@@ -173,13 +173,13 @@ class Through(_Handler):
             kind = reply.getheader("Content-Type") or ""
             if kind.startswith(STREAM):
                 events = self.server.pace(_object(data), _events(reply))
-                self._stream(told.event(path, one) for one in events)
+                self._stream(engine.event(path, event) for event in events)
                 return
-            found = reply.read()
+            body = reply.read()
             if kind.startswith(JSON) and reply.status == 200:
-                found = json.dumps(told.answer(path, json.loads(found))).encode()
-            self._head(reply.status, kind, len(found))
-            self.wfile.write(found)
+                body = json.dumps(engine.answer(path, json.loads(body))).encode()
+            self._head(reply.status, kind, len(body))
+            self.wfile.write(body)
         finally:
             link.close()
 
@@ -189,9 +189,9 @@ class Front(_Handler):
 
     @property
     def _told(self) -> Server:
-        told = self.server.told
-        assert isinstance(told, Server)
-        return told
+        engine = self.server.told
+        assert isinstance(engine, Server)
+        return engine
 
     def do_GET(self) -> None:
         path, documents = self.path.partition("?")[0], self._told.documents()
@@ -203,44 +203,44 @@ class Front(_Handler):
             self._answer(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        path, told, data = self.path.partition("?")[0], self._told, self._given()
+        path, engine, data = self.path.partition("?")[0], self._told, self._given()
         try:
             body = json.loads(data)
         except ValueError:
             body = None
-        if path in told.dialect.tokenize:
+        if path in engine.dialect.tokenize:
             self._tokenize(body)
             return
-        if path not in told.dialect.keys:
+        if path not in engine.dialect.keys:
             self._answer(404, {"detail": "Not Found"})
             return
-        status, words = told.unfit(path, body)
+        status, words = engine.unfit(path, body)
         if status:
-            self._answer(status, told.refusal(status, words))
+            self._answer(status, engine.refusal(status, words))
         else:
             self._complete(path, body)
 
     def _complete(self, path: str, body: Tree) -> None:
-        told = self._told
+        engine = self._told
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
-            reply = _posted(link, path, told.passed_on(path, body))
+            reply = _posted(link, path, engine.passed_on(path, body))
             if reply.status != 200:
                 words = _words(_object(reply.read()))
-                self._answer(reply.status, told.refusal(reply.status, words))
+                self._answer(reply.status, engine.refusal(reply.status, words))
             elif not body.get("stream"):
-                self._answer(200, told.whole(path, _object(reply.read())))
+                self._answer(200, engine.whole(path, _object(reply.read())))
             else:
                 events = self.server.pace(body, _events(reply))
-                self._stream(told.stream(path, body, events))
+                self._stream(engine.stream(path, body, events))
         finally:
             link.close()
 
     def _tokenize(self, body: object) -> None:
-        told = self._told
+        engine = self._told
         text = body.get("prompt") if isinstance(body, dict) else None
         if not isinstance(text, str):
-            self._answer(400, told.refusal(400, "Field required: body.prompt"))
+            self._answer(400, engine.refusal(400, "Field required: body.prompt"))
             return
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
@@ -248,7 +248,7 @@ class Front(_Handler):
         finally:
             link.close()
         counted = tokens if isinstance(tokens, list) else []
-        sizes = {"count": len(counted), "max_model_len": told.context}
+        sizes = {"count": len(counted), "max_model_len": engine.context}
         self._answer(200, {"tokens": counted, **sizes})
 
 
@@ -263,10 +263,10 @@ def _events(reply: http.client.HTTPResponse) -> Iterator[Tree]:
         name, _, data = line.decode(errors="replace").partition(":")
         if name not in ("data", "error") or data.strip() == DONE:
             continue
-        found = _object(data.encode())
-        if name == "error" or found.get("error"):
-            raise Failed(_words(found))
-        yield found
+        event = _object(data.encode())
+        if name == "error" or event.get("error"):
+            raise Failed(_words(event))
+        yield event
 
 
 def _words(answer: Tree) -> str:
@@ -277,7 +277,7 @@ def _words(answer: Tree) -> str:
 
 def _object(data: bytes) -> Tree:
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -45,7 +45,7 @@ ABORTED, SEGFAULT = 134, 139
 """Exit codes as of a signal: process 1 of a container cannot send itself one."""
 
 LLAMA_PORT = 8080
-CONTEXTS = ("-c", "--ctx-size", *{one.context for one in DIALECTS.values()})
+CONTEXTS = ("-c", "--ctx-size", *{dialect.context for dialect in DIALECTS.values()})
 MOST_CONTEXT = 8192
 
 
@@ -82,7 +82,7 @@ def _eat_ram(bytes_s: int) -> None:
         time.sleep(CHUNK / bytes_s)
 
 
-def _cuda_error(told: Settings, port: int) -> None:
+def _cuda_error(own_settings: Settings, port: int) -> None:
     while fetched(port, "/health") is None:
         time.sleep(0.1)
     time.sleep(SOON_S)
@@ -91,14 +91,14 @@ def _cuda_error(told: Settings, port: int) -> None:
     os._exit(ABORTED)
 
 
-def _crash(told: Settings, port: int) -> None:
+def _crash(own_settings: Settings, port: int) -> None:
     """Die during the soak, whose requests are recognised in /slots by their token limit."""
     seen: set[int] = set()
     while len(seen) <= CRASH_AFTER:
         time.sleep(0.1)
         for slot in fetched(port, "/slots") or ():
             limit = (slot.get("params") or {}).get("n_predict")
-            if limit == told.soak_tokens:
+            if limit == own_settings.soak_tokens:
                 seen.add(int(slot.get("id_task", -1)))
     print("stand-in: dies now, as a driver fault would have it", file=sys.stderr, flush=True)
     os._exit(SEGFAULT)
@@ -111,48 +111,48 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     if "--version" in given:
         print(f"version: 0 (stand-in of {program})")
         return 0
-    told = settings()
-    asked = " ".join(given) or "nothing"
+    own_settings = settings()
+    command_line = " ".join(given) or "nothing"
     dialect = DIALECTS.get(program)
-    spoken = dialect.engine if dialect is not None else ik_llama.engine(told.image)
-    print(f"{program}: asked for {asked}; a tiny model answers as {spoken} does", flush=True)
+    spoken = dialect.engine if dialect is not None else ik_llama.engine(own_settings.image)
+    print(f"{program}: asked for {command_line}; a tiny model answers as {spoken} does", flush=True)
     try:
-        held = _load(told)
+        held = _load(own_settings)
     except OutOfMemory as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     host = value(given, "--host", default=os.environ.get("LLAMA_ARG_HOST", engine.LOOPBACK))
     usual = os.environ.get("LLAMA_ARG_PORT") or str(dialect.port if dialect else LLAMA_PORT)
     port = int(value(given, "--port", default=usual))
-    if told.fault == "ram":
-        _eat_ram(told.eat_bytes_s)
-    if told.fault == "never-ready":
+    if own_settings.fault == "ram":
+        _eat_ram(own_settings.eat_bytes_s)
+    if own_settings.fault == "never-ready":
         load_for_ever(host, port, answers=dialect is None)
-    front = _front(dialect, given, told)
+    front = _front(dialect, given, own_settings)
     if front is not None:
         try:
-            host, port = _in_front(front, host, port, told.pace)
+            host, port = _in_front(front, host, port, own_settings.pace)
         except OSError as error:
             print(f"{program}: port {port}: {error.strerror}", file=sys.stderr, flush=True)
             return 1
-    work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
+    work = {"cuda-error": _cuda_error, "crash": _crash}.get(own_settings.fault)
     if work is not None:  # the fault of a server that serves
-        threading.Thread(target=work, args=(told, port), daemon=True).start()
-    code = engine.main(_own(given, host, port, told.fault))
+        threading.Thread(target=work, args=(own_settings, port), daemon=True).start()
+    code = engine.main(_own(given, host, port, own_settings.fault))
     if held >= 0:
         os.close(held)
     return code
 
 
 def _front(
-    dialect: Dialect | None, given: Sequence[str], told: Settings
+    dialect: Dialect | None, given: Sequence[str], own_settings: Settings
 ) -> Server | ik_llama.Llama | None:
     """Who answers in front of llama.cpp; None where it answers by itself."""
     path = _model(given)
-    if dialect is None and ik_llama.named(told.image):
+    if dialect is None and ik_llama.named(own_settings.image):
         return ik_llama.IkLlama(_alias(given), path, _context(given) * _slots(given))
     if dialect is None:
-        return ik_llama.Llama() if told.pace else None
+        return ik_llama.Llama() if own_settings.pace else None
     if dialect is KTRANSFORMERS:
         name = value(given, "--model_name", default=KT_NAME)
     else:
@@ -201,13 +201,13 @@ def _alias(given: Sequence[str]) -> str:
     return alias or "stand-in"
 
 
-def _load(told: Settings) -> int:
+def _load(own_settings: Settings) -> int:
     """Take as much of the cards as the real model would; -1 if there are no cards."""
     directory = Path(HOLDS)
-    if not told.hold or not directory.is_dir():
+    if not own_settings.hold or not directory.is_dir():
         return -1
-    total = {str(card["uuid"]): int(card["total"]) for card in told.cards}
-    held = hold(directory, told.hold, total)
-    for uuid, size in told.hold.items():
+    total = {str(card["uuid"]): int(card["total"]) for card in own_settings.cards}
+    held = hold(directory, own_settings.hold, total)
+    for uuid, size in own_settings.hold.items():
         print(f"stand-in: {size / 2**30:.1f} GiB of {uuid} in use", flush=True)
     return held

@@ -31,12 +31,12 @@ HOLDS = "/omni-rehearsal/vram"
 def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
     """The last value given under any of these names, as `-x V` or `--x=V`. Names are exact: unlike
     in argparse, llama.cpp's `-ngl` is not read as `-n gl`."""
-    found = default
-    for number, one in enumerate(arguments):
-        name, sign, inline = one.partition("=")
+    last_value = default
+    for number, argument in enumerate(arguments):
+        name, sign, inline = argument.partition("=")
         if name in names:
-            found = inline if sign else "".join(arguments[number + 1 : number + 2])
-    return found
+            last_value = inline if sign else "".join(arguments[number + 1 : number + 2])
+    return last_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def settings() -> Settings:
     return Settings(**json.loads(base64.b64decode(text))) if text else Settings()
 
 
-def packed(told: Settings) -> str:
-    return base64.b64encode(json.dumps(asdict(told)).encode()).decode()
+def packed(stand_in_settings: Settings) -> str:
+    return base64.b64encode(json.dumps(asdict(stand_in_settings)).encode()).decode()
 
 
 def fetched(port: int, path: str) -> Any:
@@ -119,8 +119,8 @@ def _live(path: Path) -> dict[str, int]:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                found = json.loads(file.read() or "{}")
-                return {str(uuid): int(size) for uuid, size in found.items()}
+                sizes = json.loads(file.read() or "{}")
+                return {str(uuid): int(size) for uuid, size in sizes.items()}
     except (OSError, ValueError):
         pass
     return {}

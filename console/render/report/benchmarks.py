@@ -92,13 +92,13 @@ class Drift:
 
 def drifts(view: RunView) -> list[Drift]:
     """One per benchmark whose baseline was measured before and after."""
-    found = []
+    benchmark_drifts = []
     for scope in scopes(view):
-        _, before, after = (one.get("tok_s", {}) for one in measured(view, scope))
+        _, before, after = (group.get("tok_s", {}) for group in measured(view, scope))
         one, two = number(before.get("value")), number(after.get("value"))
         if one and two:
-            found.append(Drift(scope, one, two))
-    return found
+            benchmark_drifts.append(Drift(scope, one, two))
+    return benchmark_drifts
 
 
 def drift_words(drift: Drift) -> str:
@@ -119,8 +119,8 @@ def of_metric(view: RunView, metric: str) -> Figures:
     owner, _, name = metric.partition(".")
     if name.startswith("baseline."):
         owner, name = owner + BEFORE, name.removeprefix("baseline.")
-    found = view.metrics.get(owner, {}).get(name)
-    return found if isinstance(found, dict) else {}
+    figures = view.metrics.get(owner, {}).get(name)
+    return figures if isinstance(figures, dict) else {}
 
 
 def ordered(*groups: Figures) -> list[str]:
@@ -129,10 +129,10 @@ def ordered(*groups: Figures) -> list[str]:
     return [n for n in METRICS if n in names] + [n for n in names if n not in METRICS]
 
 
-def value_cell(found: Figures, like: str) -> str:
+def value_cell(figures: Figures, like: str) -> str:
     """The main value of a figure; `like`: the thresholds it is compared with."""
-    mark = " (estimated)" if found.get("estimated") is True else ""
-    return prose(figure(found.get("value"), str(found.get("unit") or ""), like)) + mark
+    mark = " (estimated)" if figures.get("estimated") is True else ""
+    return prose(figure(figures.get("value"), str(figures.get("unit") or ""), like)) + mark
 
 
 def like_of(wanted: list[dict[str, Any]]) -> str:
@@ -144,38 +144,38 @@ def target_cell(wanted: list[dict[str, Any]], base: Figures | None = None) -> st
     return prose("; ".join(target_words(target, base) for target in wanted)) or "–"
 
 
-def count_cell(found: Figures) -> str:
+def count_cell(figures: Figures) -> str:
     """`9 (2 discarded)`: samples that count, and those left out."""
-    if not found:
+    if not figures:
         return "–"
-    void = f" ({found['void']} discarded)" if found.get("void") else ""
-    return f"{found.get('n', 1)}{void}"
+    void = f" ({figures['void']} discarded)" if figures.get("void") else ""
+    return f"{figures.get('n', 1)}{void}"
 
 
 def figures_line(metrics: Figures) -> str:
     """`tok_s 10.8 tok/s, ttft_s 412 ms`: all figures of one step."""
     return ", ".join(
-        f"{name} {format_number(one['value'], one.get('unit', ''))}"
-        for name, one in metrics.items()
-        if isinstance(one, dict) and one.get("value") is not None
+        f"{name} {format_number(figures['value'], figures.get('unit', ''))}"
+        for name, figures in metrics.items()
+        if isinstance(figures, dict) and figures.get("value") is not None
     )
 
 
 def voids(bench: Figures) -> dict[str, int]:
     """Why runs were left out, with the number of runs for each reason."""
     return Counter(
-        clean(alike(str(one.get("reason", "") if isinstance(one, dict) else one)), 300)
-        for one in bench.get("voids") or []
+        clean(alike(str(void.get("reason", "") if isinstance(void, dict) else void)), 300)
+        for void in bench.get("voids") or []
     )
 
 
 def captured_lines(view: RunView, scope: str) -> Iterator[str]:
     rows = []
-    for name, found in view.metrics.get(scope, {}).items():
+    for name, figures in view.metrics.get(scope, {}).items():
         wanted = targets(view, f"{scope}.{name}")
         rows.append([
-            code(name, 60), value_cell(found, like_of(wanted)), target_cell(wanted),
-            count_cell(found),
+            code(name, 60), value_cell(figures, like_of(wanted)), target_cell(wanted),
+            count_cell(figures),
         ])  # fmt: skip
     if rows:
         yield from (f"## Figures of {code(scope, 60)}", "")
@@ -185,35 +185,42 @@ def captured_lines(view: RunView, scope: str) -> Iterator[str]:
 def quality_lines(view: RunView, scope: str) -> Iterator[str]:
     """The section of a quality step: what was compared, its figures with their intervals, and the
     tasks whose answer was wrong."""
-    found = view.qualities[scope]
-    yield from (f"## Quality of {prose(found.get('of') or '', 60)} ({code(scope, 60)})", "")
-    if model := found.get("model"):
-        parts = (
-            f"{found.get('chunks')} x {found.get('ctx')} tokens of {code(found.get('text'), 200)}"
+    quality = view.qualities[scope]
+    yield from (f"## Quality of {prose(quality.get('of') or '', 60)} ({code(scope, 60)})", "")
+    if model := quality.get("model"):
+        text = code(quality.get("text"), 200)
+        parts = f"{quality.get('chunks')} x {quality.get('ctx')} tokens of {text}"
+        requested_count = quality.get("asked")
+        few = (
+            f"; {requested_count} were asked for"
+            if requested_count != quality.get("chunks")
+            else ""
         )
-        asked = found.get("asked")
-        few = f"; {asked} were asked for" if asked != found.get("chunks") else ""
-        other = "the same by the baseline's own build" if found.get("builds") else (
-            code(found.get("base"), 200)
-        )  # fmt: skip
+        other = (
+            "the same by the baseline's own build"
+            if quality.get("builds")
+            else (code(quality.get("base"), 200))
+        )
         yield f"{code(model, 200)} against {other}, on {parts}{few}."
         yield ""
     rows = []
-    for name, one in view.metrics.get(scope, {}).items():
-        unit, wanted = str(one.get("unit") or ""), targets(view, f"{scope}.{name}")
-        error = figure(number(one.get("error")), unit)
-        low, high = (figure(number(one.get(end)), unit) for end in ("low", "high"))
-        cells = [code(name, 60), value_cell(one, like_of(wanted)), error, f"{low} to {high}"]
-        rows.append([*cells, target_cell(wanted), count_cell(one)])
+    for name, figures in view.metrics.get(scope, {}).items():
+        unit, wanted = str(figures.get("unit") or ""), targets(view, f"{scope}.{name}")
+        error = figure(number(figures.get("error")), unit)
+        low, high = (figure(number(figures.get(end)), unit) for end in ("low", "high"))
+        cells = [code(name, 60), value_cell(figures, like_of(wanted)), error, f"{low} to {high}"]
+        rows.append([*cells, target_cell(wanted), count_cell(figures)])
     head = ("metric", "measured", "standard error", "95 % interval", "target", "samples")
     yield from table(head, rows, (1, 2, 3, 5))
-    tasks = found.get("tasks")
+    tasks = quality.get("tasks")
     wrong = [
-        one for one in (tasks if isinstance(tasks, list) else ())
-        if isinstance(one, dict) and not one.get("right")
+        task for task in (tasks if isinstance(tasks, list) else ())
+        if isinstance(task, dict) and not task.get("right")
     ]  # fmt: skip
     if wrong:
-        shown = [[code(one.get(key), 200) for key in ("ask", "said")] for one in wrong[:MOST_WRONG]]
+        shown = [
+            [code(task.get(key), 200) for key in ("ask", "said")] for task in wrong[:MOST_WRONG]
+        ]
         yield from table(("wrong answers", "said"), shown)
 
 
@@ -243,10 +250,10 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
         like = like_of([*wanted, *of_base])
         cells = [value_cell(groups[tail].get(name, {}), like) for tail, _ in names]
         cells += [change(number(values[""]), number(values[BEFORE]))] if before else []
-        asked = target_cell(wanted, before.get(name)) if wanted or not of_base else ""
-        asked += f" baseline: {target_cell(of_base)}" if of_base else ""
+        target_text = target_cell(wanted, before.get(name)) if wanted or not of_base else ""
+        target_text += f" baseline: {target_cell(of_base)}" if of_base else ""
         count = count_cell(groups[""].get(name, {}))
-        rows.append([code(name, 60), *cells, asked.strip(), count])
+        rows.append([code(name, 60), *cells, target_text.strip(), count])
     yield from table([*head, "target", "valid runs"], rows, tuple(range(1, len(head))))
     known = [METRICS[name] for name in shown if name in METRICS]
     if known:
@@ -297,13 +304,13 @@ def taken_at(view: RunView, scope: str) -> float:
 
 
 def _protocol(bench: dict[str, Any]) -> list[str]:
-    asked = bench.get("protocol") or {}
-    runs, tokens = number(asked.get("runs")), number(asked.get("max_tokens"))
+    protocol = bench.get("protocol") or {}
+    runs, tokens = number(protocol.get("runs")), number(protocol.get("max_tokens"))
     if not runs or not tokens:
         return []
-    most = number(asked.get("max_runs")) or runs
+    most = number(protocol.get("max_runs")) or runs
     more = f" (to {most:.0f} until they agree)" if most > runs else ""
-    warm = plural(int(number(asked.get("warmup")) or 0), "warm-up")
+    warm = plural(int(number(protocol.get("warmup")) or 0), "warm-up")
     return [
         f"- Asked: {runs:.0f} runs{more} of {tokens:.0f} tokens, {warm}, one request at a time, "
         "temperature 0, every prompt new to the server's cache, answers kept from ending before "
@@ -313,10 +320,10 @@ def _protocol(bench: dict[str, Any]) -> list[str]:
 
 def answer_lines(view: RunView, scope: str) -> list[str]:
     """The section of a report; nothing where no answer was kept."""
-    found = answer_pairs(view, scope)
-    compared = any(pair.baseline for pair in found)
+    pairs = answer_pairs(view, scope)
+    compared = any(pair.baseline for pair in pairs)
     rows = []
-    for pair in found:
+    for pair in pairs:
         cells = [pair.here, pair.baseline] if compared else [pair.here]
         rows.append([prose(pair.prompt, 120), *(_answer_cell(row) for row in cells)])
     head = ("prompt", "candidate", "baseline") if compared else ("prompt", "answer")
@@ -340,14 +347,14 @@ def _spreads(
         if name not in SPEEDS and not targets(view, f"{scope}.{name}"):
             continue
         for tail, who in names:
-            found = groups[tail].get(name, {})
-            unit = str(found.get("unit") or "")
-            if found.get("std") is None or found.get("mean") is None or unit == "ratio":
+            figures = groups[tail].get(name, {})
+            unit = str(figures.get("unit") or "")
+            if figures.get("std") is None or figures.get("mean") is None or unit == "ratio":
                 continue
-            ends = [figure(found.get(key), unit) for key in ("min", "max")]
+            ends = [figure(figures.get(key), unit) for key in ("min", "max")]
             rows.append([
-                code(name), who, prose(spread(found["mean"], found["std"], unit)),
-                prose(figure(found.get("median"), unit)), prose(" – ".join(ends)),
+                code(name), who, prose(spread(figures["mean"], figures["std"], unit)),
+                prose(figure(figures.get("median"), unit)), prose(" – ".join(ends)),
             ])  # fmt: skip
     return table(("spread of", "", "mean ± std", "median", "least – most"), rows, (2, 3, 4))
 
@@ -415,10 +422,10 @@ def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]
     return table(head, rows, (2, 3, 4, 5))
 
 
-def _range(found: object) -> str:
-    if not isinstance(found, dict):
+def _range(figures: object) -> str:
+    if not isinstance(figures, dict):
         return "–"
-    low, high = number(found.get("min")), number(found.get("max"))
+    low, high = number(figures.get("min")), number(figures.get("max"))
     if low is None or high is None:
         return "–"
     return f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} – {high:.0f}"

@@ -63,13 +63,13 @@ class Chart:
 
 
 def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
-    found = [sample_chart(view, scope) for scope in benches(view)]
+    all_charts = [sample_chart(view, scope) for scope in benches(view)]
     for step in soak_steps(view):
         soak = soak_of(view, step)
         series = soak_series(run, soak)
-        found += [soak_chart(step, series, soak), soak_memory_chart(step, series)]
-    found.append(memory_chart(view, gauges))
-    return [chart for chart in found if chart is not None]
+        all_charts += [soak_chart(step, series, soak), soak_memory_chart(step, series)]
+    all_charts.append(memory_chart(view, gauges))
+    return [chart for chart in all_charts if chart is not None]
 
 
 def file_name(kind: str, step: str) -> str:
@@ -80,10 +80,14 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
     """tok/s of every valid run, candidate and baseline, with the gate's thresholds."""
     metric = next((name for name in SPEEDS if name in view.metrics.get(scope, {})), SPEEDS[0])
     rows = [
-        (name, found, samples)
+        (name, figures, samples)
         for tail, name in names_of(view, scope)
-        if (found := view.metrics[scope + tail].get(metric, {}))
-        and (samples := [x for one in found.get("samples") or [] if (x := number(one)) is not None])
+        if (figures := view.metrics[scope + tail].get(metric, {}))
+        and (
+            samples := [
+                x for sample in figures.get("samples") or [] if (x := number(sample)) is not None
+            ]
+        )
     ]
     if not rows:
         return None
@@ -99,22 +103,22 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
         svg.line((panel.x(value), panel.top), (panel.x(value), panel.bottom), GRID)
     x_axis(svg, panel, [(value, f"{value:g}") for value in edges])
     svg.text(panel.right + 12, panel.bottom + 18, "tok/s", colour=SOFT)
-    for at, (name, found, samples) in enumerate(rows):
+    for at, (name, figures, samples) in enumerate(rows):
         y, own = panel.top + ROW * at + ROW / 2, at == 0
-        middle = number(found.get("mean")) or sum(samples) / len(samples)
+        middle = number(figures.get("mean")) or sum(samples) / len(samples)
         svg.text(panel.left - 12, y + 4, name, at="end", bold=own)
         svg.rect(panel.x(0), y - 5, panel.x(middle) - panel.x(0), 10, "#c3ccd6")
         svg.dots([(panel.x(v), y) for v in samples], COLOURS[0] if own else SOFT, 3.5, 0.6)
         svg.line((panel.x(middle), y - 9), (panel.x(middle), y + 9), INK, 2)
         svg.text(panel.right + 12, y + 4, figure(middle), colour=INK if own else SOFT, bold=own)
     _thresholds(svg, panel, marks)
-    told = ", ".join(f"{name} {figure(number(f.get('mean')), 'tok/s')}" for name, f, _ in rows)
-    return Chart(file_name("samples", scope), f"{metric} of {scope}: {told}", str(svg))
+    summary = ", ".join(f"{name} {figure(number(f.get('mean')), 'tok/s')}" for name, f, _ in rows)
+    return Chart(file_name("samples", scope), f"{metric} of {scope}: {summary}", str(svg))
 
 
 def _marks(view: RunView, metric: str, base: float | None) -> Iterator[tuple[float, str]]:
     """Thresholds in order: position and name."""
-    found = {}
+    limits = {}
     for target in targets(view, metric):
         for key, word in (("go", "GO"), ("no_go", "NO-GO")):
             text = str(target.get(key) or "")
@@ -123,8 +127,8 @@ def _marks(view: RunView, metric: str, base: float | None) -> Iterator[tuple[flo
             except ValueError:
                 continue
             if limit is not None:
-                found[f"{word} {words(text, 40)}"] = limit
-    yield from sorted((limit, name) for name, limit in found.items())
+                limits[f"{word} {words(text, 40)}"] = limit
+    yield from sorted((limit, name) for name, limit in limits.items())
 
 
 def _thresholds(svg: Svg, panel: Panel, marks: list[tuple[float, str]]) -> None:
@@ -165,15 +169,15 @@ def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart 
     svg.dots([(panel.x(t), panel.y(v)) for t, v in rates[::stride]], COLOURS[0], 2, 0.35)
     for part in unbroken(rates, gaps):
         svg.path(thinned([(panel.x(t), panel.y(v)) for t, v in rolling(part, width)]), INK, 2)
-    for one in failed[:MOST_DOTS]:
-        svg.cross(panel.x(one.t), panel.bottom - 8)
+    for request in failed[:MOST_DOTS]:
+        svg.cross(panel.x(request.t), panel.bottom - 8)
     marks = [(t, "hang") for t, _ in happened(soak.get("hangs"))]
     marks += [(t, "restart") for t, _ in happened(soak.get("restarts"))]
     _moments(svg, panel, sorted(marks)[:40])
     hangs = sum(word == "hang" for _, word in marks)
-    told = f"{plural(len(series.requests), 'request')}, {len(failed)} failed, "
-    told += f"{plural(hangs, 'hang')}, {plural(len(marks) - hangs, 'restart')}"
-    return Chart(file_name("soak", step), f"Throughput over {step}: {told}", str(svg))
+    summary = f"{plural(len(series.requests), 'request')}, {len(failed)} failed, "
+    summary += f"{plural(hangs, 'hang')}, {plural(len(marks) - hangs, 'restart')}"
+    return Chart(file_name("soak", step), f"Throughput over {step}: {summary}", str(svg))
 
 
 def _gaps(svg: Svg, panel: Panel, gaps: list[tuple[float, float]]) -> None:
@@ -253,8 +257,8 @@ def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
         draw_lines(svg, panel, [("", points)])
         svg.text(panel.right + 8, panel.y(points[-1][1]) + 4, format_bytes(points[-1][1]))
     ends = [(name, points[0][1], points[-1][1]) for name, points in lines]
-    told = "; ".join(f"{n} from {format_bytes(a)} to {format_bytes(b)}" for n, a, b in ends)
-    return Chart(file_name("soak-memory", step), f"{title}: {told}", str(svg))
+    summary = "; ".join(f"{n} from {format_bytes(a)} to {format_bytes(b)}" for n, a, b in ends)
+    return Chart(file_name("soak-memory", step), f"{title}: {summary}", str(svg))
 
 
 def draw_bytes_axis(svg: Svg, panel: Panel, title: str) -> None:
@@ -305,9 +309,9 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
             y = panel.y(level)
             svg.line((panel.x(first), y), (panel.x(last), y), INK, 1, "3 4")
             svg.text(panel.x(first) + 4, y - 5, "predicted", size=11)
-    told = "; ".join(f"{name} at most {format_bytes(max(v for _, v in points))}"
+    summary = "; ".join(f"{name} at most {format_bytes(max(v for _, v in points))}"
                      for _, lines in groups for name, points in lines)  # fmt: skip
-    return Chart("memory", f"Memory over the run: {told}", str(svg))
+    return Chart("memory", f"Memory over the run: {summary}", str(svg))
 
 
 def _groups(
@@ -322,19 +326,19 @@ def _groups(
     ]
     ram = [(g.at - begin, g.ram) for g in gauges if g.ram is not None]
     swap = [(g.at - begin, g.swap) for g in gauges if g.swap is not None]
-    found = [("VRAM by card", cards[:8])] if cards else []
+    panels = [("VRAM by card", cards[:8])] if cards else []
     if ram:
-        found.append(("RAM", [("RAM", ram)]))
+        panels.append(("RAM", [("RAM", ram)]))
     if any(value > 0 for _, value in swap):
-        found.append(("swap", [("swap", swap)]))
-    return found
+        panels.append(("swap", [("swap", swap)]))
+    return panels
 
 
 def _predictions(
     view: RunView, gauges: Sequence[Gauge], begin: float
 ) -> list[tuple[str, float, float, float]]:
     """(line, from, to, bytes): the level just before a load plus its prediction."""
-    found, names = [], card_names(view)
+    predictions, names = [], card_names(view)
     for step, data in view.envelopes.items():
         envelope, rise = envelope_of(data), rise_of(view, step, gauges)
         if envelope is None or rise is None:
@@ -344,20 +348,20 @@ def _predictions(
             if key in rise.before and size:
                 line = "RAM" if key == "ram" else names.get(key, key)
                 level = rise.before[key] + size
-                found.append((line, rise.begin - begin, rise.end - begin, level))
-    return found
+                predictions.append((line, rise.begin - begin, rise.end - begin, level))
+    return predictions
 
 
 def _spans(gauges: Sequence[Gauge], begin: float) -> list[tuple[str, float, float]]:
     """(step, from, to), one after the other."""
-    found: list[tuple[str, float, float]] = []
+    spans: list[tuple[str, float, float]] = []
     for gauge in gauges:
         at = gauge.at - begin
-        if found:
-            found[-1] = (*found[-1][:2], at)
-        if not found or found[-1][0] != gauge.step:
-            found.append((gauge.step, at, at))
-    return found
+        if spans:
+            spans[-1] = (*spans[-1][:2], at)
+        if not spans or spans[-1][0] != gauge.step:
+            spans.append((gauge.step, at, at))
+    return spans
 
 
 def _bands(svg: Svg, frame: Panel, spans: list[tuple[str, float, float]]) -> None:

@@ -85,28 +85,38 @@ def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
     # whether a metric's name alone would be two things in one of the runs
     named = ([name for _, name, _ in _headline(view)] for view, _ in runs)
     whole = any(len(names) != len(set(names)) for names in named)
-    found = [attempt(view, state, whole) for view, state in runs]
-    found.sort(key=lambda one: (one.created, one.run))
-    names = list(dict.fromkeys(name for one in found for name in one.inputs))
-    same = {name: found[0].inputs[name] for name in names
-            if all(one.inputs.get(name) == found[0].inputs.get(name) for one in found)}  # fmt: skip
+    attempts = [attempt(view, state, whole) for view, state in runs]
+    attempts.sort(key=lambda run_attempt: (run_attempt.created, run_attempt.run))
+    names = list(dict.fromkeys(name for run_attempt in attempts for name in run_attempt.inputs))
+    same = {
+        name: attempts[0].inputs[name]
+        for name in names
+        if all(
+            run_attempt.inputs.get(name) == attempts[0].inputs.get(name) for run_attempt in attempts
+        )
+    }
     # what most runs have comes first; among equals the order of the runs
-    labels = [label for label, _ in Counter(chain(*(one.metrics for one in found))).most_common()]
+    labels = [
+        label
+        for label, _ in Counter(
+            chain(*(run_attempt.metrics for run_attempt in attempts))
+        ).most_common()
+    ]
     differ = tuple(name for name in names if name not in same)
-    if differ and len({one.playbook for one in found}) > 1:
-        for one in found:
-            given = {name: value for name, value in one.inputs.items() if name not in same}
-            one.inputs[INPUTS] = ", ".join(f"{name}={value}" for name, value in given.items())
+    if differ and len({run_attempt.playbook for run_attempt in attempts}) > 1:
+        for row in attempts:
+            given = {name: value for name, value in row.inputs.items() if name not in same}
+            row.inputs[INPUTS] = ", ".join(f"{name}={value}" for name, value in given.items())
         differ = (INPUTS,)
-    return Comparison(tuple(found), differ, same, tuple(labels[:MOST_METRICS]))
+    return Comparison(tuple(attempts), differ, same, tuple(labels[:MOST_METRICS]))
 
 
 def attempt(view: RunView, state: str, whole: bool) -> Attempt:
     """One run as a row; `whole`: label metrics with their step."""
     metrics, values = {}, {}
-    for step, name, found in _headline(view):
+    for step, name, figures in _headline(view):
         label = clean(f"{step}.{name}" if whole and step else name, 60)
-        value, unit = number(found.get("value")), str(found.get("unit") or "")
+        value, unit = number(figures.get("value")), str(figures.get("unit") or "")
         base = number(view.metrics.get(step + BEFORE, {}).get(name, {}).get("value"))
         against = f" ({change(value, base)})" if value is not None and base else ""
         if value is not None:
@@ -126,8 +136,10 @@ def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
         if scope.endswith((BEFORE, AFTER)):
             continue
         names = SOAK if scope in soaks else BENCH if scope in view.benchmarks else ()
-        asked = [name for name in metrics if name not in names and targets(view, f"{scope}.{name}")]
-        for name in (*names, *asked):
+        gate_metrics = [
+            name for name in metrics if name not in names and targets(view, f"{scope}.{name}")
+        ]
+        for name in (*names, *gate_metrics):
             if name in metrics:
                 yield scope, name, metrics[name]
     cards = [number(card.get("used")) for card in (view.peaks.get("gpu") or {}).values()]
@@ -138,28 +150,28 @@ def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def wrong(view: RunView) -> str:
     """What went wrong, in a few words; empty if nothing did."""
-    found = []
+    troubles = []
     verdict = decided(view)
     if any(step.state in BAD for step in view.steps):
-        found.append(stopped_by(view))
+        troubles.append(stopped_by(view))
     elif verdict is not None and verdict.verdict != "GO":
-        found += [clean(row.get("why", ""), 200) for row in deciding(verdict)[:2]]
+        troubles += [clean(row.get("why", ""), 200) for row in deciding(verdict)[:2]]
     elif stopped_by(view):
-        found.append(stopped_by(view))
-    found += [f"DOUBTFUL: {doubt_words(view, one)}" for one in view.doubts]
+        troubles.append(stopped_by(view))
+    troubles += [f"DOUBTFUL: {doubt_words(view, doubt)}" for doubt in view.doubts]
     if view.overridden:
-        found.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
+        troubles.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
     if view.cutover:
-        found.append(cut_over(view))
+        troubles.append(cut_over(view))
     elif view.outage:
-        found.append("the baseline is NOT SERVING")
+        troubles.append("the baseline is NOT SERVING")
     elif view.serving.get("garbled"):
-        found.append("the baseline answers GARBAGE")
+        troubles.append("the baseline answers GARBAGE")
     elif view.serving.get("degraded"):
-        found.append("the baseline came back DEGRADED")
-    found += [f"the baseline moved by {change(one.after, one.before)}"
-              for one in drifts(view) if one.large]  # fmt: skip
-    return "; ".join(found)
+        troubles.append("the baseline came back DEGRADED")
+    troubles += [f"the baseline moved by {change(drift.after, drift.before)}"
+              for drift in drifts(view) if drift.large]  # fmt: skip
+    return "; ".join(troubles)
 
 
 def as_json(made: Comparison) -> dict[str, Any]:
@@ -170,15 +182,19 @@ def as_json(made: Comparison) -> dict[str, Any]:
         "metrics": list(made.metrics),
         "attempts": [
             {
-                "run": one.run, "created": one.created, "playbook": one.playbook,
-                "title": one.title, "state": one.state, "decision": one.decision,
-                "inputs": {name: one.inputs.get(name) for name in made.inputs},
-                "metrics": {label: one.values.get(label) for label in made.metrics},
-                "wrong": one.wrong or None,
+                "run": run_attempt.run,
+                "created": run_attempt.created,
+                "playbook": run_attempt.playbook,
+                "title": run_attempt.title,
+                "state": run_attempt.state,
+                "decision": run_attempt.decision,
+                "inputs": {name: run_attempt.inputs.get(name) for name in made.inputs},
+                "metrics": {label: run_attempt.values.get(label) for label in made.metrics},
+                "wrong": run_attempt.wrong or None,
             }
-            for one in made.attempts
+            for run_attempt in made.attempts
         ],
-    }  # fmt: skip
+    }
 
 
 def markdown(made: Comparison) -> str:
@@ -187,12 +203,12 @@ def markdown(made: Comparison) -> str:
     head += [*(code(label, 60) for label in made.metrics), "decision", "what went wrong"]
     rows = [
         [
-            code(one.run, 120), one.day, prose(one.playbook),
-            *(code(one.inputs.get(name) or "–", 200) for name in made.inputs),
-            *(prose(one.metrics.get(label, "–")) for label in made.metrics),
-            f"**{prose(one.outcome)}**", prose(one.wrong) or "–",
+            code(run_attempt.run, 120), run_attempt.day, prose(run_attempt.playbook),
+            *(code(run_attempt.inputs.get(name) or "–", 200) for name in made.inputs),
+            *(prose(run_attempt.metrics.get(label, "–")) for label in made.metrics),
+            f"**{prose(run_attempt.outcome)}**", prose(run_attempt.wrong) or "–",
         ]
-        for one in made.attempts
+        for run_attempt in made.attempts
     ]  # fmt: skip
     lines = [f"# {len(made.attempts)} attempts", "", *table(head, rows)]
     if made.same:
@@ -208,41 +224,58 @@ def lines(made: Comparison, width: int) -> list[str]:
     head = ["run", "date", "playbook", *made.inputs, *made.metrics, "decision"]
     rows = [
         [
-            one.short, one.day, one.playbook, *(one.inputs.get(n) or "–" for n in made.inputs),
-            *(one.metrics.get(label, "–") for label in made.metrics), one.outcome,
+            run_attempt.short,
+            run_attempt.day,
+            run_attempt.playbook,
+            *(run_attempt.inputs.get(n) or "–" for n in made.inputs),
+            *(run_attempt.metrics.get(label, "–") for label in made.metrics),
+            run_attempt.outcome,
         ]
-        for one in made.attempts
-    ]  # fmt: skip
+        for run_attempt in made.attempts
+    ]
     sizes = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
     same = _pairs(made.same)
     tail = _wrapped(f"the same in all: {same}", width, "") if same else []
     tail += _wrapped(BRACKETS, width, "") if _compared(made) else []
     if sum(sizes) + 2 * (len(sizes) - 1) > width:
         return [*_blocks(made, width), *tail]
-    found = [_row(head, sizes)]
-    for row, one in zip(rows, made.attempts, strict=True):
-        found += [_row(row, sizes), *_wrapped(one.wrong, width, "      ")]
-    return [*found, *tail]
+    table_lines = [_row(head, sizes)]
+    for row, entry in zip(rows, made.attempts, strict=True):
+        table_lines += [_row(row, sizes), *_wrapped(entry.wrong, width, "      ")]
+    return [*table_lines, *tail]
 
 
 def _blocks(made: Comparison, width: int) -> Iterator[str]:
-    for one in made.attempts:
-        yield from _wrapped(f"{one.short}  {one.day}  {one.playbook}  {one.outcome}", width, "")
-        yield from _wrapped(_with(one, made.inputs), width, "  ")
-        found = [f"{label} {one.metrics[label]}" for label in made.metrics if label in one.metrics]
-        yield from _wrapped("   ".join(text.replace(" ", HELD) for text in found), width, "  ")
-        yield from _wrapped(one.wrong, width, "  ")
+    for run_attempt in made.attempts:
+        yield from _wrapped(
+            f"{run_attempt.short}  {run_attempt.day}  {run_attempt.playbook}  "
+            f"{run_attempt.outcome}",
+            width,
+            "",
+        )
+        yield from _wrapped(_with(run_attempt, made.inputs), width, "  ")
+        metric_texts = [
+            f"{label} {run_attempt.metrics[label]}"
+            for label in made.metrics
+            if label in run_attempt.metrics
+        ]
+        yield from _wrapped(
+            "   ".join(text.replace(" ", HELD) for text in metric_texts), width, "  "
+        )
+        yield from _wrapped(run_attempt.wrong, width, "  ")
         yield ""
 
 
-def _with(one: Attempt, names: Sequence[str]) -> str:
+def _with(run_attempt: Attempt, names: Sequence[str]) -> str:
     if names == (INPUTS,):
-        return one.inputs.get(INPUTS, "")
-    return _pairs({name: one.inputs.get(name) or "–" for name in names})
+        return run_attempt.inputs.get(INPUTS, "")
+    return _pairs({name: run_attempt.inputs.get(name) or "–" for name in names})
 
 
 def _compared(made: Comparison) -> bool:
-    return any(" (" in cell for one in made.attempts for cell in one.metrics.values())
+    return any(
+        " (" in cell for run_attempt in made.attempts for cell in run_attempt.metrics.values()
+    )
 
 
 def _pairs(values: Mapping[str, str]) -> str:
@@ -255,7 +288,7 @@ def _row(cells: Sequence[str], sizes: Sequence[int]) -> str:
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     """Lines of a text; a figure is not separated from its unit."""
-    found = textwrap.wrap(
+    wrapped_lines = textwrap.wrap(
         text, max(20, width), initial_indent=indent, subsequent_indent=indent or "  "
     )
-    return [line.replace(HELD, " ") for line in found]
+    return [line.replace(HELD, " ") for line in wrapped_lines]

@@ -19,25 +19,28 @@ def contract_steps(view: RunView) -> list[str]:
 
 def contract_lines(view: RunView, step: str) -> Iterator[str]:
     """The section of one step."""
-    found = view.contracts[step]
-    yield from (f"## Answers of {prose(found.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
-    count = plural(int(number(found.get("compared")) or 0), "case")
-    against = prose(found.get("against") or "the baseline", 200)
-    yield from (f"Against {against}, in {count}: **{prose(found.get('words') or '', 400)}**.", "")
+    contract = view.contracts[step]
+    yield from (f"## Answers of {prose(contract.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
+    count = plural(int(number(contract.get("compared")) or 0), "case")
+    against = prose(contract.get("against") or "the baseline", 200)
+    yield from (
+        f"Against {against}, in {count}: **{prose(contract.get('words') or '', 400)}**.",
+        "",
+    )
     for key, words in (
         ("noisy", "The baseline differs from itself in"),
         ("own_noise", "It differs from itself in"),
         ("apart", "Asked of one of them only:"),
     ):
-        names = found.get(key)
+        names = contract.get(key)
         if isinstance(names, list) and names:
             yield from (f"{words} {prose(', '.join(map(str, names)), 400)}.", "")
-    changes = found.get("changes")
+    changes = contract.get("changes")
     rows = [row for row in changes if isinstance(row, dict)] if isinstance(changes, list) else []
     yield from table(("case", "fact", "before", "now"), [_cells(row) for row in rows[:MOST_ROWS]])
-    every = int(number(found.get("all")) or len(rows))
+    every = int(number(contract.get("all")) or len(rows))
     if every > MOST_ROWS:
-        file = clean(str(found.get("file")))
+        file = clean(str(contract.get("file")))
         yield from (f"And {every - MOST_ROWS} more; every answer is in `{file}`.", "")
 
 

@@ -20,8 +20,8 @@ UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.RO
 
 def decided(view: RunView) -> Verdicts | None:
     """The verdict behind the run's decision: among the worst, the last that names its outcome."""
-    found = [v for v in view.verdicts if v.verdict == view.worst]
-    return next((v for v in reversed(found) if v.outcome), found[-1] if found else None)
+    verdicts = [v for v in view.verdicts if v.verdict == view.worst]
+    return next((v for v in reversed(verdicts) if v.outcome), verdicts[-1] if verdicts else None)
 
 
 def deciding(verdict: Verdicts) -> list[dict[str, str]]:
@@ -89,18 +89,20 @@ def _verdict_words(view: RunView, verdict: Verdicts) -> str:
 def stopped_by(view: RunView) -> str:
     """What ended or stopped the run early; empty if it went through."""
     bad = [s for s in view.steps if s.state in BAD]
-    asked = [v for v in view.verbs if v.get("verb") in ("abort", "rollback")]
+    stop_requests = [v for v in view.verbs if v.get("verb") in ("abort", "rollback")]
     if bad:
         cause = f" ({clean(bad[-1].cause, 40)})" if bad[-1].cause else ""
         detail = f": {clean(bad[-1].detail, 300)}" if bad[-1].detail else ""
         word = "failed" if bad[-1].state is StepState.FAILED else "is in doubt"
         last = last_line(bad[-1])
-        said = f"; it said: {last}" if last else ""
-        return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{said}"
-    if asked:
-        why = f": {clean(str(asked[-1]['why']), 200)}" if asked[-1].get("why") else ""
-        verb = clean(str(asked[-1]["verb"]), 20)
-        return f"{verb} by {clean(str(asked[-1].get('who', '')), 60)}{why}"
+        quote = f"; it said: {last}" if last else ""
+        return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{quote}"
+    if stop_requests:
+        why = (
+            f": {clean(str(stop_requests[-1]['why']), 200)}" if stop_requests[-1].get("why") else ""
+        )
+        verb = clean(str(stop_requests[-1]["verb"]), 20)
+        return f"{verb} by {clean(str(stop_requests[-1].get('who', '')), 60)}{why}"
     if view.state in UNWELL or (view.reason and not view.over):
         return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
     return ""
@@ -128,13 +130,13 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
         for doubt in view.doubts:
             if doubt["gate"] == judged.step:
                 lines.append(f"**DOUBTFUL**: {prose(doubt_words(view, doubt), 600)}.")
-    for one in drifts(view):
-        if one.moved:
+    for drift in drifts(view):
+        if drift.moved:
             spare = ""
             if view.decision is Decision.GO:
                 spare = " What was decided has more to spare than that."
             lines.append(
-                f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
+                f"**The baseline itself moved by {drift_words(drift)}** while this was measured: "
                 f"find out why before anything else is compared with it.{spare}"
             )
     # its end is more than what its decision led to
@@ -226,7 +228,7 @@ def gate_lines(view: RunView) -> list[str]:
     for verdict in view.verdicts:
         planned = [t for t in view.header.get("targets") or [] if t.get("gate") == verdict.step]
         in_order = len(planned) == len(verdict.criteria)
-        by_name = {str(one.get("metric")): one for one in planned}
+        by_name = {str(gate_target.get("metric")): gate_target for gate_target in planned}
         for at, row in enumerate(verdict.criteria):
             target = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
             named = f" → {prose(verdict.outcome, 60)}" if verdict.outcome and at == 0 else ""
@@ -242,9 +244,9 @@ def gate_lines(view: RunView) -> list[str]:
             who = f"by {prose(verdict.overridden)}"
             rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
         rows += [
-            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(one['verdict'], 10)}**",
-             prose(one.get("words", ""))]
-            for one in view.doubts if one["gate"] == verdict.step
+            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(doubt['verdict'], 10)}**",
+             prose(doubt.get("words", ""))]
+            for doubt in view.doubts if doubt["gate"] == verdict.step
         ]  # fmt: skip
     if not rows:
         return []

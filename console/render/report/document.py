@@ -61,22 +61,22 @@ def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
     """Write report.md, report.json and the charts into the run's directory, and the Markdown with
     its charts to `copy`. Charts lie in a folder named after the file, and are linked from it.
     Raises OSError."""
-    found = evidence(run, view)
-    write_copy(view, found, run.report)
-    _write(run.report_json, json.dumps(as_json(view, found), indent=1) + "\n")
+    run_evidence = evidence(run, view)
+    write_copy(view, run_evidence, run.report)
+    _write(run.report_json, json.dumps(as_json(view, run_evidence), indent=1) + "\n")
     if copy is not None:
-        write_copy(view, found, copy)
+        write_copy(view, run_evidence, copy)
     return copy or Path(run.report)
 
 
-def write_copy(view: RunView, found: Evidence, path: Path) -> None:
+def write_copy(view: RunView, run_evidence: Evidence, path: Path) -> None:
     """Write the Markdown with its charts to `path` alone. Raises OSError."""
     folder = path.with_name(path.stem)
     if folder == path:  # a file without an ending
         folder = path.with_name(f"{path.name}-charts")
-    for chart in found.charts:
+    for chart in run_evidence.charts:
         _write(folder / f"{chart.name}.svg", chart.svg)
-    _write(path, markdown(view, found, folder.name))
+    _write(path, markdown(view, run_evidence, folder.name))
 
 
 def _write(path: Path, text: str) -> None:
@@ -88,29 +88,29 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, text)
 
 
-def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> str:
+def markdown(view: RunView, run_evidence: Evidence | None = None, folder: str = "") -> str:
     """The report as an operator files it. `folder`: where the charts are, relative to the text."""
-    found = found or Evidence()
-    drawn = {chart.name: chart.link(folder) for chart in found.charts} if folder else {}
+    run_evidence = run_evidence or Evidence()
+    drawn = {chart.name: chart.link(folder) for chart in run_evidence.charts} if folder else {}
     lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view),
-             *headline(view, interrupted=found.interrupted)]  # fmt: skip
-    lines += timeline.summary(view, interrupted=found.interrupted)
-    lines += _bullets("What to do next", next_steps(view, interrupted=found.interrupted))
+             *headline(view, interrupted=run_evidence.interrupted)]  # fmt: skip
+    lines += timeline.summary(view, interrupted=run_evidence.interrupted)
+    lines += _bullets("What to do next", next_steps(view, interrupted=run_evidence.interrupted))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
     lines += [*gate_lines(view), *timeline.lint_lines(view)]
     lines += _measured(view, drawn, asked=bool(folder))
-    lines += memory_lines(view, found.gauges)
+    lines += memory_lines(view, run_evidence.gauges)
     lines += drawn.get("memory", [])
-    if view.peaks and folder and not found.gauges:
+    if view.peaks and folder and not run_evidence.gauges:
         lines += ["The gauges over the run are no longer there, so there is no chart.", ""]
     for part in (timeline.host_lines, timeline.step_lines, timeline.failures, timeline.ran_lines,
                  timeline.verb_lines):  # fmt: skip
         lines += part(view)
     lines += _bullets("Parts of the journal that make no sense", view.trouble[:MOST_TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
-    lines += _bullets("Lesson candidates", candidates(view, found.gauges))
+    lines += _bullets("Lesson candidates", candidates(view, run_evidence.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -154,59 +154,82 @@ def _rehearsed(view: RunView) -> list[str]:
 
 
 def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
-    return [f"## {title}", "", *(f"- {marked(one)}" for one in sentences), ""] if sentences else []
+    return (
+        [f"## {title}", "", *(f"- {marked(sentence)}" for sentence in sentences), ""]
+        if sentences
+        else []
+    )
 
 
-def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
+def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, Any]:
     """One object: state and decision apart, every step with its argv, every metric and verdict."""
     planned, actual, _ = timeline.planned_s(view)
-    found = found or Evidence()
+    run_evidence = run_evidence or Evidence()
     return {
         "run": view.run_id,
         "playbook": view.playbook,
         "digest": view.header.get("digest"),
         "title": view.title,
-        "rehearsal": bool(view.rehearsal), "fault": view.rehearsal.get("fault") or None,
+        "rehearsal": bool(view.rehearsal),
+        "fault": view.rehearsal.get("fault") or None,
         "objective": view.header.get("objective"),
         "site": view.site,
         "owner": view.owner,
-        "created": view.created, "ended": view.ended or None,
+        "created": view.created,
+        "ended": view.ended or None,
         "took_s": view.ended - view.created if view.ended else None,
         "planned_s": planned or None,
         "planned_took_s": actual or None,
-        "state": INTERRUPTED if found.interrupted else str(view.state),
-        "reason": view.reason, "detail": view.detail, "offer": view.offer or None,
+        "state": INTERRUPTED if run_evidence.interrupted else str(view.state),
+        "reason": view.reason,
+        "detail": view.detail,
+        "offer": view.offer or None,
         "decision": str(view.decision) or None,
         "because": because(view),
         "outcome": view.outcome or None,
-        "mark": view.mark or None, "doubts": view.doubts,
+        "mark": view.mark or None,
+        "doubts": view.doubts,
         "overridden": view.overridden or None,
         "exit_code": int(view.exit_code) if view.state in ENDS else None,
-        "inputs": view.inputs, "machine": view.header.get("machine"),
-        "restore_s": view.restored_s, "outage_s": view.down_s or None,
+        "inputs": view.inputs,
+        "machine": view.header.get("machine"),
+        "restore_s": view.restored_s,
+        "outage_s": view.down_s or None,
         "cutover": view.cutover or None,
         "baseline": view.serving or None,
-        "drift": [{"step": one.scope, "before": one.before, "after": one.after}
-                  for one in benchmarks.drifts(view)],
+        "drift": [
+            {"step": drift.scope, "before": drift.before, "after": drift.after}
+            for drift in benchmarks.drifts(view)
+        ],
         "steps": [_step(s) for s in view.steps],
         "targets": view.header.get("targets") or [],
         "metrics": view.metrics,
-        "benchmarks": view.benchmarks, "soaks": view.soaks,
-        "tunings": view.tunings, "contracts": view.contracts, "qualities": view.qualities,
+        "benchmarks": view.benchmarks,
+        "soaks": view.soaks,
+        "tunings": view.tunings,
+        "contracts": view.contracts,
+        "qualities": view.qualities,
         "verdicts": [
-            {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
-             "overridden": v.overridden or None, "criteria": v.criteria}
+            {
+                "step": v.step,
+                "verdict": v.verdict,
+                "outcome": v.outcome or None,
+                "overridden": v.overridden or None,
+                "criteria": v.criteria,
+            }
             for v in view.verdicts
         ],
         "envelopes": view.envelopes,
         "peaks": view.peaks,
         "verbs": view.verbs,
-        "guards": guard_json(view), "lint": timeline.findings(view),
-        "next": next_steps(view, interrupted=found.interrupted),
+        "guards": guard_json(view),
+        "lint": timeline.findings(view),
+        "next": next_steps(view, interrupted=run_evidence.interrupted),
         "not_shown": not_shown(view),
-        "lessons": candidates(view, found.gauges),
-        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:MOST_TROUBLE],
-    }  # fmt: skip
+        "lessons": candidates(view, run_evidence.gauges),
+        "charts": [chart.name for chart in run_evidence.charts],
+        "trouble": view.trouble[:MOST_TROUBLE],
+    }
 
 
 def _step(step: Any) -> dict[str, Any]:

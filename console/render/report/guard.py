@@ -33,9 +33,9 @@ Point = tuple[float, float]
 
 def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
     """The section; nothing if the guard had nothing to report."""
-    told = [event for event in view.guards if event.kind not in NOT_SHOWN]
+    events = [event for event in view.guards if event.kind not in NOT_SHOWN]
     breach = view.breach
-    if breach is None and not told:
+    if breach is None and not events:
         return
     yield from ("## Guard", "")
     if breach is not None:
@@ -43,11 +43,11 @@ def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
         yield from drawn.get("guard", [])
     rows = [
         [when(e.at), MARKS.get(e.kind, prose(e.kind, 20)), prose(e.words, 300)]
-        for e in told[:SHOWN]
+        for e in events[:SHOWN]
     ]
     yield from table(("when", "what", "why"), rows)
-    if len(told) > SHOWN:
-        yield from (f"{len(told) - SHOWN} more of these are in the journal.", "")
+    if len(events) > SHOWN:
+        yield from (f"{len(events) - SHOWN} more of these are in the journal.", "")
 
 
 def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
@@ -85,10 +85,10 @@ def _restored(view: RunView) -> str:
 def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
     """(seconds, RAM available, swap used), with the kill at 0 s: the two minutes before it, and
     what was recorded until its memory was free."""
-    found = breach.data.get("window")
+    recording = breach.data.get("window")
     known = [
         (t, available, number(row[2]) if len(row) > 2 else None)
-        for row in each(found.get("fast") if isinstance(found, dict) else None)
+        for row in each(recording.get("fast") if isinstance(recording, dict) else None)
         if isinstance(row, list) and len(row) > 1
         and (t := number(row[0])) is not None and (available := number(row[1])) is not None
     ]  # fmt: skip
@@ -110,31 +110,31 @@ def guard_chart(view: RunView) -> Chart | None:
     begin, span = (-rows[0][0], rows[-1][0] - rows[0][0]) if rows else (0.0, 0.0)
     if breach is None or span <= 0:
         return None
-    found, line = _crossed(breach, rows, begin)
-    lines, level = [(found.name, line)], found.level
+    curve, line = _crossed(breach, rows, begin)
+    lines, level = [(curve.name, line)], curve.level
     swap = [(t + begin, s) for t, _, s in rows if s is not None]
-    if found.unit == "B" and found.column != SWAP and any(s > 0 for _, s in swap):
+    if curve.unit == "B" and curve.column != SWAP and any(s > 0 for _, s in swap):
         lines.append(("swap used", swap))
     about = "The upright line: the kill."
     about += " Broken line: the limit." if level is not None else ""
-    title = _title(found)
+    title = _title(curve)
     svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
     high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
     panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, span, high)
-    if found.unit.startswith("B"):
+    if curve.unit.startswith("B"):
         draw_bytes_axis(svg, panel, title.lower())
     else:
-        y_axis(svg, panel, found.unit)
+        y_axis(svg, panel, curve.unit)
     x_axis(svg, panel, seconds_ticks(span))
     draw_lines(svg, panel, lines)
     if level is not None:
         y = panel.y(level)
         svg.line((panel.left, y), (panel.right, y), INK, 1.2, "5 4")
-        svg.text(panel.left + 4, y - 5, f"limit {value_words(level, found.unit)}", size=11)
+        svg.text(panel.left + 4, y - 5, f"limit {value_words(level, curve.unit)}", size=11)
     x = panel.x(begin)
     svg.line((x, panel.top - 4), (x, panel.bottom), BAD, 1.6)
     svg.text(x, panel.top - 10, "kill", at="middle", colour=BAD)
-    return Chart("guard", f"{title} before the guard acted: {_told(found, line, begin)}", str(svg))
+    return Chart("guard", f"{title} before the guard acted: {_told(curve, line, begin)}", str(svg))
 
 
 def _crossed(
@@ -142,33 +142,33 @@ def _crossed(
 ) -> tuple[Crossed, list[Point]]:
     """The curve that crossed and its points on the chart; RAM available if there is none."""
     kill = number(breach.data.get("at")) or 0.0
-    found = crossed(breach.data)
-    if found is not None and found.column != RAM:
+    curve = crossed(breach.data)
+    if curve is not None and curve.column != RAM:
         line = [
             (at - kill + begin, figure)
-            for at, figure in found.points
+            for at, figure in curve.points
             if figure is not None and 0 <= at - kill + begin <= begin + LAST_S
         ]
         if len(line) > 1:
-            return replace(found, name=plain(found.name, 60)), line
+            return replace(curve, name=plain(curve.name, 60)), line
     limit = limit_in(breach.data)
     level = limit.below if limit is not None and limit.metric == "host.ram_available" else None
     return Crossed("RAM available", "B", (), level, True, RAM), [(t + begin, a) for t, a, _ in rows]
 
 
-def _title(found: Crossed) -> str:
-    if not found.unit.startswith("B"):
+def _title(curve: Crossed) -> str:
+    if not curve.unit.startswith("B"):
         return "What was on the limit"
-    return "Disk" if found.name.startswith("disk") else "Memory"
+    return "Disk" if curve.name.startswith("disk") else "Memory"
 
 
-def _told(found: Crossed, line: list[Point], begin: float) -> str:
+def _told(curve: Crossed, line: list[Point], begin: float) -> str:
     """Where the curve was at its worst."""
     until = [figure for at, figure in line if at <= begin] or [line[-1][1]]
-    worst = value_words(min(until) if found.below else max(until), found.unit)
-    if found.below:
-        return f"{found.name} fell to {worst} in {format_duration(begin)}"
-    return f"{found.name} rose to {worst}"
+    worst = value_words(min(until) if curve.below else max(until), curve.unit)
+    if curve.below:
+        return f"{curve.name} fell to {worst} in {format_duration(begin)}"
+    return f"{curve.name} rose to {worst}"
 
 
 def guard_json(view: RunView) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ def guard_lessons(view: RunView) -> Iterator[str]:
         return
     low = lowest(breach)
     least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""
-    killed = [one for one in each(breach.data.get("killed")) if isinstance(one, dict)]
+    killed = [victim for victim in each(breach.data.get("killed")) if isinstance(victim, dict)]
     names = ", ".join(plain(row.get("name") or "", 60) for row in killed)
     result = f"the guard killed {names or 'nothing'} and the baseline came back"
     cause = plain(breach.words, 300)

@@ -55,11 +55,11 @@ def _of_steps(view: RunView) -> Iterator[str]:
         if step.state is not StepState.FAILED:
             continue
         last = plain(last_line(step), 200)
-        said = f" It said: {last}" if last else ""
+        quote = f" It said: {last}" if last else ""
         cause = f"{plain(step.cause, 40)}: {plain(step.detail, 300)}"
         yield (
             f"Attempted: {plain(step.title, 120)} (step {plain(step.id, 60)}). Result: failed "
-            f"after {took(step.duration_s)}. Cause: {cause}.{said}"
+            f"after {took(step.duration_s)}. Cause: {cause}.{quote}"
         )
 
 
@@ -80,20 +80,21 @@ def _of_decision(view: RunView) -> Iterator[str]:
 
 
 def _of_overrides(view: RunView) -> Iterator[str]:
-    for one in view.verdicts:
-        if one.overridden:
+    for verdict in view.verdicts:
+        if verdict.overridden:
             yield (
-                f"Attempted: going on past {plain(one.step, 60)}, which held. Result: overridden "
-                f"by {plain(one.overridden, 200)}. To be added: whether that was right."
+                f"Attempted: going on past {plain(verdict.step, 60)}, which held. "
+                "Result: overridden "
+                f"by {plain(verdict.overridden, 200)}. To be added: whether that was right."
             )
 
 
 def _of_lint(view: RunView) -> Iterator[str]:
-    for one in findings(view):
-        if one.get("override"):
+    for finding in findings(view):
+        if finding.get("override"):
             yield (
-                f"Attempted: going on past lint's {plain(one.get('rule'), 60)} "
-                f"({plain(one.get('override'), 200)}). Result: {trial(view)} ended "
+                f"Attempted: going on past lint's {plain(finding.get('rule'), 60)} "
+                f"({plain(finding.get('override'), 200)}). Result: {trial(view)} ended "
                 f"{plain(view.state)}. To be added: whether the rule is right here."
             )
 
@@ -113,17 +114,17 @@ def _of_soaks(view: RunView) -> Iterator[str]:
         errors = soak.get("errors")
         classes = sorted(errors.items()) if isinstance(errors, dict) else []
         counts = [f"{plain(kind, 60)} {count}" for kind, count in classes]
-        found = [f"errors: {', '.join(counts)}"] if counts else []
+        troubles = [f"errors: {', '.join(counts)}"] if counts else []
         for key, word in (("restarts", "restart"), ("hangs", "hang")):
             moments = happened(soak.get(key))
-            found += [plural(len(moments), word)] if moments else []
+            troubles += [plural(len(moments), word)] if moments else []
         lines = soak.get("critical") or []
-        found += [plural(len(lines), "critical log line")] if lines else []
-        if found:
+        troubles += [plural(len(lines), "critical log line")] if lines else []
+        if troubles:
             observed = view.metrics.get(name, {}).get("observed_s", {}).get("value")
             yield (
                 f"Attempted: soak {plain(name, 60)}, {figure(observed, 's')} observed. Result: "
-                f"{'; '.join(found)}. {UNKNOWN}"
+                f"{'; '.join(troubles)}. {UNKNOWN}"
             )
 
 
@@ -146,11 +147,11 @@ def _of_baseline(view: RunView) -> Iterator[str]:
             f"Attempted: {trial(view)}. Result: the baseline came back DEGRADED. Figure: "
             f"{plain(slower(view))}."
         )
-    for one in drifts(view):
-        if one.large:
+    for drift in drifts(view):
+        if drift.large:
             yield (
                 "Attempted: comparing with the baseline. Result: it drifted meanwhile. Figure: "
-                f"{drift_words(one)}."
+                f"{drift_words(drift)}."
             )
 
 
@@ -166,7 +167,7 @@ def found_in(run: RunDir) -> Found:
     decision = _decision(view)
     outcome = str(view.state).replace("_", " ") + (f", {decision}" if decision else "")
     noted = tuple(candidates(view, samples.gauges(run)))
-    asked = view.header.get("lessons")
+    lesson_ids = view.header.get("lessons")
     ran_into = _failure(view)
     worked = view.state is RunState.SUCCEEDED and view.decision in (Decision.GO, Decision.NONE)
     return Found(
@@ -175,7 +176,7 @@ def found_in(run: RunDir) -> Found:
         playbook=plain(view.playbook, 60),
         worked=worked, outcome=outcome, symptom=_symptom(view, outcome), candidates=noted,
         figures=tuple(_figures(view))[:MOST_FIGURES], lines=tuple(_lines(view))[-MOST_LINES:],
-        lessons=tuple(map(str, asked)) if isinstance(asked, list) else (),
+        lessons=tuple(map(str, lesson_ids)) if isinstance(lesson_ids, list) else (),
     )  # fmt: skip
 
 
@@ -203,16 +204,17 @@ def _symptom(view: RunView, outcome: str) -> str:
         if step.state is StepState.FAILED:
             last = f" It said: {plain(step.lines[-1], 300)}" if step.lines else ""
             return f"Step {plain(step.id, 60)}: {plain(step.detail or step.cause, 300)}.{last}"
-    for one in reversed(view.verdicts):
-        reasons = [row.get("why", "") for row in deciding(one)]
-        return f"Gate {plain(one.step, 60)} said {one.verdict}: {plain('; '.join(reasons), 400)}."
+    for verdict in reversed(view.verdicts):
+        reasons = [row.get("why", "") for row in deciding(verdict)]
+        words = plain("; ".join(reasons), 400)
+        return f"Gate {plain(verdict.step, 60)} said {verdict.verdict}: {words}."
     return f"The run ended: {outcome}."
 
 
 def _figures(view: RunView) -> Iterator[str]:
     for scope, metrics in view.metrics.items():
-        if found := figures_line(metrics):
-            yield f"{plain(scope, 60)}: {plain(found, 400)}"
+        if line := figures_line(metrics):
+            yield f"{plain(scope, 60)}: {plain(line, 400)}"
 
 
 def _lines(view: RunView) -> Iterator[str]:

@@ -34,8 +34,11 @@ class Rise:
 def card_names(view: RunView) -> dict[str, str]:
     """UUID → the card's name in verdicts and charts."""
     cards = [
-        Card(clean(str(one.get("name") or ""), 60), clean(str(one.get("uuid") or ""), 80))
-        for one in (view.header.get("machine") or {}).get("cards") or []
+        Card(
+            clean(str(machine_card.get("name") or ""), 60),
+            clean(str(machine_card.get("uuid") or ""), 80),
+        )
+        for machine_card in (view.header.get("machine") or {}).get("cards") or []
     ]
     return {card.uuid: name for card, name in zip(cards, labels(cards), strict=True)}
 
@@ -112,7 +115,10 @@ def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
 
 def _peak_rows(view: RunView) -> Iterator[list[str]]:
     names, machine = card_names(view), view.header.get("machine") or {}
-    sizes = {one.get("uuid"): one.get("memory") for one in machine.get("cards") or []}
+    sizes = {
+        machine_card.get("uuid"): machine_card.get("memory")
+        for machine_card in machine.get("cards") or []
+    }
     cards, like = view.peaks.get("gpu") or {}, like_of(targets(view, "gpu.peak_used"))
     for uuid, card in cards.items():
         heat = number(card.get("temperature"))

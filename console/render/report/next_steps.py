@@ -61,10 +61,10 @@ SAME = {
 
 def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
     """Plain sentences, the most urgent first."""
-    found = [*_urgent(view), *guard_next(view)]
+    sentences = [*_urgent(view), *guard_next(view)]
     if view.rehearsal and view.over:
         return [
-            *found,
+            *sentences,
             "It was a rehearsal: the procedure is known to work. Run it for real."
             if view.decision is Decision.GO and not view.rehearsal.get("fault")
             else "It was a rehearsal: see whether it ended where you wanted it to end.",
@@ -72,30 +72,32 @@ def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
     if interrupted:
         run = view.run_id[-4:]
         return [
-            *found, f"The run is interrupted: `omni-console resume {run}` goes on with it, and "
+            *sentences, f"The run is interrupted: `omni-console resume {run}` goes on with it, and "
             "`omni-console rollback` ends it.",
         ]  # fmt: skip
     if not view.over:
-        return found + list(_open_run(view))
+        return sentences + list(_open_run(view))
     broken = view.state in UNWELL
     verdict = decided(view)
     failed = [s for s in view.steps if s.state is StepState.FAILED]
     if broken and (failed or view.decision in (Decision.NONE, Decision.GO)):
-        found += _after_failure(view, failed)
+        sentences += _after_failure(view, failed)
     if verdict is not None and view.decision is Decision.NO_GO:
-        found += _after_no_go(view, verdict)
+        sentences += _after_no_go(view, verdict)
     elif verdict is not None and view.decision is Decision.HOLD:
-        found += _after_hold(view, verdict)
+        sentences += _after_hold(view, verdict)
     elif verdict is not None and not broken and settled(view):
-        found += _after_go(view, verdict)
+        sentences += _after_go(view, verdict)
     elif view.doubts and not broken:
-        found.append(
+        sentences.append(
             "HOLD: nothing is to be switched over. Run it again when the baseline is steady: "
             "the same clocks, nothing else busy, its model read once before it is measured."
         )
     elif verdict is None and not broken and not view.tunings:
-        found.append("No gate was in this playbook: the figures below are for a person to judge.")
-    return found if broken else [*found, *_after_tuning(view)]
+        sentences.append(
+            "No gate was in this playbook: the figures below are for a person to judge."
+        )
+    return sentences if broken else [*sentences, *_after_tuning(view)]
 
 
 def _after_tuning(view: RunView) -> Iterator[str]:
@@ -245,14 +247,14 @@ def _targets(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
 def _share(view: RunView, gate: str, metric: str) -> str:
     """`: 69.5 % below what is asked`, or empty if that says nothing."""
     owner, _, name = metric.partition(".")
-    found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
+    figures, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
     for target in _targets(view, gate, metric):
         try:
             threshold = parse_threshold(str(target.get("go") or target.get("no_go") or ""))
         except ValueError:
             continue
-        limit = threshold.limit(number(base.get("value")), str(found.get("unit") or ""))
-        away = change(number(found.get("value")), limit)
+        limit = threshold.limit(number(base.get("value")), str(figures.get("unit") or ""))
+        away = change(number(figures.get("value")), limit)
         if away.endswith(" x"):
             return f": {away.removesuffix(' x')} times what is asked"
         if away != "–" and away[1:] != "0.0 %":
@@ -265,9 +267,9 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
     owner, _, name = metric.partition(".")
     if owner in ("gpu", "host"):
         return "the machine has to be sampled throughout the run: see the memory section"
-    found, step = of_metric(view, metric), view.step(owner)
+    figures, step = of_metric(view, metric), view.step(owner)
     wanted = _targets(view, gate, metric)
-    if number(found.get("value")) is None or not found.get("n"):
+    if number(figures.get("value")) is None or not figures.get("n"):
         reasons = ", ".join(voids(view.benchmarks.get(owner, {})))
         if step is not None and step.state is not StepState.SUCCEEDED:
             return f"step {plain(owner, 60)} is {step.state}; it has to succeed"
@@ -275,7 +277,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
             return f"remove what spoilt the runs ({plain(reasons, 200)}), then measure again"
         return f"see the output of step {plain(owner, 60)} for why there is none"
     least = max((int(number(target.get("min_samples")) or 1) for target in wanted), default=1)
-    if (number(found.get("n")) or 0) < least:
+    if (number(figures.get("n")) or 0) < least:
         if step is not None and step.kind == "soak":
             return f"a longer soak, or a shorter `every` in {plain(owner, 60)}"
         return f"raise `runs` of {plain(owner, 60)}, or remove {_spoilt(view, owner)}"
@@ -296,36 +298,38 @@ def _spoilt(view: RunView, scope: str) -> str:
 
 def not_shown(view: RunView) -> list[str]:
     """What a reader might assume but this run has not examined."""
-    found = []
+    sentences = []
     ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
     soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]
     if not soaks:
-        found.append("Stability over time was not tested: no soak ran.")
+        sentences.append("Stability over time was not tested: no soak ran.")
     elif not any(s in ran for s in soaks):
         name = plain(soaks[0].id, 60)
-        found.append(f"Stability over its whole time was not shown: {name} ended early.")
+        sentences.append(f"Stability over its whole time was not shown: {name} ended early.")
     scopes = benches(view)
     if view.tunings:
-        found.append(
+        sentences.append(
             "The answers with other flags were not compared with today's: a quantized cache, for "
             "one, changes them."
         )
     elif not scopes:
         beside = ": a soak's rates are of its own prompts" if soaks else ""
-        found.append(f"Speed was not benchmarked{beside}.")
+        sentences.append(f"Speed was not benchmarked{beside}.")
     for scope in scopes:
         rates = [group.get("tok_s", {}) for group in measured(view, scope)]
         if number(rates[1].get("value")) is None:
-            found.append(
+            sentences.append(
                 f"The baseline was not measured beside {scope}: nothing is compared with it."
             )
         elif number(rates[2].get("value")) is None:
-            found.append(f"The baseline was not measured again after {scope}: drift is unknown.")
+            sentences.append(
+                f"The baseline was not measured again after {scope}: drift is unknown."
+            )
         void = int(number(rates[0].get("void")) or 0)
         if void:
-            found.append(f"{plural(void, 'run')} of {scope} had to be discarded.")
-    for one in drifts(view):
-        if one.large and not one.moved:
-            moved = change(one.after, one.before)
-            found.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
-    return found
+            sentences.append(f"{plural(void, 'run')} of {scope} had to be discarded.")
+    for drift in drifts(view):
+        if drift.large and not drift.moved:
+            moved = change(drift.after, drift.before)
+            sentences.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
+    return sentences

@@ -106,8 +106,8 @@ def _troubles(tally: Tally) -> list[str]:
     counts = (
         (len(tally.hangs), "hang"), (tally.restarted, "restart"), (int(bool(tally.gone)), "crash"),
     )  # fmt: skip
-    found = [plural(count, name) for count, name in counts if count]
-    return found + ([f"{plural(tally.missed, 'moment')} missed"] if tally.missed else [])
+    troubles = [plural(count, name) for count, name in counts if count]
+    return troubles + ([f"{plural(tally.missed, 'moment')} missed"] if tally.missed else [])
 
 
 def soak_steps(view: RunView) -> list[str]:
@@ -126,34 +126,34 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
             f"**It ended early**: {why}. Its figures are shown, but no gate may judge by them.",
             "",
         )
-    found = view.metrics.get(step_id, {})
-    names = [n for n in ORDER if n in found] + [n for n in found if n not in ORDER]
+    metrics = view.metrics.get(step_id, {})
+    names = [n for n in ORDER if n in metrics] + [n for n in metrics if n not in ORDER]
     rows = []
     for name in names:
-        wanted, one = targets(view, f"{step_id}.{name}"), found[name]
-        why = _own_reason(one, soak)
-        if one.get("value") is None and not wanted and not why:
+        wanted, figures = targets(view, f"{step_id}.{name}"), metrics[name]
+        why = _own_reason(figures, soak)
+        if figures.get("value") is None and not wanted and not why:
             continue
         about = "; ".join(filter(None, (ORDER.get(name, ""), prose(why, 120))))
         rows.append([
-            code(name, 60), value_cell(one, like_of(wanted)), target_cell(wanted),
-            count_cell(one), about,
+            code(name, 60), value_cell(figures, like_of(wanted)), target_cell(wanted),
+            count_cell(figures), about,
         ])  # fmt: skip
     yield from table(("metric", "measured", "target", "samples", "what it is"), rows, (1,))
     yield from answer_lines(view, step_id)
     yield from _findings(soak)
 
 
-def _own_reason(one: dict[str, Any], soak: dict[str, Any]) -> str:
+def _own_reason(figures: dict[str, Any], soak: dict[str, Any]) -> str:
     """Why a figure is missing or void, without what stands above the table already."""
-    why = str(one.get("why") or "")
+    why = str(figures.get("why") or "")
     early = soak.get("early")
     return why.removeprefix(f"it ended early: {early}").lstrip("; ") if early else why
 
 
 def soak_of(view: RunView, step_id: str) -> dict[str, Any]:
-    found = view.soaks.get(step_id)
-    return found if isinstance(found, dict) else {}
+    soak = view.soaks.get(step_id)
+    return soak if isinstance(soak, dict) else {}
 
 
 def _findings(soak: dict[str, Any]) -> Iterator[str]:
@@ -197,11 +197,11 @@ def _pace(soak: dict[str, Any]) -> Iterator[str]:
         yield f"{plural(late, 'request')} sent late, {missed} planned moments missed: slow replies"
 
 
-def happened(found: object) -> list[tuple[float, str]]:
+def happened(events: object) -> list[tuple[float, str]]:
     """Events of a soak, seconds since it began, with what is known of each."""
     moments = []
-    for one in found if isinstance(found, list) else []:
-        row = one if isinstance(one, dict) else {"t": one}
+    for event in events if isinstance(events, list) else []:
+        row = event if isinstance(event, dict) else {"t": event}
         at, until = number(row.get("t")), number(row.get("until"))
         words = [clean(str(row.get("what") or ""), 300)]
         if count := number(row.get("requests")):
@@ -213,12 +213,12 @@ def happened(found: object) -> list[tuple[float, str]]:
     return moments
 
 
-def intervals(found: object) -> list[tuple[float, float]]:
+def intervals(entries: object) -> list[tuple[float, float]]:
     """[from, to] pairs in seconds."""
     pairs = []
-    for one in found if isinstance(found, list) else []:
-        if isinstance(one, list | tuple) and len(one) == 2:
-            begin, end = number(one[0]), number(one[1])
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, list | tuple) and len(entry) == 2:
+            begin, end = number(entry[0]), number(entry[1])
             if begin is not None and end is not None and end >= begin:
                 pairs.append((begin, end))
     return pairs

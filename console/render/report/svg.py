@@ -46,8 +46,8 @@ def seconds_ticks(high: float) -> list[tuple[float, str]]:
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
     step = next((s for s in steps if high / s <= 8), math.ceil(high / 8 / 86400) * 86400)
     size, unit = (3600, "h") if high >= 7200 else (60, "min") if high >= 120 else (1, "s")
-    found = [n * step for n in range(int(high // step) + 1)]
-    return [(float(t), f"{t / size:g} {unit}" if t else "0") for t in found]
+    times = [n * step for n in range(int(high // step) + 1)]
+    return [(float(t), f"{t / size:g} {unit}" if t else "0") for t in times]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,10 @@ class Svg:
             f'fill="{fill}"/>'
         )
 
-    def line(self, one: Point, two: Point, colour: str, width: float = 1.0, dash: str = "") -> None:
-        self.path([one, two], colour, width, dash)
+    def line(
+        self, start: Point, two: Point, colour: str, width: float = 1.0, dash: str = ""
+    ) -> None:
+        self.path([start, two], colour, width, dash)
 
     def path(
         self, points: Sequence[Point], colour: str, width: float = 1.6, dash: str = ""

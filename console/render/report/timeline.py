@@ -19,7 +19,7 @@ this very text."""
 
 
 def findings(view: RunView) -> list[dict[str, Any]]:
-    return [one for one in view.header.get("lint") or [] if isinstance(one, dict)]
+    return [finding for finding in view.header.get("lint") or [] if isinstance(finding, dict)]
 
 
 def lint_lines(view: RunView) -> list[str]:
@@ -27,12 +27,15 @@ def lint_lines(view: RunView) -> list[str]:
     findings."""
     rows = [
         (
-            code(one.get("place") or "", 200),
-            f"{one.get('severity', '')}: {prose(one.get('what') or '', 300)}",
-            prose(" ".join([str(one.get("rule", "")), *map(str, one.get("lessons") or [])]), 120),
-            prose(one.get("override") or "", 200),
+            code(finding.get("place") or "", 200),
+            f"{finding.get('severity', '')}: {prose(finding.get('what') or '', 300)}",
+            prose(
+                " ".join([str(finding.get("rule", "")), *map(str, finding.get("lessons") or [])]),
+                120,
+            ),
+            prose(finding.get("override") or "", 200),
         )
-        for one in findings(view)
+        for finding in findings(view)
     ]
     if not rows:
         return []
@@ -44,8 +47,10 @@ def sign(view: RunView, step: StepView) -> str:
     if step.state is StepState.CANCELLED:
         return UNICODE.failed
     done = step.state is StepState.SUCCEEDED
-    said = {one.step: one.verdict for one in view.verdicts if done}.get(step.id, "")
-    return UNICODE.step(standing(step.state, said, warned=done and step.warned))
+    verdict_word = {verdict.step: verdict.verdict for verdict in view.verdicts if done}.get(
+        step.id, ""
+    )
+    return UNICODE.step(standing(step.state, verdict_word, warned=done and step.warned))
 
 
 def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
@@ -74,10 +79,10 @@ def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
         ("Baseline after", baseline_words(view)),
     ]
     rows += [("Allocation", prose(view.allocation, 240))] if view.allocation else []
-    rows += [("Baseline drift", prose(drift_words(one))) for one in drifts(view)]
+    rows += [("Baseline drift", prose(drift_words(drift))) for drift in drifts(view)]
     rows += [(f"Input {prose(name, 60)}", code(value)) for name, value in view.inputs.items()]
-    asked = view.header.get("lessons") or []
-    rows += [("Lessons read first", prose(", ".join(map(str, asked))))] if asked else []
+    lessons = view.header.get("lessons") or []
+    rows += [("Lessons read first", prose(", ".join(map(str, lessons))))] if lessons else []
     return table(("", ""), rows)
 
 
@@ -126,7 +131,7 @@ def host_lines(view: RunView) -> list[str]:
 
 
 def _machine_rows(machine: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    cards = [one for one in machine.get("cards") or [] if isinstance(one, dict)]
+    cards = [entry for entry in machine.get("cards") or [] if isinstance(entry, dict)]
     for card in cards:
         name = prose(card.get("name") or "a card without a name", 80)
         yield "Card", f"{name}{_size(card.get('memory'), ', ')} {code(card.get('uuid') or '', 80)}"
@@ -137,16 +142,16 @@ def _machine_rows(machine: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if machine.get("ram"):
         yield "RAM", f"{_size(machine['ram'])}{_size(machine.get('swap'), ', swap ')}"
     counts = [("cores", "core"), ("threads", "thread"), ("numa_nodes", "NUMA node")]
-    found = [(number(machine.get(key)), name) for key, name in counts]
-    words = [plural(int(count), name) for count, name in found if count]
+    amounts = [(number(machine.get(key)), name) for key, name in counts]
+    words = [plural(int(count), name) for count, name in amounts if count]
     if machine.get("cpu") or words:
         yield "CPU", ", ".join(filter(None, (prose(machine.get("cpu") or "", 100), *words)))
     if machine.get("kernel"):
         yield "Kernel", prose(machine["kernel"], 80)
 
 
-def _size(found: object, lead: str = "") -> str:
-    size = number(found)
+def _size(raw_size: object, lead: str = "") -> str:
+    size = number(raw_size)
     return f"{lead}{format_bytes(size)}" if size is not None else ""
 
 
@@ -178,9 +183,9 @@ def failures(view: RunView) -> list[str]:
     for step in view.steps:
         if step.state in (StepState.FAILED, StepState.IN_DOUBT):
             cause = f"{prose(step.cause, 40)}: " if step.cause else ""
-            said = block(step.lines[-20:], 400)
+            log_lines = block(step.lines[-20:], 400)
             lines += [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
-            lines += [*said, ""] if said else []
+            lines += [*log_lines, ""] if log_lines else []
     return ["## What went wrong", "", *lines] if lines else []
 
 
@@ -200,5 +205,5 @@ def verb_lines(view: RunView) -> list[str]:
         ]
         for v in view.verbs
     ]
-    found = table(("when", *names, "changed"), rows)
-    return ["## Who did what", "", *found] if found else []
+    table_lines = table(("when", *names, "changed"), rows)
+    return ["## Who did what", "", *table_lines] if table_lines else []

@@ -37,14 +37,14 @@ def tune_steps(view: RunView) -> list[str]:
 
 def tune_lines(view: RunView, step: str) -> Iterator[str]:
     """The section of one step."""
-    found, rows = view.tunings[step], _rows(view.tunings[step])
-    yield from (f"## Flags of {prose(found.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
-    if early := str(found.get("early") or ""):
+    tuning, rows = view.tunings[step], _rows(view.tunings[step])
+    yield from (f"## Flags of {prose(tuning.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
+    if early := str(tuning.get("early") or ""):
         yield from (f"**Incomplete: {prose(early, 200)}.** What was measured is kept.", "")
     best = next((row for row in rows if row.get("best")), None)
     if best is not None and not early:
-        yield from _winner(found, best, rows)
-    yield from _count(found, rows)
+        yield from _winner(tuning, best, rows)
+    yield from _count(tuning, rows)
     shown = [row for row in rows if row["fate"] == "measured"]
     shown.sort(key=lambda row: (not row.get("front"), -(number(row.get("score")) or 0.0)))
     yield from table(
@@ -53,19 +53,19 @@ def tune_lines(view: RunView, step: str) -> Iterator[str]:
         [_cells(row) for row in shown[:MOST_ROWS]], right=(1, 2, 3, 4, 5, 6, 7, 8),
     )  # fmt: skip
     if len(shown) > MOST_ROWS:
-        yield from (f"And {len(shown) - MOST_ROWS} more in `{clean(str(found.get('file')))}`.", "")
+        yield from (f"And {len(shown) - MOST_ROWS} more in `{clean(str(tuning.get('file')))}`.", "")
     yield from _failed([row for row in rows if row["fate"] != "measured" or row.get("why")])
 
 
-def _rows(found: Row) -> list[Row]:
-    points = found.get("points")
+def _rows(tuning: Row) -> list[Row]:
+    points = tuning.get("points")
     rows = points if isinstance(points, list) else []
     return [row for row in rows if isinstance(row, dict) and row.get("fate")]
 
 
-def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
+def _winner(tuning: Row, best: Row, rows: list[Row]) -> Iterator[str]:
     """The flags that won, against those of today, and the whole command line."""
-    kind = PREFERS.get(str(found.get("prefer")), "")
+    kind = PREFERS.get(str(tuning.get("prefer")), "")
     rate = prose(figure(number(best.get("score")), "tok/s"))
     if best.get("today") and best.get("why"):
         why = prose(best["why"], 200)
@@ -77,7 +77,7 @@ def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
         more = f", {against} against today" if against != "–" else ", not compared with today's"
         yield f"**{code(best['changes'])}**: {rate} ({kind}){more}."
     yield ""
-    argv = found.get("argv")
+    argv = tuning.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     if words:
         hidden = any(HIDDEN in word for word in words)
@@ -97,19 +97,19 @@ def _gain(row: Row) -> str:
     return f"{mean:+.1%} ({low:+.1%} to {high:+.1%})".replace("%", " %")
 
 
-def _count(found: Row, rows: list[Row]) -> Iterator[str]:
+def _count(tuning: Row, rows: list[Row]) -> Iterator[str]:
     tried = sum(row["fate"] != "unfit" for row in rows)
-    before = int(number(found.get("before")) or 0)
+    before = int(number(tuning.get("before")) or 0)
     kept = f", {before} of them known from before" if before else ""
     yield (
-        f"{tried} of {found.get('size')} combinations were tried{kept}, the best in turns with "
+        f"{tried} of {tuning.get('size')} combinations were tried{kept}, the best in turns with "
         f"today's flags, which alone decides. It stopped because "
-        f"{prose(found.get('why') or 'it was ended', 200)}."
+        f"{prose(tuning.get('why') or 'it was ended', 200)}."
     )
-    depth = int(number(found.get("depth")) or 0)
+    depth = int(number(tuning.get("depth")) or 0)
     after = f" after {depth} tokens of context" if depth else ""
     yield (
-        f"Answers had {found.get('tokens')} tokens{after}. A point is on the *front* if no other "
+        f"Answers had {tuning.get('tokens')} tokens{after}. A point is on the *front* if no other "
         "is at least as good in every column and better in one."
     )
     yield ""
@@ -135,8 +135,8 @@ def _failed(rows: list[Row]) -> Iterator[str]:
     if not rows:
         return
     counts = Counter(str(row["fate"]) for row in rows)
-    told = ", ".join(f"{count} {FATES.get(fate, fate)}" for fate, count in counts.items())
-    yield from (f"{plural(len(rows), 'combination')} that cannot be used: {prose(told)}.", "")
+    tally = ", ".join(f"{count} {FATES.get(fate, fate)}" for fate, count in counts.items())
+    yield from (f"{plural(len(rows), 'combination')} that cannot be used: {prose(tally)}.", "")
     reasons = [row for row in rows if row.get("why")]
     yield from table(
         ("flags", "what became of it", "why"),

@@ -60,11 +60,11 @@ def text(
         *_runs(list(runs)), *(_machine(sample) if sample is not None else ()),
     ]  # fmt: skip
     for name, kind, words, rows in families:
-        told = [(labels, value) for labels, value in rows if value is not None]
-        if not told:
+        samples = [(labels, value) for labels, value in rows if value is not None]
+        if not samples:
             continue
         out += [f"# HELP {name} {_help(words)}", f"# TYPE {name} {kind}"]
-        out += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in told]
+        out += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples]
     return "\n".join(out) + "\n"
 
 
@@ -244,8 +244,8 @@ def _machine(sample: Sample) -> Iterator[Family]:
 
 
 def _labels(labels: Labels) -> str:
-    told = ",".join(f'{name}="{_value(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    pairs = ",".join(f'{name}="{_value(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _value(value: str) -> str:

@@ -37,13 +37,13 @@ def between(versions: Sequence[str], good: str, bad: str) -> tuple[str, ...]:
 
     Raises UsageError: one of them is not in the list, or a version stands there twice.
     """
-    if twice := [one for one, times in Counter(versions).items() if times > 1]:
+    if twice := [candidate for candidate, times in Counter(versions).items() if times > 1]:
         raise UsageError(f"{one_line(twice[0], 60)} stands in the list twice")
-    for name, one in (("--good", good), ("--bad", bad)):
-        if one not in versions:
+    for name, version in (("--good", good), ("--bad", bad)):
+        if version not in versions:
             some = ", ".join(one_line(v, 40) for v in versions[:5])
             tail = " …" if len(versions) > 5 else ""
-            raise UsageError(f"{name} {one_line(one, 60)} is not in the list", f"{some}{tail}")
+            raise UsageError(f"{name} {one_line(version, 60)} is not in the list", f"{some}{tail}")
     if good == bad:
         raise UsageError("--good and --bad are the same version", one_line(good, 60))
     first, last = versions.index(good), versions.index(bad)
@@ -56,8 +56,8 @@ def of_git(repo: Path, good: str, bad: str) -> tuple[str, ...]:
 
     Raises UsageError: git refuses, or the good one does not lead to the bad one.
     """
-    begin, end = (_git(repo, "rev-parse", "--verify", "--end-of-options", f"{one}^{{commit}}")[0]
-                  for one in (good, bad))  # fmt: skip
+    begin, end = (_git(repo, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")[0]
+                  for ref in (good, bad))  # fmt: skip
     listed = _git(repo, "rev-list", "--first-parent", "--reverse", f"{begin}..{end}")
     if not listed or _git(repo, "merge-base", begin, end) != [begin]:
         hint = f"git -C {one_line(str(repo), 100)} log --first-parent shows the commits"
@@ -84,6 +84,6 @@ def _git(repo: Path, *words: str) -> list[str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError("git cannot be asked", one_line(str(error))) from error
     if code != 0:
-        said = one_line(err.decode("utf-8", "replace")) or f"exit {code}"
-        raise UsageError(f"git {words[0]} refuses", said)
+        message = one_line(err.decode("utf-8", "replace")) or f"exit {code}"
+        raise UsageError(f"git {words[0]} refuses", message)
     return out.decode("utf-8", "replace").splitlines()

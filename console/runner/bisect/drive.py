@@ -58,7 +58,7 @@ class Driver:
         """
         record = self.record
         # what could not even begin cost nothing, and may have been mended
-        record.tries = [one for one in record.tries if one.run]
+        record.tries = [trial for trial in record.tries if trial.run]
         if record.pending is not None:
             self._go_on(record.pending)
         while record.contradiction is None:
@@ -82,15 +82,15 @@ class Driver:
 
     def _unnamed(self, pending: Pending) -> RunDir | None:
         """A run that had just been started: it begins, or it vanishes without its launcher."""
-        asked = self.record.asked
-        inputs = {**asked.inputs, asked.over: asked.candidates[pending.at]}
+        query = self.record.asked
+        inputs = {**query.inputs, query.over: query.candidates[pending.at]}
         for run in all_runs():
             if not run.readable:
                 continue
             meta = run.meta()
             if meta.created < pending.since:
                 return None  # newest first
-            if (meta.digest, meta.inputs) != (asked.digest, inputs):
+            if (meta.digest, meta.inputs) != (query.digest, inputs):
                 continue
             while run.readable and runner_alive(run) and not _begun(run):
                 self.clock.sleep(POLL_S)
@@ -135,14 +135,14 @@ class Driver:
                 Exit.HOLD,
             )  # fmt: skip
         self._refuse_to_go_on(pending, run, view)
-        found = judged(pending.at, run, view)
-        if found.word is Word.SKIP and _failed_before(view) and pending.at not in self._again:
+        trial = judged(pending.at, run, view)
+        if trial.word is Word.SKIP and _failed_before(view) and pending.at not in self._again:
             self._again.add(pending.at)
             name = self._shown(pending.at)
-            self._say(f"== the run failed before {name} began, so it is repeated once: {found.why}")
+            self._say(f"== the run failed before {name} began, so it is repeated once: {trial.why}")
             self._settle(None)
             return
-        self._keep(found)
+        self._keep(trial)
 
     def _refuse_to_go_on(self, pending: Pending, run: RunDir, view: RunView) -> None:
         """Raise Stopped if no further run may follow this one; a verdict that it has is kept."""
@@ -155,7 +155,7 @@ class Driver:
                 "omni-console rollback; once the baseline serves, the same command goes on",
                 Exit.ROLLBACK_FAILED if down else Exit.FAILED,
             )  # fmt: skip
-        verbs = [one for one in view.verbs if one.get("verb") in ENDED_BY_HAND]
+        verbs = [verb for verb in view.verbs if verb.get("verb") in ENDED_BY_HAND]
         if verbs and not view.decision:
             self._settle(None)
             who = clean(str(verbs[-1].get("who", "")), 60)
@@ -165,12 +165,12 @@ class Driver:
                 "the same command tries it again", Exit.FAILED,
             )  # fmt: skip
 
-    def _keep(self, found: Try) -> None:
-        self.record.tries.append(found)
+    def _keep(self, trial: Try) -> None:
+        self.record.tries.append(trial)
         self._settle(None)
-        took = f" ({format_duration(found.took_s)})" if found.took_s is not None else ""
-        word = "skipped" if found.word is Word.SKIP else found.word
-        self._say(f"== {self._shown(found.at)} is {word}{took}: {found.why}")
+        took = f" ({format_duration(trial.took_s)})" if trial.took_s is not None else ""
+        word = "skipped" if trial.word is Word.SKIP else trial.word
+        self._say(f"== {self._shown(trial.at)} is {word}{took}: {trial.why}")
 
     def _settle(self, pending: Pending | None) -> None:
         """Make what is known durable, with the run that is under way, if one is."""
@@ -178,8 +178,8 @@ class Driver:
         self.record.save()
 
     def _shown(self, at: int) -> str:
-        asked = self.record.asked
-        return shown(asked.candidates[at], git=bool(asked.repo))
+        query = self.record.asked
+        return shown(query.candidates[at], git=bool(query.repo))
 
 
 def _failed_before(view: RunView) -> bool:
@@ -195,7 +195,7 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
         word = Word.SKIP
     lead = f"{view.decision.word or view.state}: " if word is Word.SKIP else ""
     if view.doubts:
-        moved = any(one.get("moved") for one in view.doubts)
+        moved = any(doubt.get("moved") for doubt in view.doubts)
         word, lead = Word.SKIP, "the baseline moved meanwhile: " if moved else "doubtful: "
     if view.overridden:  # a person's word is no measurement
         word, lead = Word.SKIP, "overridden by a person: "
@@ -204,8 +204,13 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
     gates = {step.id for step in view.steps if step.kind == "gate"}
     if word is Word.BAD and (verdict is None or verdict.step not in gates):
         word, lead = Word.SKIP, "no gate decided: "  # a port that is taken says nothing of a build
-    said = [row for one in view.verdicts if one.step in gates for row in one.criteria]
-    figures = {clean(row.get("metric", ""), 80): _figure(view, row) for row in said}
+    criteria = [
+        row
+        for gate_verdict in view.verdicts
+        if gate_verdict.step in gates
+        for row in gate_verdict.criteria
+    ]
+    figures = {clean(row.get("metric", ""), 80): _figure(view, row) for row in criteria}
     return Try(
         at, word, clean(lead + because(view), 600), run.id,
         clean(rows[0].get("metric", ""), 80) if rows else "", figures,
@@ -216,11 +221,11 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
 def _figure(view: RunView, row: dict[str, str]) -> str:
     """A criterion's figure; its words where it has none of its own."""
     scope, _, name = row.get("metric", "").partition(".")
-    found = view.metrics.get(scope, {}).get(name, {})
-    value = found.get("value") if isinstance(found, dict) else None
+    metric = view.metrics.get(scope, {}).get(name, {})
+    value = metric.get("value") if isinstance(metric, dict) else None
     if value is None:
         return clean(row.get("why", ""), 200)
-    return figure(value, str(found.get("unit", "")))
+    return figure(value, str(metric.get("unit", "")))
 
 
 def _begun(run: RunDir) -> bool:

@@ -88,7 +88,7 @@ class Record:
     @property
     def words(self) -> Mapping[int, Word]:
         """Position → what was found; the newest word of each."""
-        return {one.at: one.word for one in self.tries}
+        return {trial.at: trial.word for trial in self.tries}
 
     @property
     def standing(self) -> Standing:
@@ -101,7 +101,7 @@ class Record:
 
     def of(self, at: int) -> Try | None:
         """The newest try of a version."""
-        return next((one for one in reversed(self.tries) if one.at == at), None)
+        return next((trial for trial in reversed(self.tries) if trial.at == at), None)
 
     def save(self) -> None:
         """Raises OSError."""
@@ -116,11 +116,11 @@ def read(path: Path) -> Record:
         data: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if data.get("version") != VERSION:
             raise ValueError(f"version {data.get('version')} is another program's")
-        asked = data["asked"]
+        query = data["asked"]
         waits = data["pending"]
         return Record(
-            Asked(**{**asked, "candidates": tuple(asked["candidates"])}), float(data["begun"]),
-            [Try(**{**one, "word": Word(one["word"])}) for one in data["tries"]],
+            Asked(**{**query, "candidates": tuple(query["candidates"])}), float(data["begun"]),
+            [Try(**{**trial, "word": Word(trial["word"])}) for trial in data["tries"]],
             Pending(**waits) if waits else None,
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -130,17 +130,17 @@ def read(path: Path) -> Record:
 
 def kept() -> list[Record]:
     """Every readable record, the newest first."""
-    found = []
+    records = []
     for path in paths.bisect_dir().glob("*.json"):
         with suppress(UsageError):
-            found.append(read(path))
-    return sorted(found, key=lambda one: one.begun, reverse=True)
+            records.append(read(path))
+    return sorted(records, key=lambda record: record.begun, reverse=True)
 
 
-def opened(asked: Asked, now: float, *, fresh: bool) -> Record:
+def opened(query: Asked, now: float, *, fresh: bool) -> Record:
     """The record of this command: the one on disk, or a new one. Raises UsageError for one on disk
     that cannot be read, unless `fresh`."""
-    made = Record(asked, now)
+    made = Record(query, now)
     return read(made.path) if made.path.exists() and not fresh else made
 
 

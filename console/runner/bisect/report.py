@@ -33,24 +33,28 @@ def exit_of(record: Record) -> Exit:
 
 def name_of(record: Record, at: int, *, whole: bool = False) -> str:
     """A version as it is printed; `whole`: a commit with the first line of its message."""
-    asked = record.asked
-    name = shown(asked.candidates[at], git=bool(asked.repo))
-    words = subject(Path(asked.repo), asked.candidates[at]) if whole and asked.repo else ""
+    query = record.asked
+    name = shown(query.candidates[at], git=bool(query.repo))
+    words = subject(Path(query.repo), query.candidates[at]) if whole and query.repo else ""
     return f"{name} ({words})" if words else name
 
 
 def conclusion(record: Record) -> list[str]:
     """The result first, then the figures and runs of the two versions that it stands between."""
     tries = record.tries
-    skipped = sum(one.word is Word.SKIP for one in tries)
-    count = plural(sum(bool(one.run) for one in tries), "run")
+    skipped = sum(trial.word is Word.SKIP for trial in tries)
+    count = plural(sum(bool(trial.run) for trial in tries), "run")
     spent = f"{count}, {skipped} skipped" if skipped else count
     if (wrong := record.contradiction) is not None:
-        found = record.of(wrong)
-        said = Word.GOOD if wrong == 0 else Word.BAD
-        what = found.word if found is not None and found.word is not Word.SKIP else "undecided"
-        why = found.why if found is not None else ""
-        return [f"{name_of(record, wrong)} was given as {said}, and is {what} ({spent}): {why}"]
+        end_trial = record.of(wrong)
+        claim = Word.GOOD if wrong == 0 else Word.BAD
+        what = (
+            end_trial.word
+            if end_trial is not None and end_trial.word is not Word.SKIP
+            else "undecided"
+        )
+        why = end_trial.why if end_trial is not None else ""
+        return [f"{name_of(record, wrong)} was given as {claim}, and is {what} ({spent}): {why}"]
     here = record.standing
     good, suspects = here.good, list(here.suspects)
     if here.following is not None:
@@ -72,57 +76,75 @@ def conclusion(record: Record) -> list[str]:
     return lines
 
 
-def _measured(found: Try | None, metric: str) -> str:
+def _measured(trial: Try | None, metric: str) -> str:
     """A version's figure of a metric, and where it is from."""
-    if found is None:
+    if trial is None:
         return GIVEN
-    figure = found.figures.get(metric)
-    words = f"{metric} {figure}" if figure else found.why
-    return f"{words}; run {found.run}" if found.run else words
+    figure = trial.figures.get(metric)
+    words = f"{metric} {figure}" if figure else trial.why
+    return f"{words}; run {trial.run}" if trial.run else words
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    asked, here = record.asked, record.standing
+    query, here = record.asked, record.standing
     over = is_over(record)
-    found = over and exit_of(record) is Exit.OK
+    is_found = over and exit_of(record) is Exit.OK
     return {
-        "playbook": asked.playbook, "site": asked.site, "over": asked.over, "inputs": asked.inputs,
-        "versions": list(asked.candidates), "finished": over,
-        "first_bad": asked.candidates[here.bad] if found else None,
-        "last_good": asked.candidates[here.good],
-        "suspects": [asked.candidates[at] for at in here.suspects],
-        "most_runs": here.most_runs, "exit_code": int(exit_of(record)),
-        "runs": sum(bool(one.run) for one in record.tries),
-        "skipped": sum(one.word is Word.SKIP for one in record.tries),
+        "playbook": query.playbook,
+        "site": query.site,
+        "over": query.over,
+        "inputs": query.inputs,
+        "versions": list(query.candidates),
+        "finished": over,
+        "first_bad": query.candidates[here.bad] if is_found else None,
+        "last_good": query.candidates[here.good],
+        "suspects": [query.candidates[at] for at in here.suspects],
+        "most_runs": here.most_runs,
+        "exit_code": int(exit_of(record)),
+        "runs": sum(bool(trial.run) for trial in record.tries),
+        "skipped": sum(trial.word is Word.SKIP for trial in record.tries),
         "tries": [
-            {"version": asked.candidates[one.at], "word": str(one.word), "run": one.run or None,
-             "why": one.why, "metric": one.metric or None, "figures": one.figures,
-             "took_s": one.took_s}
-            for one in record.tries
+            {
+                "version": query.candidates[trial.at],
+                "word": str(trial.word),
+                "run": trial.run or None,
+                "why": trial.why,
+                "metric": trial.metric or None,
+                "figures": trial.figures,
+                "took_s": trial.took_s,
+            }
+            for trial in record.tries
         ],
         "under_way": record.pending.run if record.pending is not None else None,
-        "report": str(record.report), "said": conclusion(record),
-    }  # fmt: skip
+        "report": str(record.report),
+        "said": conclusion(record),
+    }
 
 
 def markdown(record: Record) -> str:
-    asked = record.asked
+    query = record.asked
     first, *rest = conclusion(record)
     rows = [
-        (code(name_of(record, one.at)), f"**{one.word}**", prose(one.figures.get(one.metric, "–")),
-         code(one.run) if one.run else "–", took(one.took_s), prose(one.why))
-        for one in record.tries
-    ]  # fmt: skip
+        (
+            code(name_of(record, trial.at)),
+            f"**{trial.word}**",
+            prose(trial.figures.get(trial.metric, "–")),
+            code(trial.run) if trial.run else "–",
+            took(trial.took_s),
+            prose(trial.why),
+        )
+        for trial in record.tries
+    ]
     inputs = ", ".join(
-        f"{name}={redact.named(name, value)}" for name, value in asked.inputs.items()
+        f"{name}={redact.named(name, value)}" for name, value in query.inputs.items()
     )
-    ends = (name_of(record, 0), name_of(record, len(asked.candidates) - 1))
+    ends = (name_of(record, 0), name_of(record, len(query.candidates) - 1))
     return "\n".join([
-        f"# The first bad {prose(asked.over, 60)} of {prose(asked.playbook, 80)}", "",
+        f"# The first bad {prose(query.over, 60)} of {prose(query.playbook, 80)}", "",
         f"**{prose(first)}**", "", *(f"- {prose(line.strip())}" for line in rest),
         *([""] if rest else []),
-        f"{len(asked.candidates)} versions from {code(ends[0])} (given as good) to "
-        f"{code(ends[1])} (given as bad), site {prose(asked.site, 60)}, begun {when(record.begun)}"
+        f"{len(query.candidates)} versions from {code(ends[0])} (given as good) to "
+        f"{code(ends[1])} (given as bad), site {prose(query.site, 60)}, begun {when(record.begun)}"
         + (f", inputs {code(inputs)}" if inputs else "") + ".", "",
         *table(("version", "verdict", "figure", "run", "took", "why"), rows),
     ]).rstrip() + "\n"  # fmt: skip
@@ -136,9 +158,9 @@ def write(record: Record) -> Path:
 
 def line(record: Record) -> str:
     """A bisect in one line, for the list of all."""
-    asked = record.asked
+    query = record.asked
     under_way = f"; run {record.pending.run} is under way" if record.pending else ""
-    return clean(f"{asked.playbook} over {asked.over}: {conclusion(record)[0]}{under_way}", 400)
+    return clean(f"{query.playbook} over {query.over}: {conclusion(record)[0]}{under_way}", 400)
 
 
 def cost(record: Record, each_s: float, known: str, down_s: float, *, verify: bool) -> str:

@@ -46,21 +46,21 @@ class Standing:
         return (len(self.untried)).bit_length()
 
 
-def standing(count: int, found: Mapping[int, Word]) -> Standing:
+def standing(count: int, words: Mapping[int, Word]) -> Standing:
     """What the words so far say of `count` versions; the two ends are taken as given."""
-    good = max((at for at, word in found.items() if word is Word.GOOD), default=0)
-    bad = min((at for at, word in found.items() if word is Word.BAD), default=count - 1)
+    good = max((at for at, word in words.items() if word is Word.GOOD), default=0)
+    bad = min((at for at, word in words.items() if word is Word.BAD), default=count - 1)
     good, bad = min(good, count - 2), max(bad, 1)
-    skipped = frozenset(at for at, word in found.items() if word is Word.SKIP and good < at < bad)
+    skipped = frozenset(at for at, word in words.items() if word is Word.SKIP and good < at < bad)
     return Standing(good, bad, skipped)
 
 
-def unproven(count: int, found: Mapping[int, Word]) -> list[int]:
+def unproven(count: int, words: Mapping[int, Word]) -> list[int]:
     """The ends that were not tried yet: what `--verify` tries first."""
-    return [at for at in (0, count - 1) if at not in found]
+    return [at for at in (0, count - 1) if at not in words]
 
 
-def contradiction(count: int, found: Mapping[int, Word]) -> int | None:
+def contradiction(count: int, words: Mapping[int, Word]) -> int | None:
     """The position of an end that was tried and is not what it was said to be."""
     wanted = {0: Word.GOOD, count - 1: Word.BAD}
-    return next((at for at, word in wanted.items() if found.get(at, word) is not word), None)
+    return next((at for at, word in wanted.items() if words.get(at, word) is not word), None)

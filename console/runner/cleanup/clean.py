@@ -82,7 +82,7 @@ class Removal:
 
 def survey(site: Site) -> Survey:
     """List everything that trials left, and why some of it must stay. Changes nothing."""
-    found: list[Leftover] = []
+    leftovers: list[Leftover] = []
     notes: list[str] = []
     running: list[dict[str, object]] = []
     images: tuple[Stored, ...] = ()
@@ -98,18 +98,18 @@ def survey(site: Site) -> Survey:
     keep = spared(site, running, wanted)
     if client is not None:
         try:
-            found += _containers(client, keep)
+            leftovers += _containers(client, keep)
             images = stored(client)
-            found += _images(client, keep, images)
+            leftovers += _images(client, keep, images)
         except EngineError as error:
             notes.append(f"not all containers and images were searched: {error}")
     for kept in _downloads(keep):
         blind = client is None and not kept.stays
-        found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
+        leftovers.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
-    found += _runs(site)
+    leftovers += _runs(site)
     notes += _still_running()
-    return Survey(tuple(found), tuple(notes), images, keep, client)
+    return Survey(tuple(leftovers), tuple(notes), images, keep, client)
 
 
 def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
@@ -120,14 +120,14 @@ def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
     lock = HostLock()
     try:
         wanted = _chosen(survey(site), ids)
-        for item in sorted(wanted, key=lambda one: KINDS.index(one.kind)):
+        for item in sorted(wanted, key=lambda leftover: KINDS.index(leftover.kind)):
             yield _remove(item)
     finally:
         lock.release()
 
 
-def _chosen(found: Survey, ids: list[str]) -> list[Leftover]:
-    known = {one.id: one for one in found.items}
+def _chosen(listing: Survey, ids: list[str]) -> list[Leftover]:
+    known = {item.id: item for item in listing.items}
     unknown = [name for name in ids if name not in known]
     if unknown:
         raise UsageError(
@@ -135,10 +135,12 @@ def _chosen(found: Survey, ids: list[str]) -> list[Leftover]:
             hint="omni-console clean prints the list with its ids",
         )
     wanted = [known[name] for name in dict.fromkeys(ids)]
-    going = {one.id for one in wanted}
-    for one in wanted:
-        if one.stays and not (one.waits and going.issuperset(one.waits)):
-            raise UsageError(f"nothing was removed: {one.id} stays", f"{one.what}: {one.stays}")
+    going = {item.id for item in wanted}
+    for leftover in wanted:
+        if leftover.stays and not (leftover.waits and going.issuperset(leftover.waits)):
+            raise UsageError(
+                f"nothing was removed: {leftover.id} stays", f"{leftover.what}: {leftover.stays}"
+            )
     return wanted
 
 
@@ -183,16 +185,16 @@ def _container(
     state = one_line(str(row.get("State", "")), 20)
     role = "one-off" if role_of(labels) == "oneoff" else labels.get(SERVICE_LABEL, "candidate")
     aside = ", renamed aside" if _ASIDE.search(name) else ""
-    found = Leftover(
+    leftover = Leftover(
         f"c-{identity[:12]}", "container", f"{name}: {one_line(role, 60)}, {state}{aside}",
         identity, int(row.get("SizeRw") or 0), float(row.get("Created") or 0),
         one_line(labels.get(RUN_LABEL, ""), 100), remove=lambda: _remove_container(client, row),
     )  # fmt: skip
     if spared.names & {identity, *names}:
-        return found.kept("it is the baseline's, or protected")
+        return leftover.kept("it is the baseline's, or protected")
     if state in RUNS:
-        return found.kept(f"it is {state}: stop it first")
-    return found
+        return leftover.kept(f"it is {state}: stop it first")
+    return leftover
 
 
 def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
@@ -209,41 +211,41 @@ def _images(client: DockerClient, spared: Spared, every: Sequence[Stored]) -> It
     """The images of all `build` steps, as leftovers. Raises EngineError."""
     api: Any = client.api
     users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
-    for one in every:
-        if BUILT_LABEL in (one.row.get("Labels") or {}):
-            yield _image(client, one, users, spared)
+    for image in every:
+        if BUILT_LABEL in (image.row.get("Labels") or {}):
+            yield _image(client, image, users, spared)
 
 
 def _image(
-    client: DockerClient, one: Stored, users: list[dict[str, Any]], spared: Spared
+    client: DockerClient, image: Stored, users: list[dict[str, Any]], spared: Spared
 ) -> Leftover:
-    identity, labels = one.id, one.row.get("Labels") or {}
-    tags = [tag for tag in one.row.get("RepoTags") or () if tag != "<none>:<none>"]
+    identity, labels = image.id, image.row.get("Labels") or {}
+    tags = [tag for tag in image.row.get("RepoTags") or () if tag != "<none>:<none>"]
     built = labels.get(BUILT_LABEL, "")
     what = one_line(", ".join(tags) or f"an older {built}, without a tag", 120)
-    if one.shared:
-        what += f"; {format_bytes(one.shared)} more that other images have too"
-    found = Leftover(
+    if image.shared:
+        what += f"; {format_bytes(image.shared)} more that other images have too"
+    leftover = Leftover(
         f"i-{identity.removeprefix('sha256:')[:12]}", "image", what, identity,
-        one.own, float(one.row.get("Created") or 0), one_line(labels.get(RUN_LABEL, ""), 100),
+        image.own, float(image.row.get("Created") or 0), one_line(labels.get(RUN_LABEL, ""), 100),
         remove=lambda: _remove_image(client, identity, tags),
     )  # fmt: skip
     if spared.images & {identity, *tags}:
-        return found.kept("the baseline, the site or something that runs needs it")
+        return leftover.kept("the baseline, the site or something that runs needs it")
     if tags and built not in tags:
-        return found.kept(f"it was made from {one_line(built, 80)}, not by a build step itself")
-    holders = tuple(f"c-{one['Id'][:12]}" for one in users if one.get("ImageID") == identity)
+        return leftover.kept(f"it was made from {one_line(built, 80)}, not by a build step itself")
+    holders = tuple(f"c-{user['Id'][:12]}" for user in users if user.get("ImageID") == identity)
     if holders:
         made = f"{', '.join(holders)} {'is' if len(holders) == 1 else 'are'} made of it"
-        return replace(found.kept(f"{made}: name that too, or first"), waits=holders)
-    return found
+        return replace(leftover.kept(f"{made}: name that too, or first"), waits=holders)
+    return leftover
 
 
 def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int | None:
     """Remove tag by tag without force, so that an image with somebody else's tag stays."""
     api: Any = client.api
     # What it shared with one that went a moment ago is its own now.
-    own = next((one.own for one in listed(client) if one.id == identity), None)
+    own = next((image.own for image in listed(client) if image.id == identity), None)
     for name in tags or [identity]:
         remove = partial(api.remove_image, name, force=False)
         ask(f"Removing image {one_line(name, 80)}", remove, REMOVE_S)
@@ -259,46 +261,46 @@ def inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
     EngineError."""
     api: Any = client.api
     running = [str(row["Id"]) for row in ask("Listing containers", lambda: api.containers())]
-    found = []
+    containers = []
     for ref in dict.fromkeys((*refs, *running)):
         try:
-            one = ask(f"Looking at {one_line(ref, 40)}", partial(api.inspect_container, ref))
+            container = ask(f"Looking at {one_line(ref, 40)}", partial(api.inspect_container, ref))
         except NotFound:
             continue
-        labels = (one.get("Config") or {}).get("Labels") or {}
+        labels = (container.get("Config") or {}).get("Labels") or {}
         if ref in refs or role_of(labels) not in ROLES:
-            found.append(one)
-    return found
+            containers.append(container)
+    return containers
 
 
 def _downloads(spared: Spared) -> Iterator[Leftover]:
     """What `download` steps fetched, one item per directory, without files whose size changed."""
-    for one in local_files.every_taken():
-        mine = one.mine()
+    for download in local_files.every_taken():
+        mine = download.mine()
         if mine:
-            yield _download(one, mine, spared)
+            yield _download(download, mine, spared)
 
 
-def _download(one: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
-    files, gone = plural(len(mine), "file"), len(one.files) - len(mine)
+def _download(download: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
+    files, gone = plural(len(mine), "file"), len(download.files) - len(mine)
     more = f"; {gone} more are gone or changed, and not the console's any more" if gone else ""
-    found = Leftover(
-        f"d-{one.key}", "download", f"{files} of {one.source}{more}", one.target,
-        sum(mine.values()), _newest(one.target), one.runs[-1] if one.runs else "",
-        remove=lambda: _remove_files(one),
+    leftover = Leftover(
+        f"d-{download.key}", "download", f"{files} of {download.source}{more}", download.target,
+        sum(mine.values()), _newest(download.target), download.runs[-1] if download.runs else "",
+        remove=lambda: _remove_files(download),
     )  # fmt: skip
-    why = next((w for name in mine if (w := spared.path_reason(f"{one.target}/{name}"))), "")
+    why = next((w for name in mine if (w := spared.path_reason(f"{download.target}/{name}"))), "")
     if not why:
-        why = _mentioned(one, mine, spared)
-    held = "" if why else opened(f"{one.target}/{name}" for name in mine)
-    return found.kept(why or (f"a process has {held} open" if held else ""))
+        why = _mentioned(download, mine, spared)
+    held = "" if why else opened(f"{download.target}/{name}" for name in mine)
+    return leftover.kept(why or (f"a process has {held} open" if held else ""))
 
 
-def _mentioned(one: Taken, mine: dict[str, int], spared: Spared) -> str:
+def _mentioned(download: Taken, mine: dict[str, int], spared: Spared) -> str:
     """Whether a command line of the site or of a running process names the file."""
     # not config.json or README.md, which are everybody's names
     weights = (os.path.basename(n) for n in mine if n.endswith(WEIGHTS))
-    for name in (one.target, os.path.basename(one.target), *weights):
+    for name in (download.target, os.path.basename(download.target), *weights):
         if spared.mentions(name):
             return f"a command line of the site, or of what runs, names {one_line(name, 80)}"
     return ""
@@ -311,9 +313,9 @@ def _newest(target: str) -> float:
         return 0.0
 
 
-def _remove_files(one: Taken) -> int:
+def _remove_files(download: Taken) -> int:
     """Delete only files that are still the download's, and directories left empty."""
-    mine, top = one.mine(), Path(one.target)
+    mine, top = download.mine(), Path(download.target)
     freed = 0
     for name, size in mine.items():
         (top / name).unlink()
@@ -323,25 +325,25 @@ def _remove_files(one: Taken) -> int:
                 (top / HIDDEN / f"{name}{tail}").unlink()
     folders = {parent for name in mine for base in (Path(name), HIDDEN / name)
                for parent in base.parents}  # fmt: skip
-    for folder in sorted(folders, key=lambda one: -len(one.parts)):
+    for folder in sorted(folders, key=lambda path: -len(path.parts)):
         with contextlib.suppress(OSError):  # not empty: somebody else's
             (top / folder).rmdir()
-    if not one.mine():
-        local_files.forget_taken(one)
+    if not download.mine():
+        local_files.forget_taken(download)
     return freed
 
 
 def _runs(site: Site) -> Iterator[Leftover]:
     """Run directories, oldest first: journal, logs, report, rollback plan."""
-    found = all_runs()
+    runs = all_runs()
     up = proxy.at(site.model.baseline.url)
-    newest = _newest_plan(site, found)
-    for run in reversed(found):
-        one = Leftover(
+    newest = _newest_plan(site, runs)
+    for run in reversed(runs):
+        leftover = Leftover(
             f"r-{run.id}", "run", _words(run), str(run.path), size_of(run.path), _newest(
                 str(run.path)), run.id, remove=partial(_remove_run, run),
         )  # fmt: skip
-        yield one.kept(_run_stays(run, up.run if up else "", newest))
+        yield leftover.kept(_run_stays(run, up.run if up else "", newest))
 
 
 def _still_running() -> list[str]:
@@ -358,7 +360,7 @@ def _still_running() -> list[str]:
             stat = process.stat(e.pid) if e.kind == "process" else None
             if stat is None or stat.start != e.start or stat.state in "ZX":
                 continue
-            if not any(one.has(stat) for one in baselines):
+            if not any(baseline.has(stat) for baseline in baselines):
                 seen.setdefault(e.pid, f"pid {e.pid}, {e.name} of run {run.id}, still runs")
         with contextlib.suppress(ConsoleError):
             plan = sealed.read(run.sealed)
@@ -400,9 +402,9 @@ def _run_stays(run: RunDir, switched: str, newest: str) -> str:
     return "" if over else f"it has not ended: omni-console resume {run.id[-4:]}, or rollback"
 
 
-def _newest_plan(site: Site, found: list[RunDir]) -> str:
+def _newest_plan(site: Site, runs: list[RunDir]) -> str:
     """The run whose sealed plan a rollback uses when no run is active."""
-    for run in found:
+    for run in runs:
         with contextlib.suppress(ConsoleError):
             plan = sealed.read(run.sealed)
             if os.path.realpath(plan.site_path) == os.path.realpath(site.path):

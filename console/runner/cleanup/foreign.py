@@ -65,14 +65,14 @@ def foreign(
     """Everything of that sort, and what could not be examined. `survey`: what `clean` found, with
     the engine and what must stay; `more`: directories to search beside the site's. Changes
     nothing."""
-    found: list[Foreign] = []
+    entries: list[Foreign] = []
     notes: list[str] = []
     keep = survey.spared or spared(site)
     if survey.client is None:
         notes.append("images, build cache and containers were not searched")
     else:
         try:
-            found += _of_engine(survey.client, keep, survey.images)
+            entries += _of_engine(survey.client, keep, survey.images)
         except EngineError as error:
             notes.append(f"not all of the engine was searched: {error}")
     scan = Scan(keep)
@@ -81,26 +81,26 @@ def foreign(
             within(SCAN_S + LATE_S, f"Reading {place}", partial(scan.read, place), "")
         except (ConsoleError, OSError) as error:
             notes.append(f"not all of {place} was seen: {error}")
-    found += scan.found
+    entries += scan.found
     notes += scan.notes
     if os.getuid() != 0:
         notes.append("files that only processes of other users have open count as not in use")
-    return _once(found), [one_line(note, 300) for note in notes]
+    return _once(entries), [one_line(note, 300) for note in notes]
 
 
-def _once(found: Iterable[Foreign]) -> list[Foreign]:
+def _once(entries: Iterable[Foreign]) -> list[Foreign]:
     """Each place once, since directories may lie in each other; the largest of a kind first."""
-    kept = {(one.kind, one.where): one for one in found}
-    return sorted(kept.values(), key=lambda one: (KINDS.index(one.kind), -(one.bytes or 0)))
+    kept = {(entry.kind, entry.where): entry for entry in entries}
+    return sorted(kept.values(), key=lambda entry: (KINDS.index(entry.kind), -(entry.bytes or 0)))
 
 
 def _of_engine(client: DockerClient, keep: Spared, images: Sequence[Stored]) -> Iterator[Foreign]:
     api: Any = client.api
     listing = partial(api.containers, all=True, size=True)
     rows = ask("Listing containers with their sizes", listing, LIST_S)
-    for one in images:
-        if BUILT_LABEL not in (one.row.get("Labels") or {}):
-            yield _image(one, rows, keep)
+    for image in images:
+        if BUILT_LABEL not in (image.row.get("Labels") or {}):
+            yield _image(image, rows, keep)
     for row in rows:
         if role_of(row.get("Labels") or {}) == "" and row.get("State") not in RUNS:
             yield _container(row, keep)
@@ -114,20 +114,20 @@ def _name(row: dict[str, Any]) -> str:
     return one_line(names[0] if names else str(row.get("Id", ""))[:12], 80)
 
 
-def _image(one: Stored, rows: Sequence[dict[str, Any]], keep: Spared) -> Foreign:
-    tags = [str(t) for t in one.row.get("RepoTags") or () if t != "<none>:<none>"]
-    users = [_name(row) for row in rows if row.get("ImageID") == one.id]
+def _image(image: Stored, rows: Sequence[dict[str, Any]], keep: Spared) -> Foreign:
+    tags = [str(t) for t in image.row.get("RepoTags") or () if t != "<none>:<none>"]
+    users = [_name(row) for row in rows if row.get("ImageID") == image.id]
     used = f"container {', '.join(users)}" if users else ""
-    digests = [str(d) for d in one.row.get("RepoDigests") or ()]
+    digests = [str(d) for d in image.row.get("RepoDigests") or ()]
     # a site may spell out the registry that the engine leaves away
     spelled = {f"{where}{name}" for name in (*tags, *digests) for where in ("", *REGISTRY)}
-    if not used and keep.images & {one.id, *spelled}:
+    if not used and keep.images & {image.id, *spelled}:
         used = "the site"
-    short = one.id.removeprefix("sha256:")[:12]
+    short = image.id.removeprefix("sha256:")[:12]
     what = one_line(", ".join(tags), 200) or f"{short}, without a tag"
     how = f"docker rmi {shlex.join(clean(tag, 300) for tag in tags) or short}"
-    since = float(one.row.get("Created") or 0)
-    return Foreign("image", what, clean(one.id), one.own, since, used, "" if used else how)
+    since = float(image.row.get("Created") or 0)
+    return Foreign("image", what, clean(image.id), image.own, since, used, "" if used else how)
 
 
 def _container(row: dict[str, Any], keep: Spared) -> Foreign:
@@ -159,18 +159,18 @@ def _cache(client: DockerClient) -> Foreign | None:
 def roots(site: Site, more: Iterable[str] = ()) -> list[Path]:
     """Directories to search: of the baseline's models and the one above, what services mount, where
     downloads went, the hub's cache, and those given."""
-    found = [Path(os.path.abspath(os.path.expanduser(name))) for name in more]
+    folders = [Path(os.path.abspath(os.path.expanduser(name))) for name in more]
     for name in site.model.baseline.models:
         folder = (site.base / os.path.expanduser(name)).parent
-        found += [folder, folder.parent]
+        folders += [folder, folder.parent]
     for spec in site.service_specs().values():
         if isinstance(spec.runs, ContainerSpec):
-            found += [Path(mount.source) for mount in spec.runs.mounts]
-    found += [Path(one.target).parent for one in local_files.every_taken()]
-    found.append(settings.cache())
+            folders += [Path(mount.source) for mount in spec.runs.mounts]
+    folders += [Path(download.target).parent for download in local_files.every_taken()]
+    folders.append(settings.cache())
     too_wide = {"/", str(Path.home()), "/home", "/root", "/tmp", "/etc", "/usr", "/var"}
-    real = dict.fromkeys(os.path.realpath(one) for one in found)
-    return [Path(one) for one in real if one not in too_wide and os.path.isdir(one)]
+    real = dict.fromkeys(os.path.realpath(path) for path in folders)
+    return [Path(root) for root in real if root not in too_wide and os.path.isdir(root)]
 
 
 class Scan:
@@ -182,8 +182,8 @@ class Scan:
         self.notes: list[str] = []
         self._keep = keep
         self._mine = {
-            os.path.realpath(f"{one.target}/{name}")
-            for one in local_files.every_taken() for name in one.mine()
+            os.path.realpath(f"{download.target}/{name}")
+            for download in local_files.every_taken() for name in download.mine()
         }  # fmt: skip
         self._counted: set[tuple[int, int]] = set()
         """Files by device and inode: one with two names takes its bytes once."""
@@ -209,7 +209,7 @@ class Scan:
                 continue
             paths = [f"{folder}/{name}" for name in names if name.endswith(WEIGHTS)]
             # a link takes no bytes, and what it leads to is found where it lies
-            paths = [one for one in paths if not os.path.islink(one) and one not in self._mine]
+            paths = [path for path in paths if not os.path.islink(path) and path not in self._mine]
             if paths:
                 self._checkpoint(folder, sorted(paths))
 
@@ -237,7 +237,7 @@ class Scan:
 def _hub(folder: Path, keep: Spared) -> Foreign:
     """A repository in the hub's cache, whose snapshots are links to its blobs."""
     name = folder.name.removeprefix(_HUB).replace("--", "/")
-    files = [str(one) for one in (folder / _BLOBS).iterdir()]
+    files = [str(blob) for blob in (folder / _BLOBS).iterdir()]
     used = _used(files, str(folder), keep)
     if not used and keep.mentions(name):
         used = f"a command line names {one_line(name, 80)}"
@@ -256,11 +256,11 @@ def _typed(command: str, path: str) -> str:
 def _used(paths: Sequence[str], folder: str, keep: Spared) -> str:
     """What uses a checkpoint: the site, a command line, or a process that has it open; "" if
     nothing does that can be seen."""
-    named = next((why for one in paths if (why := keep.path_reason(os.path.realpath(one)))), "")
+    named = next((why for path in paths if (why := keep.path_reason(os.path.realpath(path)))), "")
     if named:
         return named
     # in a container the folder has another path, and its own name
-    for word in (folder, os.path.basename(folder), *(os.path.basename(one) for one in paths)):
+    for word in (folder, os.path.basename(folder), *(os.path.basename(path) for path in paths)):
         if keep.mentions(word):
             return f"a command line of the site, or of what runs, names {one_line(word, 80)}"
     held = opened(paths)

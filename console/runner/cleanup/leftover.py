@@ -80,14 +80,16 @@ class Survey:
 
     @property
     def removable(self) -> list[Leftover]:
-        return [one for one in self.items if not one.stays]
+        return [leftover for leftover in self.items if not leftover.stays]
 
     def freed(self, items: list[Leftover]) -> tuple[int, bool]:
         """Bytes freed if all of these are removed, counting known sizes only; False if it may be
         more."""
-        images = {one.where for one in items if one.kind == "image"}
+        images = {leftover.where for leftover in items if leftover.kind == "image"}
         layers, exact = together(images, self.images)
-        return layers + sum(one.bytes or 0 for one in items if one.kind != "image"), exact
+        return layers + sum(
+            leftover.bytes or 0 for leftover in items if leftover.kind != "image"
+        ), exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,8 @@ class Stored:
 def stored(client: DockerClient) -> tuple[Stored, ...]:
     """Every image on the engine, with layers. Raises EngineError."""
     return tuple(
-        Stored(one.id, one.size, one.shared, _layers(client, one.id), one.row)
-        for one in listed(client)
+        Stored(image.id, image.size, image.shared, _layers(client, image.id), image.row)
+        for image in listed(client)
     )
 
 
@@ -134,45 +136,47 @@ def listed(client: DockerClient) -> list[Stored]:
 def _layers(client: DockerClient, identity: str) -> tuple[str, ...]:
     api: Any = client.api
     try:
-        found = ask("Looking at an image", partial(api.inspect_image, identity))
+        image = ask("Looking at an image", partial(api.inspect_image, identity))
     except NotFound:
         return ()
-    return tuple((found.get("RootFS") or {}).get("Layers") or ())
+    return tuple((image.get("RootFS") or {}).get("Layers") or ())
 
 
 def together(going: Collection[str], every: Sequence[Stored]) -> tuple[int, bool]:
     """Bytes freed if these images (ids) are removed together, and whether that is exact: layers of
     unknown size are left out, so otherwise it is a minimum."""
     known = _sizes_of_stacks(every)
-    there = [one.layers for one in every if one.id not in going]
+    there = [other.layers for other in every if other.id not in going]
     freed, exact = 0, True
-    for one in every:
-        if one.id in going:
-            below = known.get(one.layers[: _shared(one.layers, there)]) if one.layers else None
-            freed += one.own if below is None else one.size - below
+    for image in every:
+        if image.id in going:
+            below = (
+                known.get(image.layers[: _shared(image.layers, there)]) if image.layers else None
+            )
+            freed += image.own if below is None else image.size - below
             exact = exact and below is not None
-            there.append(one.layers)
+            there.append(image.layers)
     return freed, exact
 
 
 def _sizes_of_stacks(every: Sequence[Stored]) -> dict[tuple[str, ...], int]:
     """Bytes of each stack of layers that is a whole image or shared between images."""
-    found: dict[tuple[str, ...], int] = {}
-    for one in every:
-        others = [other.layers for other in every if other is not one]
-        found[one.layers[: _shared(one.layers, others)]] = one.shared
-        found[one.layers] = one.size
-    found[()] = 0
-    return found
+    sizes: dict[tuple[str, ...], int] = {}
+    for image in every:
+        others = [other.layers for other in every if other is not image]
+        sizes[image.layers[: _shared(image.layers, others)]] = image.shared
+        sizes[image.layers] = image.size
+    sizes[()] = 0
+    return sizes
 
 
 def _shared(layers: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> int:
     """The largest number of layers, from the bottom, that another image shares."""
-    return max((_alike(layers, one) for one in others), default=0)
+    return max((_alike(layers, other) for other in others), default=0)
 
 
-def _alike(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+def _alike(layers: tuple[str, ...], other: tuple[str, ...]) -> int:
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(layers, other, strict=False))
     return sum(1 for _ in pairs)
 
 
@@ -189,11 +193,11 @@ class Spared:
 
     def path_reason(self, path: str) -> str:
         """Why a path stays: the site names it, or something inside it or above it."""
-        for one in self.paths:
-            if one == path or _inside(one, path):
-                return f"the site names {one}"
-            if _inside(path, one):
-                return f"it lies in {one}, which the site names"
+        for named_path in self.paths:
+            if named_path == path or _inside(named_path, path):
+                return f"the site names {named_path}"
+            if _inside(path, named_path):
+                return f"it lies in {named_path}, which the site names"
         return ""
 
     def mentions(self, name: str) -> bool:
@@ -249,26 +253,26 @@ def spared(
     names = {*model.protected, *([base.container] if base.container else [])}
     images = set(wanted)
     words = [*base.args]
-    found = {os.path.realpath(site.base / one) for one in base.models}
+    paths = {os.path.realpath(site.base / file) for file in base.models}
     if base.process is not None:
         words += base.process.argv
     if base.compose is not None:
-        found.add(os.path.realpath(site.base / base.compose.file))
+        paths.add(os.path.realpath(site.base / base.compose.file))
         names.add(base.compose.service)
     for spec in site.service_specs().values():
         if isinstance(spec.runs, ContainerSpec):
             images.add(_tagged(spec.runs.image))
             words += [*spec.runs.command, *spec.runs.entrypoint]
-            found |= {os.path.realpath(m.source) for m in spec.runs.mounts if _is_file(m.source)}
+            paths |= {os.path.realpath(m.source) for m in spec.runs.mounts if _is_file(m.source)}
         else:
             words += [str(word) for word in getattr(spec.runs, "argv", ())]
-    for one in containers:
-        config = one.get("Config") or {}
+    for container in containers:
+        config = container.get("Config") or {}
         words += [str(w) for part in ("Entrypoint", "Cmd") for w in config.get(part) or ()]
-        images |= {str(one.get("Image", "")), str(config.get("Image", ""))}
-        names |= {str(one.get("Id", "")), str(one.get("Name", "")).lstrip("/")}
+        images |= {str(container.get("Image", "")), str(config.get("Image", ""))}
+        names |= {str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")}
     return Spared(
-        frozenset(n for n in names if n), frozenset(i for i in images if i), frozenset(found),
+        frozenset(n for n in names if n), frozenset(i for i in images if i), frozenset(paths),
         (*words, *running_words()),
     )  # fmt: skip
 
@@ -286,22 +290,22 @@ def _is_file(path: str) -> bool:
 def running_words() -> list[str]:
     """Arguments of all processes except this one and its parents, which name what to remove."""
     mine = ancestry(os.getpid())
-    found: list[str] = []
+    words: list[str] = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in mine:
             with contextlib.suppress(OSError):
-                found += map(decode, Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"))
-    return [word for word in found if word]
+                words += map(decode, Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"))
+    return [word for word in words if word]
 
 
 def size_of(path: Path) -> int:
     """Bytes that a directory takes on the disk; links are not followed."""
-    found = 0
+    total = 0
     for folder, _, names in os.walk(path):
         for name in (*names, "."):
             with contextlib.suppress(OSError):
-                found += os.lstat(os.path.join(folder, name)).st_blocks * 512
-    return found
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    return total
 
 
 def opened(files: Iterable[str]) -> str:
@@ -334,9 +338,9 @@ def _mapped(maps: Path) -> list[tuple[int, int]]:
 
 
 def _files(paths: Iterable[Path | bytes]) -> list[tuple[int, int]]:
-    found = []
+    inodes = []
     for path in paths:
         with contextlib.suppress(OSError):
             info = os.stat(path)
-            found.append((info.st_dev, info.st_ino))
-    return found
+            inodes.append((info.st_dev, info.st_ino))
+    return inodes

@@ -14,8 +14,10 @@ ALWAYS = ("restore", "baseline:stop", "report", "run")
 def executor(kind: str) -> Executor:
     """The executor of a kind; modules load when the runner warms up."""
     module, function = KINDS[kind].executor.split(":")
-    found: Executor = getattr(import_module(f"console.runner.executors.{module}"), function)
-    return found
+    implementation: Executor = getattr(
+        import_module(f"console.runner.executors.{module}"), function
+    )
+    return implementation
 
 
 def preload(kinds: Iterable[str]) -> None:

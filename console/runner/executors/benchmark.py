@@ -51,8 +51,8 @@ def beside(context: Context, service: str) -> list[str]:
 
 def users_of(context: Context, service: str) -> Users:
     """Who else uses a service of the run, and the others."""
-    asked = (Asked(name, context.services.spec(name).url) for name in beside(context, service))
-    return Users(Asked(service, context.services.spec(service).url), list(asked))
+    others = (Asked(name, context.services.spec(name).url) for name in beside(context, service))
+    return Users(Asked(service, context.services.spec(service).url), list(others))
 
 
 def engine(context: Context, name: str) -> Engine:
@@ -76,17 +76,17 @@ def _engine(context: Context, name: str) -> Engine:
 
 def _of_container(context: Context, name: str, handle: Handle) -> Engine:
     client = context.services.client
-    found = inspect(client, handle.container) or {}
-    image = str(found.get("Image") or "")
+    container = inspect(client, handle.container) or {}
+    image = str(container.get("Image") or "")
     facts: dict[str, Any] = {
-        "argv": public([str(found.get("Path") or ""), *map(str, found.get("Args") or [])]),
-        "image": one_line(str((found.get("Config") or {}).get("Image") or "")),
+        "argv": public([str(container.get("Path") or ""), *map(str, container.get("Args") or [])]),
+        "image": one_line(str((container.get("Config") or {}).get("Image") or "")),
         "image_id": one_line(image),
     }
     local = image_info(client, image) if image else None
     if local is not None:
         facts["repo_digests"] = list(local.repo_digests)
-    pid = int((found.get("State") or {}).get("Pid") or 0)
+    pid = int((container.get("State") or {}).get("Pid") or 0)
     return Engine(name, pid if is_here(pid, handle.container) else 0, facts)
 
 
@@ -143,7 +143,7 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
         _keep(context, "baseline", done[key], attempt, scope)
         baseline_measured(context, attempt, done[key])
         details.append(_concluded(done[key]))
-    worst = [one for one in details if one.warned] or details
+    worst = [detail for detail in details if detail.warned] or details
     return worst[-1] if worst else Done()
 
 
@@ -173,10 +173,10 @@ def _measure(
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
         what = f"discarded: {sample.void}" if sample.void else rate
         run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
-        far = Figures(number, max(most, number), "run")
+        run_progress = Figures(number, max(most, number), "run")
         figures = {"tok_s": sample.tok_s, "ttft_s": sample.ttft_s, "void": sample.void}
-        told = figures if number else None  # a warm-up, run 0, counts nowhere
-        attempt.say(f"{service}: {run} {what}", far, always=not number, run=told)
+        run_figures = figures if number else None  # a warm-up, run 0, counts nowhere
+        attempt.say(f"{service}: {run} {what}", run_progress, always=not number, run=run_figures)
 
     parts: dict[str, None] = {}
 
@@ -239,7 +239,7 @@ def _keep(
             "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
             "cold": asdict(result.cold) if result.cold is not None else None,
             "levels": [asdict(level) for level in result.levels],
-            "prompt_rates": [asdict(one) for one in result.prompt_rates],
+            "prompt_rates": [asdict(prompt_rate) for prompt_rate in result.prompt_rates],
             "transport_retries": result.transport_retries,
             "answers": [asdict(answer) for answer in result.answers],
             "garbled": None if result.garbled is None else str(result.garbled),
@@ -253,7 +253,7 @@ def _concluded(result: BenchmarkResult) -> Done:
         raise StepFailed(Cause.OUTPUT_INVALID, str(result.garbled))
     tok_s = result.metrics["tok_s"]
     planned = int(result.protocol.get("runs", 0))
-    reasons = [str(one.get("reason", "")) for one in result.voids]
+    reasons = [str(void_run.get("reason", "")) for void_run in result.voids]
     if not tok_s.n or len(result.runs) < planned:
         # figures of a server that died on the way are kept, but no gate may call them GO
         what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "no run was valid"

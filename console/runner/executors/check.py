@@ -87,8 +87,8 @@ def _output(context: Context, check: Check, attempt: Attempt, within: Activation
 
 
 def _matching(pattern: str | None, lines: list[str], attempt: Attempt) -> list[str]:
-    found = attempt.find(pattern, lines) if pattern else []
-    return [line for line, spans in zip(lines, found, strict=False) if spans is not None]
+    matches = attempt.find(pattern, lines) if pattern else []
+    return [line for line, spans in zip(lines, matches, strict=False) if spans is not None]
 
 
 def _file(path: Path, min_bytes: int | None) -> str:

@@ -276,18 +276,18 @@ def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
     from console.bench.llama_bench import read_figures
 
     try:
-        found = read_figures("\n".join(attempt.output()), step.figures)
+        figures = read_figures("\n".join(attempt.output()), step.figures)
     except ValueError as error:
         lines = attempt.last_lines()
         raise StepFailed(Cause.OUTPUT_INVALID, one_line(str(error), 300), lines=lines) from error
     context.record(
-        "metrics", step.id, attempt.number, metrics=found.metrics,
-        benchmark={"model": found.model, "build": found.build, "flags": found.flags,
+        "metrics", step.id, attempt.number, metrics=figures.metrics,
+        benchmark={"model": figures.model, "build": figures.build, "flags": figures.flags,
                    "source": step.figures},
     )  # fmt: skip
     words = [
         f"{name.removesuffix('_tok_s')} {format_number(metric['value'], metric['unit'])}"
-        for name, metric in found.metrics.items()
+        for name, metric in figures.metrics.items()
         if metric["value"] is not None
     ]
     return ", ".join(words)

@@ -38,9 +38,9 @@ MOST_ROWS = 200
 def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Ask the baseline whatever the contracts of this run need and is not sealed yet."""
     steps = [step.contract for _, step in context.plan.playbook.steps() if step.when]
-    wanted = [one for one in steps if one is not None and one.of_baseline]
-    cases = [*{case.id: case for one in wanted for case in _cases(context, one)}.values()]
-    repeat = max(one.repeat for one in wanted)
+    wanted = [contract for contract in steps if contract is not None and contract.of_baseline]
+    cases = [*{case.id: case for contract in wanted for case in _cases(context, contract)}.values()]
+    repeat = max(contract.repeat for contract in wanted)
     path = _sealed_path(context)
     try:
         known = read_fingerprint(path)
@@ -52,9 +52,9 @@ def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
     ]  # fmt: skip
     now = _answered_now(context, known.of(cases), cases, repeat, attempt)
     if lacking:
-        found = _taken(context, "baseline", "", lacking, repeat, attempt)
+        fingerprint = _taken(context, "baseline", "", lacking, repeat, attempt)
         refuse_stranger(context, "baseline")
-        known = replace(found, cases={**known.cases, **found.cases})
+        known = replace(fingerprint, cases={**known.cases, **fingerprint.cases})
     if now:
         known = replace(known, cases={**known.cases, **now})
     if lacking or now:
@@ -63,8 +63,8 @@ def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
     _write(_of_run(context), mine)
     noise = len(mine.unsteady)
     count = len(lacking) + len(now)
-    asked = f"{plural(count, 'case')} asked" if count else "sealed before, nothing asked"
-    return Done(f"{asked}; the baseline differs from itself in {noise} of {len(mine.cases)}")
+    summary = f"{plural(count, 'case')} asked" if count else "sealed before, nothing asked"
+    return Done(f"{summary}; the baseline differs from itself in {noise} of {len(mine.cases)}")
 
 
 def _answered_now(
@@ -77,56 +77,63 @@ def _answered_now(
     if not silent:
         return {}
     try:
-        found = _taken(context, "baseline", "", silent, repeat, attempt)
+        fingerprint = _taken(context, "baseline", "", silent, repeat, attempt)
     except StepFailed:
         return {}
     refuse_stranger(context, "baseline")
-    return {name: one for name, one in found.cases.items() if not one.untold}
+    return {
+        name: case_answers
+        for name, case_answers in fingerprint.cases.items()
+        if not case_answers.untold
+    }
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Ask, compare, run the suite. What is different is a matter of a gate; only a suite that ends
     with another code than 0 fails the step."""
-    asked = planned.asked(ContractStep)
-    url = asked.url or context.services.spec(asked.service).url
-    started = asked.service in ("", "baseline") or context.services.find(asked.service)
+    contract = planned.asked(ContractStep)
+    url = contract.url or context.services.spec(contract.service).url
+    started = contract.service in ("", "baseline") or context.services.find(contract.service)
     if not started:
-        raise StepFailed(Cause.PRECONDITION, f"{asked.service} has not been started, or died")
-    told = [_compared(context, asked, attempt)] if asked.asks else []
-    if asked.suite:
+        raise StepFailed(Cause.PRECONDITION, f"{contract.service} has not been started, or died")
+    outcomes = [_compared(context, contract, attempt)] if contract.asks else []
+    if contract.suite:
         run_well(context, planned.written, attempt, {"OMNI_URL": url})
-        told.append(Done("the suite ended with 0"))
-    return Done("; ".join(one.detail for one in told), warned=any(one.warned for one in told))
+        outcomes.append(Done("the suite ended with 0"))
+    return Done(
+        "; ".join(outcome.detail for outcome in outcomes),
+        warned=any(outcome.warned for outcome in outcomes),
+    )
 
 
-def _compared(context: Context, asked: ContractStep, attempt: Attempt) -> Done:
-    cases = _cases(context, asked)
-    before = _before(context, asked)
-    server = asked.service, asked.url or ""
-    after = _taken(context, *server, cases, asked.repeat, attempt, asked.model)
-    if asked.service:
-        refuse_stranger(context, asked.service)
-    found = compare(before.of(cases), after)
-    _record(context, asked, after, found, attempt)
-    if not (found.compared or found.untold):
-        raise StepFailed(Cause.OUTPUT_INVALID, found.words())
-    return Done(found.words(), warned=not found.same)
+def _compared(context: Context, contract: ContractStep, attempt: Attempt) -> Done:
+    cases = _cases(context, contract)
+    before = _before(context, contract)
+    server = contract.service, contract.url or ""
+    after = _taken(context, *server, cases, contract.repeat, attempt, contract.model)
+    if contract.service:
+        refuse_stranger(context, contract.service)
+    comparison = compare(before.of(cases), after)
+    _record(context, contract, after, comparison, attempt)
+    if not (comparison.compared or comparison.untold):
+        raise StepFailed(Cause.OUTPUT_INVALID, comparison.words())
+    return Done(comparison.words(), warned=not comparison.same)
 
 
-def _before(context: Context, asked: ContractStep) -> Fingerprint:
+def _before(context: Context, contract: ContractStep) -> Fingerprint:
     """What the server is compared with. Raises StepFailed."""
     try:
-        path = _of_run(context) if asked.of_baseline else context.path(asked.against)
+        path = _of_run(context) if contract.of_baseline else context.path(contract.against)
         return read_fingerprint(path)
     except UsageError as error:
-        why = "the baseline was not asked in this run" if asked.of_baseline else str(error)
+        why = "the baseline was not asked in this run" if contract.of_baseline else str(error)
         raise StepFailed(Cause.PRECONDITION, why) from error
 
 
-def _cases(context: Context, asked: ContractStep) -> Sequence[Case]:
+def _cases(context: Context, contract: ContractStep) -> Sequence[Case]:
     """Ours, and the operator's own. Raises StepFailed for a file that cannot be used."""
     try:
-        return contract_cases(context.path(asked.cases) if asked.cases else None)
+        return contract_cases(context.path(contract.cases) if contract.cases else None)
     except ConsoleError as error:
         raise StepFailed(Cause.PRECONDITION, str(error)) from error
 
@@ -140,13 +147,13 @@ def _taken(
     where = url or context.services.spec(service).url
     name = context.services.model(service, model)
     over = threading.Event()
-    far: list[tuple[int, int, str]] = []
+    progress: list[tuple[int, int, str]] = []
     made: list[Fingerprint | Exception] = []
 
     def say(number: int, of: int, case: str) -> None:
         if over.is_set():
             raise Cancelled(attempt.step)
-        far[:] = [(number, of, case)]
+        progress[:] = [(number, of, case)]
 
     def work() -> None:
         try:
@@ -160,40 +167,44 @@ def _taken(
     thread.start()
     try:
         while thread.is_alive():
-            for number, of, case in far:
+            for number, of, case in progress:
                 words = f"{service or one_line(where, 80)}: case {case}"
                 attempt.say(words, Figures(number, of, "request"))
             attempt.pause(POLL_S)
     finally:
         over.set()
-    [found] = made
-    if isinstance(found, ServiceError):
-        failed = StepFailed(Cause.OUTPUT_INVALID, str(found))
-        raise (context.services.explain(service) if service else None) or failed from found
-    if isinstance(found, Exception):
-        raise found
-    return found
+    [outcome] = made
+    if isinstance(outcome, ServiceError):
+        failed = StepFailed(Cause.OUTPUT_INVALID, str(outcome))
+        raise (context.services.explain(service) if service else None) or failed from outcome
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _record(
-    context: Context, asked: ContractStep, after: Fingerprint, found: Comparison, attempt: Attempt
+    context: Context,
+    contract: ContractStep,
+    after: Fingerprint,
+    comparison: Comparison,
+    attempt: Attempt,
 ) -> None:
     """Figures and changes in the journal, every answer in a file beside the attempt's log."""
     path = attempt.path.with_name(f"{attempt.step}.{attempt.number}.contract.json")
     _write(path, after)
     metrics: dict[str, dict[str, Any]] = {
         name: {"value": value, "n": n, "unit": CONTRACT_METRICS[name]}
-        for name, (value, n) in found.metrics().items()
+        for name, (value, n) in comparison.metrics().items()
     }
-    told = found.to_json()
+    body = comparison.to_json()
     context.record(
         "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=metrics,
         contract={
-            "of": asked.service or one_line(asked.url or "", 200), "words": told["words"],
-            "against": "the baseline" if asked.of_baseline else one_line(asked.against, 200),
-            "compared": found.compared, "noisy": told["noisy"], "own_noise": told["own_noise"],
-            "apart": told["apart"], "changes": told["changes"][:MOST_ROWS],
-            "all": len(found.changes), "file": str(path),
+            "of": contract.service or one_line(contract.url or "", 200), "words": body["words"],
+            "against": "the baseline" if contract.of_baseline else one_line(contract.against, 200),
+            "compared": comparison.compared, "noisy": body["noisy"], "own_noise": body["own_noise"],
+            "apart": body["apart"], "changes": body["changes"][:MOST_ROWS],
+            "all": len(comparison.changes), "file": str(path),
         },
     )  # fmt: skip
 
@@ -209,18 +220,18 @@ def _sealed_path(context: Context) -> Path:
     site = context.plan.site
     facts, runs = engine(context, "baseline").facts, site.baseline_spec().runs
     argv = [str(word) for word in facts.get("argv") or argv_of(runs) or ()]
-    models = [str(site.base / one) for one in site.model.baseline.models]
+    models = [str(site.base / model) for model in site.model.baseline.models]
     files = files_named(runs, [*argv, *models], {})
     key = json.dumps([argv, facts.get("image_id"), files], sort_keys=True)
     name = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()[:16]
     return paths.records_dir(site.name) / "contract" / f"{name}.json"
 
 
-def _write(path: Path, found: Fingerprint) -> None:
+def _write(path: Path, fingerprint: Fingerprint) -> None:
     """Write a fingerprint for this user alone. Raises StepFailed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(found.to_json()) + "\n", 0o600)
+        write_atomically(path, json.dumps(fingerprint.to_json()) + "\n", 0o600)
     except OSError as error:
         why = f"{path}: {error.strerror}"
         raise StepFailed(Cause.START_ERROR, f"the answers cannot be kept: {why}") from error

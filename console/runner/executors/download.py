@@ -71,12 +71,12 @@ def fetch(
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Fetch every file, verify the sizes. Raises StepFailed with what is missing or wrong."""
-    asked = planned.asked(DownloadStep)
-    overridden = _allowed(context, attempt, asked)
-    contents = waited(attempt, lambda: _contents(context, asked))
-    target = context.path(asked.to)
+    step = planned.asked(DownloadStep)
+    overridden = _allowed(context, attempt, step)
+    contents = waited(attempt, lambda: _contents(context, step))
+    target = context.path(step.to)
     download = Download(
-        Plan(contents, target, asked.workers, asked.verify_up_to),
+        Plan(contents, target, step.workers, step.verify_up_to),
         clock=context.clock,
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
         # named where a rollback looks, before it has done much
@@ -97,26 +97,26 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     return _concluded(attempt, result, str(target), overridden)
 
 
-def _allowed(context: Context, attempt: Attempt, asked: DownloadStep) -> str:
+def _allowed(context: Context, attempt: Attempt, step: DownloadStep) -> str:
     """Refuse what the checkpoint step judged NO-GO, unless the operator types an override."""
-    stands = next((v for v in reversed(context.view.verdicts) if v.step == asked.of), None)
-    if not asked.of or (stands is not None and stands.verdict == "GO"):
+    stands = next((v for v in reversed(context.view.verdicts) if v.step == step.of), None)
+    if not step.of or (stands is not None and stands.verdict == "GO"):
         return ""
     if stands is None:
-        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has given no verdict yet")
+        raise StepFailed(Cause.PRECONDITION, f"step {step.of} has given no verdict yet")
     why = "; ".join(row["why"] for row in stands.criteria)
-    words = f"{asked.of} says {stands.verdict}: {one_line(why, 200)}"
+    words = f"{step.of} says {stands.verdict}: {one_line(why, 200)}"
     if context.meta.headless or context.meta.yes:
         raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is attached to type an override")
     prompt = f"{words}. Type '{ANYWAY}' to download it anyway, or reject"
     done = wait(context, attempt, prompt, ANSWER_S, ANYWAY)
-    return f"override of {asked.of}'s {stands.verdict}, {done.detail}; "
+    return f"override of {step.of}'s {stands.verdict}, {done.detail}; "
 
 
-def _contents(context: Context, asked: DownloadStep) -> Contents:
-    repo, include, exclude = asked.repo, asked.include, asked.exclude
-    if asked.of:
-        of = context.plan.at(asked.of).asked(CheckpointStep)
+def _contents(context: Context, step: DownloadStep) -> Contents:
+    repo, include, exclude = step.repo, step.include, step.exclude
+    if step.of:
+        of = context.plan.at(step.of).asked(CheckpointStep)
         repo, include, exclude = of.repo, of.include, of.exclude
     listing = listing_of(repo)
     listing.require_access()
@@ -127,8 +127,8 @@ def _contents(context: Context, asked: DownloadStep) -> Contents:
 
 def _told(attempt: Attempt, at: Progress) -> None:
     attempt.remaining()
-    far = Figures(at.bytes_done, at.bytes_total or None, "B")
-    attempt.say(progress_words(at), far)
+    progress = Figures(at.bytes_done, at.bytes_total or None, "B")
+    attempt.say(progress_words(at), progress)
 
 
 def progress_words(at: Progress) -> str:

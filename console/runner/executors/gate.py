@@ -58,10 +58,10 @@ def doubt(context: Context) -> None:
         if not judged or step is None or not step.gate:
             continue
         for drift in moved.values():
-            found, words = _otherwise(view, step, drift, verdict, cards)
+            other_verdict, words = _otherwise(view, step, drift, verdict, cards)
             if words:
                 context.record(
-                    "doubt", step.id, verdict=found, words=words, moved=drift_words(drift)
+                    "doubt", step.id, verdict=other_verdict, words=words, moved=drift_words(drift)
                 )
                 break
 
@@ -72,28 +72,32 @@ def _otherwise(
     """What a gate would decide with the baseline as it is now, or with its own figures as much
     faster or slower as the baseline has become; and why. Two empty texts if a GO stays a GO, and a
     NO-GO would be none."""
-    mine = [one for one in step.gate or () if one.metric.partition(".")[0] == drift.scope]
+    mine = [
+        criterion
+        for criterion in step.gate or ()
+        if criterion.metric.partition(".")[0] == drift.scope
+    ]
     others = {row["metric"] for row in verdict.criteria if row["verdict"] == "NO-GO"}
-    if not mine or others - {one.metric for one in mine}:
+    if not mine or others - {criterion.metric for criterion in mine}:
         return "", ""
     go = verdict.verdict == "GO"
     step = step.model_copy(update={"gate": mine})  # what others said meanwhile is not at issue
-    found, rows = decide(step, _after(view), cards)
-    if (found is Verdict.GO) is not go:
-        why = "; ".join(row["why"] for row in rows if row["verdict"] == str(found))
-        return str(found), f"against the baseline as restored, {why}"
+    decision, rows = decide(step, _after(view), cards)
+    if (decision is Verdict.GO) is not go:
+        why = "; ".join(row["why"] for row in rows if row["verdict"] == str(decision))
+        return str(decision), f"against the baseline as restored, {why}"
     for factor in (drift.after / drift.before, drift.before / drift.after):
-        found, rows = decide(step, _faster(view, drift.scope, factor), cards)
-        if (found is Verdict.GO) is not go:
-            metric = next(row["metric"] for row in rows if row["verdict"] == str(found))
+        decision, rows = decide(step, _faster(view, drift.scope, factor), cards)
+        if (decision is Verdict.GO) is not go:
+            metric = next(row["metric"] for row in rows if row["verdict"] == str(decision))
             words = f"{metric} may have moved as the baseline did, by {drift_words(drift)}"
-            return str(found), words
+            return str(decision), words
     return "", ""
 
 
 def _faster(view: RunView, scope: str, factor: float) -> RunView:
     """The run as it would look had a step's rates been so many times what they are."""
-    figures = {name: _times(one, factor) for name, one in view.metrics.get(scope, {}).items()}
+    figures = {name: _times(figure, factor) for name, figure in view.metrics.get(scope, {}).items()}
     return replace(view, metrics={**view.metrics, scope: figures})
 
 
@@ -106,7 +110,7 @@ def _times(figure: Any, factor: float) -> Any:
 
     def scaled(value: Any) -> Any:
         if isinstance(value, list):
-            return [scaled(one) for one in value]
+            return [scaled(element) for element in value]
         number = _number(value)
         return value if number is None else number * by
 
@@ -138,10 +142,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         outcome=outcome_name(step, verdict), criteria=rows, evidence=evidence_hash(context.view),
     )  # fmt: skip
     why = "; ".join(row["why"] for row in rows if row["verdict"] == str(verdict))
-    if verdict is Verdict.GO and (told := disturbances(context, _compared(step))):
-        words = "; ".join(told)
+    if verdict is Verdict.GO and (sentences := disturbances(context, _compared(step))):
+        words = "; ".join(sentences)
         context.record("doubt", step.id, verdict=str(Verdict.HOLD), words=words)
-        more = [one for one in told if one not in why]
+        more = [sentence for sentence in sentences if sentence not in why]
         return Done("; ".join([f"DOUBTFUL: {why}", *more]), warned=True)
     return Done(why)
 
@@ -149,8 +153,8 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 def _compared(step: Step) -> list[str]:
     """The baseline's measurements by which a gate judges."""
     return [
-        one.metric.partition(".")[0] + BEFORE
-        for one in step.gate or [] if against_baseline(one)
+        criterion.metric.partition(".")[0] + BEFORE
+        for criterion in step.gate or [] if against_baseline(criterion)
     ]  # fmt: skip
 
 
@@ -166,13 +170,13 @@ def decide(
     for criterion in step.gate or []:
         owner = criterion.metric.partition(".")[0]
         wanted = as_criterion(criterion, made_of(view, criterion.metric))
-        found = judge(wanted, evidence(view, criterion, cards))
-        verdicts.append(found.verdict)
-        row = {"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why}
-        if found.verdict is not Verdict.GO and (changed := _changed(view, criterion.metric)):
+        judgement = judge(wanted, evidence(view, criterion, cards))
+        verdicts.append(judgement.verdict)
+        row = {"metric": criterion.metric, "verdict": str(judgement.verdict), "why": judgement.why}
+        if judgement.verdict is not Verdict.GO and (changed := _changed(view, criterion.metric)):
             row["why"] += f": {changed}"
-        if found.lacks:
-            row["lacks"] = measured_by(criterion.metric, baseline=found.lacks == "baseline")
+        if judgement.lacks:
+            row["lacks"] = measured_by(criterion.metric, baseline=judgement.lacks == "baseline")
             of_baseline = row["lacks"] == BASELINE_MEASURE
             row["why"] += spoilt(view, owner + BEFORE if of_baseline else owner)
         compared = [owner, *([owner + BEFORE] if against_baseline(criterion) else [])]
@@ -185,7 +189,7 @@ def decide(
 def spoilt(view: RunView, scope: str) -> str:
     """` (others used the server at the same time)`: why runs of a benchmark were discarded."""
     voids = view.benchmarks.get(scope, {}).get("voids") or []
-    why = discarded(str(one.get("reason", "")) for one in voids)
+    why = discarded(str(void.get("reason", "")) for void in voids)
     return f" ({why})" if why else ""
 
 
@@ -361,10 +365,10 @@ def _count(value: object) -> int:
 
 def _samples(figures: dict[str, Any]) -> tuple[float, ...]:
     """The samples behind a figure; one that is not a number becomes NaN, which holds the gate."""
-    found = figures.get("samples")
-    if not isinstance(found, list):
+    samples = figures.get("samples")
+    if not isinstance(samples, list):
         return ()
-    return tuple(math.nan if (n := _number(one)) is None else n for one in found)
+    return tuple(math.nan if (n := _number(sample)) is None else n for sample in samples)
 
 
 def outcome_name(step: Step, verdict: Verdict) -> str:

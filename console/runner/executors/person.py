@@ -25,28 +25,28 @@ POLL_S, LOOK_S = 0.2, 2.0
 
 def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
-    asked = planned.asked(Approval)
+    step = planned.asked(Approval)
     if context.meta.yes:
         context.record(
             "verb", planned.id, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
         )
         return Done("approved by --yes")
-    return wait(context, attempt, asked.prompt, asked.expires, asked.confirm)
+    return wait(context, attempt, step.prompt, step.expires, step.confirm)
 
 
 def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """The operator acts elsewhere and says so; then the step's check confirms that it is done."""
-    asked = planned.asked(Manual)
-    if context.meta.yes and asked.verify is not None:
+    step = planned.asked(Manual)
+    if context.meta.yes and step.verify is not None:
         done = Done("--yes: only verified")
     elif context.meta.yes:
         raise StepFailed(
             Cause.PRECONDITION, "--yes cannot do a manual step that has nothing to verify it"
         )
     else:
-        done = wait(context, attempt, asked.do, asked.expires, "")
-    if asked.verify is not None:
-        return Done(f"{done.detail}; {ask(context, asked.verify, attempt)}")
+        done = wait(context, attempt, step.do, step.expires, "")
+    if step.verify is not None:
+        return Done(f"{done.detail}; {ask(context, step.verify, attempt)}")
     return done
 
 
@@ -88,7 +88,7 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
         context.record("run.state", state=str(RunState.RUNNING))
 
 
-def _say_ended(context: Context, attempt: Attempt, told: set[str]) -> set[str]:
+def _say_ended(context: Context, attempt: Attempt, named_services: set[str]) -> set[str]:
     """Say which services of the run have ended while the question is open: whoever answers it
     believes that they serve. An engine that hangs must not keep an answer waiting, so it is asked
     only why one ended, once."""
@@ -97,7 +97,7 @@ def _say_ended(context: Context, attempt: Attempt, told: set[str]) -> set[str]:
         runs = process.alive(handle.pid, handle.start) if handle.pid else True
         if handle.container:
             runs = bool(pids_of_container(handle.container))
-        if runs or name in told:
+        if runs or name in named_services:
             continue
         ended.add(name)
         if why := context.services.explain(name):

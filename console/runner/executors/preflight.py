@@ -40,54 +40,56 @@ POLL_S = 0.1
 
 def checkpoint(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Judge a checkpoint; the arithmetic goes to the step's output, the envelope to the journal."""
-    found = look_up(context, planned.asked(CheckpointStep), attempt)
-    if found.assessment is not None:
+    preflight = look_up(context, planned.asked(CheckpointStep), attempt)
+    if preflight.assessment is not None:
         context.record(
-            "envelope", planned.id, attempt.number, envelope=found.assessment.envelope.to_json()
+            "envelope", planned.id, attempt.number, envelope=preflight.assessment.envelope.to_json()
         )
-    _write(attempt, found.lines())
-    words = f"{found.verdict}: {found.because}"
-    done = _judge(context, planned, attempt, FITS[found.verdict], [(str(found.verdict), words)])
+    _write(attempt, preflight.lines())
+    words = f"{preflight.verdict}: {preflight.because}"
+    done = _judge(
+        context, planned, attempt, FITS[preflight.verdict], [(str(preflight.verdict), words)]
+    )
     if context.guard is not None:
         context.guard.renew()  # the sentinel holds the load to what was predicted
     return done
 
 
-def look_up(context: Context, asked: CheckpointStep, attempt: Attempt) -> Preflight:
+def look_up(context: Context, step: CheckpointStep, attempt: Attempt) -> Preflight:
     """Run the preflight of a checkpoint step in a thread, so that a cancel need not wait for it."""
-    lent = _command(context, asked.service) if asked.service else None
+    lent = _command(context, step.service) if step.service else None
 
     def work() -> Preflight:
         return of_site.checkpoint(
-            context.plan.site.model, asked.repo, kind=asked.loader or "",
-            engine=asked.engine or "", args=asked.args, ctx=asked.ctx, lent=lent,
+            context.plan.site.model, step.repo, kind=step.loader or "",
+            engine=step.engine or "", args=step.args, ctx=step.ctx, lent=lent,
             own=check.of_baseline(context.plan.site.baseline_spec()),
-            include=asked.include, exclude=asked.exclude,
-            to=context.path(asked.to) if asked.to else None, beside=asked.beside,
+            include=step.include, exclude=step.exclude,
+            to=context.path(step.to) if step.to else None, beside=step.beside,
             build=lambda: of_site.build_here(
-                context.plan.site, lambda: context.services.client, asked.service or "baseline",
+                context.plan.site, lambda: context.services.client, step.service or "baseline",
                 context.plan.services,
             ),
         )  # fmt: skip
 
-    attempt.say(f"looking {one_line(asked.repo, 100)} up", always=True)
+    attempt.say(f"looking {one_line(step.repo, 100)} up", always=True)
     return waited(attempt, work)
 
 
 def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Check whether the engine's build accepts the file's architecture."""
-    asked = planned.asked(GgufStep)
-    what = asked.file
+    step = planned.asked(GgufStep)
+    what = step.file
     if not what.startswith(("http://", "https://", "hf://")) and context.path(what).exists():
         what = str(context.path(what))
 
     def work() -> check.Answer:
         engine = check.build_of(
-            _specs(context), lambda: context.services.client, service=asked.service or "baseline",
-            image=asked.image, labels={RUN_LABEL: context.run.id},
-            binary=str(context.path(asked.binary)) if "/" in asked.binary else asked.binary,
+            _specs(context), lambda: context.services.client, service=step.service or "baseline",
+            image=step.image, labels={RUN_LABEL: context.run.id},
+            binary=str(context.path(step.binary)) if "/" in step.binary else step.binary,
         )  # fmt: skip
-        return check.check(what, engine, include=tuple(asked.include), cancelled=attempt.cancelled)
+        return check.check(what, engine, include=tuple(step.include), cancelled=attempt.cancelled)
 
     answer = waited(attempt, work)
     _write(attempt, answer.lines())
@@ -98,15 +100,15 @@ def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Check this machine."""
-    asked, site = planned.asked(HostStep), context.plan.site
+    spec, site = planned.asked(HostStep), context.plan.site
     ask = HostAsk(
-        method=asked.method, ports=tuple(asked.ports), images=tuple(asked.images),
-        compose=tuple(context.path(one) for one in asked.compose),
-        disk=context.path(asked.disk.path) if asked.disk is not None else None,
-        need=asked.disk.free if asked.disk is not None else None, sched_ext=asked.sched_ext,
-        gpus=tuple(gpu.uuid for gpu in site.model.gpus) if asked.gpus else (),
-        compute=asked.compute, torch=tuple(asked.torch), cuda=asked.cuda,
-        driver=asked.driver or "", tools=tuple(asked.tools), headers=tuple(asked.headers),
+        method=spec.method, ports=tuple(spec.ports), images=tuple(spec.images),
+        compose=tuple(context.path(file) for file in spec.compose),
+        disk=context.path(spec.disk.path) if spec.disk is not None else None,
+        need=spec.disk.free if spec.disk is not None else None, sched_ext=spec.sched_ext,
+        gpus=tuple(gpu.uuid for gpu in site.model.gpus) if spec.gpus else (),
+        compute=spec.compute, torch=tuple(spec.torch), cuda=spec.cuda,
+        driver=spec.driver or "", tools=tuple(spec.tools), headers=tuple(spec.headers),
         within=planned.written.environment.activation(context.plan.playbook.base),
     )  # fmt: skip
 
@@ -115,12 +117,12 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
     def work() -> Sequence[Finding]:
         rows = of_site.host(site, ask, client)
-        for step in (context.plan.at(name).written for name in asked.builds):
+        for step in (context.plan.at(name).written for name in spec.builds):
             if not (done := _is_built(context, step)):
                 rows += of_site.build(site, ask_build(context, step), client)
             rows += done
-        if asked.source:
-            rows += of_site.build(site, source_ask(context.plan.playbook, asked.source), client)
+        if spec.source:
+            rows += of_site.build(site, source_ask(context.plan.playbook, spec.source), client)
         return rows
 
     return _found(context, planned, attempt, work)
@@ -156,36 +158,42 @@ def _before_build(context: Context, step: Step, attempt: Attempt) -> None:
     assert step.build is not None
     if context.plan.rehearsal is not None:
         return  # its image is a stand-in, and nothing is compiled
-    asked, site = ask_build(context, step), context.plan.site
+    request, site = ask_build(context, step), context.plan.site
     attempt.say("reading what is built", always=True)
-    rows = waited(attempt, lambda: of_site.build(site, asked, lambda: context.services.client))
-    said = [line for one in rows if one.level is not Level.OK for line in finding_lines(one)]
-    _write(attempt, said)
-    grave = [one for one in rows if one.level is Level.FAIL]
+    rows = waited(attempt, lambda: of_site.build(site, request, lambda: context.services.client))
+    report_lines = [
+        line for finding in rows if finding.level is not Level.OK for line in finding_lines(finding)
+    ]
+    _write(attempt, report_lines)
+    grave = [finding for finding in rows if finding.level is Level.FAIL]
     if grave and step.build.preflight == "stop":
         count = f"{len(grave)} faults are" if len(grave) > 1 else "a fault is"
-        words = "; ".join(one_line(one.text.removeprefix(f"{one.level:<7} "), 300) for one in grave)
-        lines = [line for one in rows if one.level is not Level.OK for line in _lines(one)]
+        words = "; ".join(
+            one_line(finding.text.removeprefix(f"{finding.level:<7} "), 300) for finding in grave
+        )
+        lines = [
+            line for finding in rows if finding.level is not Level.OK for line in _lines(finding)
+        ]
         raise StepFailed(
             Cause.PRECONDITION, one_line(f"{count} known, so it was not begun: {words}", 2000),
             lines=lines,
         )  # fmt: skip
 
 
-def _lines(one: Finding) -> list[str]:
-    return [one.text, *([f"        hint: {one.hint}"] if one.hint else [])]
+def _lines(finding: Finding) -> list[str]:
+    return [finding.text, *([f"        hint: {finding.hint}"] if finding.hint else [])]
 
 
 def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Import an image's modules and everything that they import."""
-    asked = planned.asked(ImportsStep)
+    step = planned.asked(ImportsStep)
 
     def work() -> Sequence[Finding]:
-        image = asked.image or _command(context, asked.service).image
+        image = step.image or _command(context, step.service).image
         if not image:
-            raise StepFailed(Cause.PRECONDITION, f"{asked.service} runs in no container")
+            raise StepFailed(Cause.PRECONDITION, f"{step.service} runs in no container")
         return of_site.imports(
-            context.services.client, image, asked.modules, python=asked.python,
+            context.services.client, image, step.modules, python=step.python,
             cancelled=attempt.cancelled, labels={RUN_LABEL: context.run.id},
         )  # fmt: skip
 
@@ -225,12 +233,12 @@ def _found(
     context: Context, planned: PlannedStep, attempt: Attempt, work: Callable[[], Sequence[Finding]]
 ) -> Done:
     hint = context.plan.fitting
-    rows = [replace(one, hint=hint(one.hint)) for one in waited(attempt, work)]
-    _write(attempt, [line for one in rows for line in finding_lines(one)])
+    rows = [replace(row, hint=hint(row.hint)) for row in waited(attempt, work)]
+    _write(attempt, [line for row in rows for line in finding_lines(row)])
     level = worst(rows)
     return _judge(
         context, planned, attempt, LEVELS[level],
-        [(one.title, one.text) for one in rows if one.level is level] or [("", "nothing asked")],
+        [(row.title, row.text) for row in rows if row.level is level] or [("", "nothing asked")],
     )  # fmt: skip
 
 

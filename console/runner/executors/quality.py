@@ -43,20 +43,20 @@ TRIES = 5
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Compare, record and say the figures. Raises StepFailed where nothing was compared."""
-    asked = planned.asked(QualityStep)
-    if asked.tasks:
-        return _Tasks(context, asked, attempt).run()
-    name = asked.service
-    if not asked.beside and name != "baseline" and context.services.find(name) is not None:
+    step = planned.asked(QualityStep)
+    if step.tasks:
+        return _Tasks(context, step, attempt).run()
+    name = step.service
+    if not step.beside and name != "baseline" and context.services.find(name) is not None:
         what = f"{name} is up, and {TOOL} loads the models itself: stop it before this step"
         raise StepFailed(Cause.PRECONDITION, what)
     site, folder = context.plan.site, context.plan.playbook.base
-    spec = quality.service_of(asked, context.plan.services, site)
+    spec = quality.service_of(step, context.plan.services, site)
     try:
-        made = quality.trial(asked, spec, site, folder)
+        made = quality.trial(step, spec, site, folder)
     except ValueError as error:
         raise StepFailed(Cause.PRECONDITION, str(error)) from error
-    for _, what, _, hint, _ in quality.unready(asked, spec, site, context.plan.playbook):
+    for _, what, _, hint, _ in quality.unready(step, spec, site, context.plan.playbook):
         raise StepFailed(Cause.PRECONDITION, f"{what}; {hint}".removesuffix("; "))
     return _Comparison(context, attempt, spec, made).run()
 
@@ -85,17 +85,17 @@ class _Comparison:
         assert sealed is not None
         self._attempt.count(Figures(1, 2, "model"))
         self._attempt.say(f"comparing {made.model.name}", always=True)
-        said, code, argv = self._run(made.model, self._sealed)
+        output, code, argv = self._run(made.model, self._sealed)
         for again in range(2, TRIES + 1):
-            if code or complaint(said) or is_whole(said):
+            if code or complaint(output) or is_whole(output):
                 break
             words = f"{TOOL} ended before it had printed all; comparing again, {again} of {TRIES}"
             self._attempt.say(words, always=True)
-            said, code, argv = self._run(made.model, self._sealed)
+            output, code, argv = self._run(made.model, self._sealed)
         try:
-            metrics = read_figures(said, scored(sealed.chunks, sealed.ctx))
+            metrics = read_figures(output, scored(sealed.chunks, sealed.ctx))
         except ValueError as error:
-            raise self._failed(code, str(error), said) from error
+            raise self._failed(code, str(error), output) from error
         self._context.record(
             "metrics", self._attempt.step, self._attempt.number, scope=self._attempt.step,
             metrics=metrics,
@@ -106,7 +106,7 @@ class _Comparison:
                 "builds": made.builds, "argv": redact.argv(argv),
             },
         )  # fmt: skip
-        figures = {name: float(one["value"]) for name, one in metrics.items()}
+        figures = {name: float(metric["value"]) for name, metric in metrics.items()}
         short = sealed.chunks < made.chunks
         few = f"; the text has only {sealed.chunks} of {made.chunks} chunks" if short else ""
         return Done(
@@ -127,20 +127,20 @@ class _Comparison:
         self._attempt.count(Figures(0, 2, "model"))
         self._attempt.say(f"log-probabilities of {self._made.base.name}", always=True)
         try:
-            said, code, _ = self._run(self._made.base, part, base=True)
+            output, code, _ = self._run(self._made.base, part, base=True)
             if code or read_sealed(part) is None:
-                why = complaint(said) or f"{TOOL} wrote no whole file of log-probabilities"
-                raise self._failed(code, why, said)
+                why = complaint(output) or f"{TOOL} wrote no whole file of log-probabilities"
+                raise self._failed(code, why, output)
             os.replace(part, self._sealed)
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
 
-    def _failed(self, code: int, why: str, said: Sequence[str]) -> StepFailed:
+    def _failed(self, code: int, why: str, output: Sequence[str]) -> StepFailed:
         cause = Cause.EXIT_CODE if code else Cause.OUTPUT_INVALID
         ended = f"exit code {code}: " if code else ""
         ended = "ended by SIGKILL: " if code in KILLED else ended
-        lines = list(said[-LAST_LINES:])
+        lines = list(output[-LAST_LINES:])
         return StepFailed(cause, f"{ended}{why}", exit_code=code or None, lines=lines)
 
     def _run(
@@ -193,7 +193,7 @@ class _Comparison:
         more = [Mount(str(sealed.parent), kept, not base), of_model, of_text if base else None]
         spec = replace(
             runs, entrypoint=tuple(argv[:1]), command=tuple(argv[1:]), name="",
-            mounts=(*runs.mounts, *(one for one in more if one is not None)),
+            mounts=(*runs.mounts, *(mount for mount in more if mount is not None)),
         )  # fmt: skip
         context, attempt = self._context, self._attempt
         code = run_oneoff(
@@ -208,21 +208,21 @@ class _Comparison:
 class _Tasks:
     """Asks a service small tasks whose answer is known."""
 
-    def __init__(self, context: Context, asked: QualityStep, attempt: Attempt) -> None:
-        self._context, self._asked, self._attempt = context, asked, attempt
+    def __init__(self, context: Context, step: QualityStep, attempt: Attempt) -> None:
+        self._context, self._asked, self._attempt = context, step, attempt
 
     def run(self) -> Done:
         """Ask each task once. Raises StepFailed where a request fails: a share of the rest would
         say nothing."""
-        context, asked, attempt = self._context, self._asked, self._attempt
-        name = asked.service
+        context, step, attempt = self._context, self._asked, self._attempt
+        name = step.service
         if name != "baseline" and context.services.find(name) is None:
             raise StepFailed(Cause.PRECONDITION, f"{name} has not been started, or died")
-        tasks = load_tasks(context.path(asked.tasks))
+        tasks = load_tasks(context.path(step.tasks))
         rows: list[dict[str, Any]] = []
         for number, task in enumerate(tasks):
-            far = Figures(number, len(tasks), "task")
-            attempt.say(f"{name}: {plural(_right(rows), 'right answer')} so far", far)
+            progress = Figures(number, len(tasks), "task")
+            attempt.say(f"{name}: {plural(_right(rows), 'right answer')} so far", progress)
             rows.append(self._row(task))
         refuse_stranger(context, name)
         right, count = _right(rows), len(rows)
@@ -234,7 +234,7 @@ class _Tasks:
         context.record(
             "metrics", attempt.step, attempt.number, scope=attempt.step,
             metrics={"correct": figure},
-            quality={"of": name, "file": str(context.path(asked.tasks)), "tasks": shown},
+            quality={"of": name, "file": str(context.path(step.tasks)), "tasks": shown},
         )  # fmt: skip
         percent = format_number(share, "ratio")
         return Done(f"{right} of {plural(count, 'task')} right, {percent}")
@@ -248,9 +248,9 @@ class _Tasks:
         )  # fmt: skip
         attempt.remaining()
         if not done.ok:
-            told = context.services.explain(self._asked.service)
+            explanation = context.services.explain(self._asked.service)
             failed = StepFailed(Cause.OUTPUT_INVALID, f"{one_line(task.ask, 80)}: {done.detail}")
-            raise told or failed
+            raise explanation or failed
         right = task.is_answer(done.answer)
         if task.matches is not None:
             right = attempt.find(task.matches, [done.answer])[0] is not None

@@ -45,28 +45,28 @@ def offer(context: Context, gate: PlannedStep) -> Again:
     steps: set[str] = set()
     names: list[str] = []
     for step_id in lacking:
-        found, why_not = _runs_again(context, gate, step_id)
-        steps |= set(found)
-        names += [_measured(context, step_id)] if found else []
+        step_ids, why_not = _runs_again(context, gate, step_id)
+        steps |= set(step_ids)
+        names += [_measured(context, step_id)] if step_ids else []
         detail += [why_not] if why_not else []
-    said = one_line(": ".join(detail[:2]) + "".join(f"; {one}" for one in detail[2:]), 400)
+    summary = one_line(": ".join(detail[:2]) + "".join(f"; {reason}" for reason in detail[2:]), 400)
     if not steps:
-        return Again(said)
+        return Again(summary)
     ordered = tuple(row.id for row in context.plan.steps if row.id in steps)
     words = f"measure {' and '.join(dict.fromkeys(names))} again"
-    return Again(said, ordered, words)
+    return Again(summary, ordered, words)
 
 
 def too_few_of_baseline(context: Context) -> str:
     """Why a gate of the plan can only be HOLD: the baseline that it compares with has too few valid
     samples. "" if no gate lacks any."""
     for gate in context.plan.steps:
-        for one in (gate.step.gate or []) if gate.step is not None and gate.step.when else []:
-            owner, _, name = one.metric.partition(".")
+        for criterion in (gate.step.gate or []) if gate.step is not None and gate.step.when else []:
+            owner, _, name = criterion.metric.partition(".")
             figures = context.view.metrics.get(f"{owner}.baseline", {}).get(name)
-            if not isinstance(figures, dict) or not against_baseline(one):
+            if not isinstance(figures, dict) or not against_baseline(criterion):
                 continue
-            needed = as_criterion(one, made_of(context.view, one.metric)).min_samples
+            needed = as_criterion(criterion, made_of(context.view, criterion.metric)).min_samples
             few = lacking(
                 int(figures.get("n") or 0), int(figures.get("void") or 0), max(1, needed),
                 "baseline ", "run",
@@ -95,8 +95,8 @@ def _service(context: Context, step_id: str) -> str:
         return "baseline"
     planned = next((row for row in context.plan.steps if row.id == step_id), None)
     step = planned.step if planned is not None else None
-    asked = (step.benchmark or step.soak) if step is not None else None
-    return asked.service if isinstance(asked, BenchmarkStep | SoakStep) else ""
+    measurement = (step.benchmark or step.soak) if step is not None else None
+    return measurement.service if isinstance(measurement, BenchmarkStep | SoakStep) else ""
 
 
 def _runs_again(context: Context, gate: PlannedStep, step_id: str) -> tuple[list[str], str]:
@@ -137,8 +137,8 @@ def _start_of(context: Context, service: str, before: int) -> int | None:
     rows = context.plan.steps
     for at in range(before - 1, -1, -1):
         step = rows[at].step
-        asked = step.service if step is not None else None
-        if asked is not None and asked.verb == "start" and asked.target == service:
+        action = step.service if step is not None else None
+        if action is not None and action.verb == "start" and action.target == service:
             stops = at > 0 and rows[at - 1].id.startswith(BASELINE_STOP)
             return at - 1 if stops and not context.view.outage else at
     return None

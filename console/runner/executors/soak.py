@@ -146,9 +146,9 @@ def _growth(soak: SoakStep, url: str, attempt: Attempt) -> Growth | None:
         hint = "its context is not in /props and not in /v1/models: give context: as tokens"
         raise StepFailed(Cause.PRECONDITION, f"{soak.service} does not tell its context: {hint}")
     if limit <= 2 * soak.max_tokens or (size is not None and limit > FULLEST * size):
-        told = f"{limit} tokens of context with max_tokens: {soak.max_tokens}"
+        size_words = f"{limit} tokens of context with max_tokens: {soak.max_tokens}"
         of = f", and the server has {size}: at most {FULLEST:.0%} of it" if size is not None else ""
-        raise StepFailed(Cause.PRECONDITION, f"no conversation fits: {told}{of}")
+        raise StepFailed(Cause.PRECONDITION, f"no conversation fits: {size_words}{of}")
     of = f" of {size}" if size is not None else ""
     attempt.say(f"conversations grow to {limit}{of} tokens", always=True)
     return Growth(limit, soak.max_tokens)
@@ -230,9 +230,11 @@ def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, en
 def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepFailed:
     """Return the crash: its time, cause as the service's driver tells it, and last log lines."""
     when = f"after {format_duration(tally.observed)} of the soak"
-    told = context.services.explain(service)
-    if told is not None:
-        return StepFailed(told.cause, f"{told.detail}, {when}", lines=told.lines)
+    explanation = context.services.explain(service)
+    if explanation is not None:
+        return StepFailed(
+            explanation.cause, f"{explanation.detail}, {when}", lines=explanation.lines
+        )
     lines = context.services.driver(service).last_lines(handle, LAST_LINES)
     return StepFailed(Cause.NOT_READY, f"{service} died: {tally.gone}, {when}", lines=lines)
 
@@ -289,5 +291,5 @@ class _Live:
     def say(self, t: float, silent_s: float = 0.0, *, always: bool = False) -> None:
         self._said, self._silent = t, bool(silent_s)
         words = live_words(self._tally, t, self._soak.duration, silent_s)
-        far = Figures(min(t, self._soak.duration), self._soak.duration, "s")
-        self._attempt.say(f"{self._soak.service}: {words}", far, always=always)
+        progress = Figures(min(t, self._soak.duration), self._soak.duration, "s")
+        self._attempt.say(f"{self._soak.service}: {words}", progress, always=always)

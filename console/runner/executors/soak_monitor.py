@@ -71,21 +71,21 @@ class CriticalLog:
     def read(self) -> tuple[str, ...] | None:
         """Matching lines since the last call, clean; None without a readable log, which may be
         because the engine does not give it."""
-        found: list[LogLine] = []
+        lines: list[LogLine] = []
         try:
             if not self._source.opened:
                 self._source.open_end()
             if not self._source.opened:
                 return None
             if self._source.measure() > BEHIND_LIMIT:
-                found += self._splitter.cut()
+                lines += self._splitter.cut()
                 self._source.skip()
-            found += self._added()
+            lines += self._added()
         except OSError:
             return None
-        for line in found:
+        for line in lines:
             self._blind = line.kind == "marker" and UNREADABLE in line.text
-        matching = self._matching(found)
+        matching = self._matching(lines)
         return matching or (None if self._blind or self._too_slow else ())
 
     def close(self) -> tuple[str, ...]:
@@ -95,25 +95,25 @@ class CriticalLog:
         return last + self._matching(self._splitter.cut())
 
     def _added(self) -> list[LogLine]:
-        found: list[LogLine] = []
+        lines: list[LogLine] = []
         for _ in range(BLOCKS):
             self._source.measure()
             data = self._source.read()
             if data:
-                found += self._splitter.feed(data, time.monotonic())
+                lines += self._splitter.feed(data, time.monotonic())
             elif not self._source.look():
                 break
-        return found
+        return lines
 
     def _matching(self, lines: list[LogLine]) -> tuple[str, ...]:
         texts = [line.text[:MATCHED] for line in lines]
         try:
-            found = [] if self._too_slow else find(self._pattern, texts)
+            matches = [] if self._too_slow else find(self._pattern, texts)
         except TooSlow:  # whether a line was critical is not known from here on
-            self._too_slow, found = True, []
+            self._too_slow, matches = True, []
         any_level = names_level(self._pattern)
         return tuple(
-            line.text for line, spans in zip(lines, found, strict=False)
+            line.text for line, spans in zip(lines, matches, strict=False)
             if spans is not None and (any_level or not why_harmless(line.text, spans[0]))
         )  # fmt: skip
 
@@ -137,17 +137,17 @@ class ProcessEyes:
         sums: dict[str, int | None] = {"rss": None, "anon": None}
         sizes: dict[str, int] = {}
         for member in self._group.members():
-            found = _status_memory(member.pid)
-            sizes[f"{member.pid} {member.start}"] = found.get("rss", 0)
-            for name, size in found.items():
+            memory = _status_memory(member.pid)
+            sizes[f"{member.pid} {member.start}"] = memory.get("rss", 0)
+            for name, size in memory.items():
                 sums[name] = (sums[name] or 0) + size
         if self._server not in sizes:
             self._server = max(sizes, key=lambda name: sizes[name], default="")
         return sums, {"process": self._server} if self._server else {}
 
     def state(self) -> str:
-        found = self._group.members()
-        return _state_words([member.state for member in found])
+        members = self._group.members()
+        return _state_words([member.state for member in members])
 
 
 class ContainerEyes:
@@ -161,11 +161,11 @@ class ContainerEyes:
         """The same from the container's control group, where shared pages count once."""
         start: dict[str, str] = {}
         try:
-            found = inspect(self._client, self._id) or {}
-            state = found.get("State") or {}
+            container = inspect(self._client, self._id) or {}
+            state = container.get("State") or {}
             # between two lives it counts as running, under the old start and the new count
             if state.get("Running") and not state.get("Restarting"):
-                start["container"] = f"{state.get('StartedAt')} {found.get('RestartCount')}"
+                start["container"] = f"{state.get('StartedAt')} {container.get('RestartCount')}"
             stats = ask(
                 "Reading the container's memory",
                 lambda: self._client.api.stats(self._id, stream=False, one_shot=True), STATS_S,
@@ -203,9 +203,9 @@ def _status_memory(pid: int) -> dict[str, int]:
         text = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
         return {}
-    found = dict(re.findall(r"^(VmRSS|RssAnon):\s+(\d+) kB", text, re.MULTILINE))
+    sizes = dict(re.findall(r"^(VmRSS|RssAnon):\s+(\d+) kB", text, re.MULTILINE))
     names = (("rss", "VmRSS"), ("anon", "RssAnon"))
-    return {name: int(found[key]) * 1024 for name, key in names if key in found}
+    return {name: int(sizes[key]) * 1024 for name, key in names if key in sizes}
 
 
 def _state_words(letters: list[str]) -> str:
@@ -282,8 +282,8 @@ class SoakWatch:
 
     def _look(self, *, metrics: bool) -> Look:
         memory, start = self._eyes.look()
-        if metrics and (told := start_header(self._url)):
-            start |= {"metrics": told}
+        if metrics and (header := start_header(self._url)):
+            start |= {"metrics": header}
         critical = self._log.read()
         return Look(
             memory["rss"], memory["anon"], self._vram(), start, self.gone(),

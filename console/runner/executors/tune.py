@@ -35,16 +35,16 @@ MOST_SHOWN = 400
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Search, record, and say the flags that won. Raises StepFailed if no point can be measured."""
-    asked = planned.asked(TuneStep)
+    tune = planned.asked(TuneStep)
     try:
         rig: Rig = (
-            ServerRig(context, asked, attempt) if asked.service
-            else BenchRig(context, planned.written, asked, attempt)
+            ServerRig(context, tune, attempt) if tune.service
+            else BenchRig(context, planned.written, tune, attempt)
         )  # fmt: skip
-        made = space(asked.flags, rig.base)
+        made = space(tune.flags, rig.base)
     except ValueError as error:
         raise StepFailed(Cause.PRECONDITION, str(error)) from error
-    trial = _Trial(context, asked, attempt, rig, made)
+    trial = _Trial(context, tune, attempt, rig, made)
     early = "it ended early"
     try:
         trial.run()
@@ -61,15 +61,15 @@ class _Trial:
     """One search over a step's space, whose points are kept as they are measured."""
 
     def __init__(
-        self, context: Context, asked: TuneStep, attempt: Attempt, rig: Rig, made: Space
+        self, context: Context, tune: TuneStep, attempt: Attempt, rig: Rig, made: Space
     ) -> None:
-        self._context, self._asked, self._attempt, self._rig = context, asked, attempt, rig
-        self._space, self._goal = made, goal_of(asked)
+        self._context, self._asked, self._attempt, self._rig = context, tune, attempt, rig
+        self._space, self._goal = made, goal_of(tune)
         cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
         machine = [read_text("/etc/machine-id"), os.cpu_count(), cards]
         setting = {**rig.setting(), "machine": machine}
         self._points = Points(paths.tune_dir(), setting, context.plan.known)
-        self._search = Search(made, self._goal, self.ask, asked.points, asked.gain)
+        self._search = Search(made, self._goal, self.ask, tune.points, tune.gain)
         self._starts = 0
         self._unkept = False
 
@@ -93,8 +93,11 @@ class _Trial:
         ).run()  # fmt: skip
         if self.found.best is None:
             outcomes = self.found.outcomes.values()
-            whys = [*self.found.dropped.values(), *(one.why for one in outcomes if one.why)]
-            much = any(self._goal.score(one) is not None for one in outcomes)
+            whys = [
+                *self.found.dropped.values(),
+                *(outcome.why for outcome in outcomes if outcome.why),
+            ]
+            much = any(self._goal.score(outcome) is not None for outcome in outcomes)
             raise StepFailed(
                 Cause.OUTPUT_INVALID,
                 "every combination takes more memory than may win, or failed" if much
@@ -105,27 +108,27 @@ class _Trial:
     def _known(self) -> dict[Point, Outcome]:
         """The points of this space that an earlier search measured."""
         points = itertools.islice(self._space.points(), MOST_LOOKED_UP)
-        found = ((point, self._points.get(self._written(point))) for point in points)
-        return {point: outcome for point, outcome in found if outcome is not None}
+        pairs = ((point, self._points.get(self._written(point))) for point in points)
+        return {point: outcome for point, outcome in pairs if outcome is not None}
 
     def ask(self, point: Point) -> Outcome:
         """A point as it is measured now, kept as soon as it is. Raises StepFailed where memory is
         limited and cannot be read: nothing could win."""
-        found = self._measure(point)
-        limits = ((self._goal.vram, found.vram), (self._goal.ram, found.ram))
-        if found.fate == "measured" and any(most and used is None for most, used in limits):
-            what = "most_vram" if self._goal.vram and found.vram is None else "most_ram"
+        outcome = self._measure(point)
+        limits = ((self._goal.vram, outcome.vram), (self._goal.ram, outcome.ram))
+        if outcome.fate == "measured" and any(most and used is None for most, used in limits):
+            what = "most_vram" if self._goal.vram and outcome.vram is None else "most_ram"
             raise StepFailed(
                 Cause.PRECONDITION, f"{what} is given, but that memory cannot be read here"
             )
-        return self._kept(point, found)
+        return self._kept(point, outcome)
 
     def again(self, point: Point, turn: str) -> Outcome:
         """Another start of a point, to decide by; what both say together is kept at once."""
-        found = self._measure(point, again=True)
-        if self._goal.score(found) is not None:
-            self._kept(point, together(self.found.outcomes[point], found, turn))
-        return found
+        outcome = self._measure(point, again=True)
+        if self._goal.score(outcome) is not None:
+            self._kept(point, together(self.found.outcomes[point], outcome, turn))
+        return outcome
 
     def _measure(self, point: Point, *, again: bool = False) -> Outcome:
         changes = one_line(self._space.changes(point), 200)
@@ -136,27 +139,29 @@ class _Trial:
         most = None if again else min(self._asked.points, self._space.size)
         self._attempt.count(Figures(max(0, self._search.asked - 1), most, "point"))
         self._attempt.say(f"{what}: {changes}", always=True)
-        found = self._rig.measure(self._argv(point), changes)
+        outcome = self._rig.measure(self._argv(point), changes)
         fault_point("tune_measured", self._attempt.step)
         self._starts += 1
-        score = self._goal.score(found)
-        told = format_number(score, "tok/s") if score is not None else f"{found.fate}: {found.why}"
-        self._attempt.say(f"{what}: {changes}: {one_line(told, 150)}", always=True)
-        return found
+        score = self._goal.score(outcome)
+        summary = (
+            format_number(score, "tok/s") if score is not None else f"{outcome.fate}: {outcome.why}"
+        )
+        self._attempt.say(f"{what}: {changes}: {one_line(summary, 150)}", always=True)
+        return outcome
 
-    def _kept(self, point: Point, found: Outcome) -> Outcome:
+    def _kept(self, point: Point, outcome: Outcome) -> Outcome:
         """Keep a point whose figures, or lack of memory, will be the same the next time; a failure
         may have been chance, and is tried again then."""
-        if found.fate not in ("measured", "host", "card"):
-            return found
+        if outcome.fate not in ("measured", "host", "card"):
+            return outcome
         try:
-            self._points.keep(self._written(point), found, self._context.clock.now())
+            self._points.keep(self._written(point), outcome, self._context.clock.now())
         except OSError as error:
             if not self._unkept:
                 why = f"{self._points.path}: {error.strerror}"
                 self._attempt.say(f"points cannot be kept for the next time: {why}", always=True)
             self._unkept = True
-        return found
+        return outcome
 
     def _written(self, point: Point) -> tuple[str, ...]:
         """The command line of a point at its own port, which names it for later searches."""
@@ -192,17 +197,25 @@ class _Trial:
         front = {point for point, _ in undominated(outcomes.items())}
         order = sorted(outcomes, key=self._rate, reverse=True)
         for point in order[:MOST_SHOWN]:
-            found, gain = outcomes[point], self.found.gains.get(point)
-            why = self.found.dropped.get(point, "") or found.why
+            outcome, gain = outcomes[point], self.found.gains.get(point)
+            why = self.found.dropped.get(point, "") or outcome.why
             yield {
-                "changes": one_line(self._space.changes(point), 300), "fate": found.fate,
-                "score": self._rate(point) or None, "starts": found.starts,
+                "changes": one_line(self._space.changes(point), 300),
+                "fate": outcome.fate,
+                "score": self._rate(point) or None,
+                "starts": outcome.starts,
                 "gain": asdict(gain) if gain is not None else None,
-                "decode": _mean(found.decode), "prompt": _mean(found.prompt), "ram": found.ram,
-                "vram": found.vram, "context": found.context, "why": one_line(why, 300),
-                "best": point == self.found.best and not early, "today": point == self._space.start,
-                "front": point in front, "fits": self._goal.fits(found),
-            }  # fmt: skip
+                "decode": _mean(outcome.decode),
+                "prompt": _mean(outcome.prompt),
+                "ram": outcome.ram,
+                "vram": outcome.vram,
+                "context": outcome.context,
+                "why": one_line(why, 300),
+                "best": point == self.found.best and not early,
+                "today": point == self._space.start,
+                "front": point in front,
+                "fits": self._goal.fits(outcome),
+            }
 
     def _rate(self, point: Point) -> float:
         """The mean rate of all starts of a point; 0 without one."""
@@ -210,9 +223,13 @@ class _Trial:
         return fmean(rates) if rates else 0.0
 
     def _metrics(self, early: str) -> dict[str, dict[str, Any]]:
-        found = self.found
-        best = found.outcomes.get(found.best) if found.best is not None and not early else None
-        count = sum(one.fate == "measured" for one in found.outcomes.values())
+        search_state = self.found
+        best = (
+            search_state.outcomes.get(search_state.best)
+            if search_state.best is not None and not early
+            else None
+        )
+        count = sum(outcome.fate == "measured" for outcome in search_state.outcomes.values())
         figures: dict[str, dict[str, Any]] = {
             "best.tok_s": _figure(best.decode if best else None),
             "best.prompt_tok_s": _figure(best.prompt if best else None),
@@ -241,10 +258,10 @@ class _Trial:
         assert best is not None
         gain = self.found.gains.get(best)
         more = f", {gain.mean:+.0%} against today" if gain is not None else ""
-        asked, size = self._search.asked, self._space.size
+        count, size = self._search.asked, self._space.size
         return Done(
             f"{one_line(self._space.changes(best), 200)}: "
-            f"{format_number(self._rate(best), 'tok/s')}{more}; {asked} of {size} combinations "
+            f"{format_number(self._rate(best), 'tok/s')}{more}; {count} of {size} combinations "
             f"measured now, by {self._starts} starts"
         )
 

@@ -73,22 +73,22 @@ class Rig(Protocol):
 class ServerRig:
     """Starts the service with each command line, asks it, and stops it again."""
 
-    def __init__(self, context: Context, asked: TuneStep, attempt: Attempt) -> None:
-        self._context, self._asked, self._attempt = context, asked, attempt
+    def __init__(self, context: Context, tune: TuneStep, attempt: Attempt) -> None:
+        self._context, self._asked, self._attempt = context, tune, attempt
         attempt.searching = True
         self._services = context.services
-        self._goal = goal_of(asked)
+        self._goal = goal_of(tune)
         self._changes, self._kills = "", oom_kills()
         self._longest_s = 0.0
-        self._name = tuning.name_of(asked)
+        self._name = tuning.name_of(tune)
         self._spec = tuning.resolved(
             self._services.spec(self._name), lambda: self._services.client, context.plan.site
         )
-        found = tuning.argv_of(self._spec.runs)
-        assert found is not None
-        self.base = found
+        argv = tuning.argv_of(self._spec.runs)
+        assert argv is not None
+        self.base = argv
         own = context.plan.site.baseline_spec().runs
-        self.written = found
+        self.written = argv
         if self._name == tuning.TUNED and isinstance(own, ProcessSpec):
             self.written = own.argv
         self._services.use(self._spec)  # before anything is stopped under this name
@@ -96,19 +96,19 @@ class ServerRig:
         refuse_answered(context, self._name)
 
     def setting(self) -> dict[str, Any]:
-        runs, asked = self._spec.runs, self._asked
+        runs, tune = self._spec.runs, self._asked
         bare = tuning.with_argv(runs, ())
         bare = replace(bare, ports=()) if isinstance(bare, ContainerSpec) else bare
         program: Any = str(replace(self._spec, url="", runs=bare))
         if isinstance(runs, ContainerSpec):
             local = image_info(self._services.client, runs.image)
             program = [program, local.id if local is not None else ""]
-        measured = {"prompt": asked.prompt, "depth": asked.depth, "tokens": asked.max_tokens,
-                    "model": asked.model, "prompts": asked.prefer != "decode"}  # fmt: skip
+        measured = {"prompt": tune.prompt, "depth": tune.depth, "tokens": tune.max_tokens,
+                    "model": tune.model, "prompts": tune.prefer != "decode"}  # fmt: skip
         return {
             "program": program,
             "measured": measured,
-            "files": tuning.files_named(runs, self.base, asked.flags),
+            "files": tuning.files_named(runs, self.base, tune.flags),
         }
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
@@ -126,15 +126,15 @@ class ServerRig:
             handle = self._services.start(self._name, self._attempt)
             self._services.wait(self._name, self._attempt)
             refuse_stranger(self._context, self._name)
-            found = self._ask(spec, handle)
+            outcome = self._ask(spec, handle)
             if self._context.view.outage and self._services.find("baseline") is not None:
                 return Outcome("failed", why="the baseline came back while it was measured")
-            return found
+            return outcome
         except StepFailed as failed:
             if failed.cause in (Cause.TIMEOUT, Cause.PRECONDITION, Cause.GUARD):
                 raise
-            told = self._services.explain(self._name)
-            return self._failed(told or failed)
+            explanation = self._services.explain(self._name)
+            return self._failed(explanation or failed)
         finally:
             self._end()
             wait_released(self._context, self._attempt)
@@ -160,7 +160,7 @@ class ServerRig:
         lent = command_of(spec, lambda: self._services.client)
         site, services = self._context.plan.site, {self._name: spec}
         try:
-            found = of_site.checkpoint(
+            preflight = of_site.checkpoint(
                 site.model,
                 str(model),
                 kind="",
@@ -174,11 +174,11 @@ class ServerRig:
             )
         except ConsoleError:
             return ""
-        return found.because if found.verdict is Verdict.NO_GO else ""
+        return preflight.because if preflight.verdict is Verdict.NO_GO else ""
 
     def _ask(self, spec: ServiceSpec, handle: Handle) -> Outcome:
         """Measure the running server, and its memory while it answers."""
-        asked, attempt = self._asked, self._attempt
+        tune, attempt = self._asked, self._attempt
         memory = _Memory(self._context, handle)
 
         def progress(number: int, planned: int, sample: Sample) -> None:
@@ -197,8 +197,8 @@ class ServerRig:
         if self._longest_s:
             left = min(left, max(LEAST_S, PATIENCE * self._longest_s))
         result = Benchmark(
-            spec.url, measuring(asked, spec.url, left),
-            model=self._services.model(self._name, asked.model), clock=self._context.clock,
+            spec.url, measuring(tune, spec.url, left),
+            model=self._services.model(self._name, tune.model), clock=self._context.clock,
             cancelled=attempt.cancelled, progress=progress, say=say,
             held=held,
             surroundings=surroundings(self._context, self._name),
@@ -206,25 +206,25 @@ class ServerRig:
         if attempt.cancelled.is_set():
             raise Cancelled(attempt.step)
         attempt.remaining()
-        if told := self._services.explain(self._name):
-            return self._failed(told)
+        if explanation := self._services.explain(self._name):
+            return self._failed(explanation)
         memory.look()
         refuse_stranger(self._context, self._name)
         decode, prompt = _speeds(result)
-        found = Outcome("measured", decode, prompt, memory.ram, memory.vram, context_of(spec.url))
+        outcome = Outcome("measured", decode, prompt, memory.ram, memory.vram, context_of(spec.url))
         reasons = [str(void.get("reason", "")) for void in result.voids]
-        reasons += [one.why for one in result.prompt_rates if one.why]
-        whole = len(result.runs) - len(result.voids) >= asked.runs
+        reasons += [prompt_rate.why for prompt_rate in result.prompt_rates if prompt_rate.why]
+        whole = len(result.runs) - len(result.voids) >= tune.runs
         if result.garbled is not None:  # now and then is too often for flags that are to serve
             return replace(
-                found, fate="failed", decode=None, prompt=None,
+                outcome, fate="failed", decode=None, prompt=None,
                 why=one_line(str(result.garbled), 300),
             )  # fmt: skip
-        if self._goal.score(found) is None or not whole:
+        if self._goal.score(outcome) is None or not whole:
             why = "; ".join(dict.fromkeys(reasons)) or NO_RATE
-            return replace(found, fate="failed", decode=None, prompt=None, why=one_line(why, 300))
+            return replace(outcome, fate="failed", decode=None, prompt=None, why=one_line(why, 300))
         self._longest_s = max(self._longest_s, self._context.clock.monotonic() - begun)
-        return found
+        return outcome
 
     def _failed(self, failed: StepFailed) -> Outcome:
         """What became of a point that did not serve to the end."""
@@ -245,46 +245,46 @@ class ServerRig:
 class BenchRig:
     """Runs llama-bench with each command line, on the host or in a container of the step's."""
 
-    def __init__(self, context: Context, step: Step, asked: TuneStep, attempt: Attempt) -> None:
-        self._context, self._step, self._asked, self._attempt = context, step, asked, attempt
-        self.base = self.written = tuple(asked.bench)
+    def __init__(self, context: Context, step: Step, tune: TuneStep, attempt: Attempt) -> None:
+        self._context, self._step, self._asked, self._attempt = context, step, tune, attempt
+        self.base = self.written = tuple(tune.bench)
 
     def setting(self) -> dict[str, Any]:
         where = self._step.where.model_dump_json() if self._step.where is not None else ""
-        asked = self._asked
+        tune = self._asked
         image = self._step.where.image if self._step.where is not None else ""
         local = image_info(self._context.services.client, image) if image else None
-        measured = {"prompt": asked.prompt, "depth": asked.depth, "tokens": asked.max_tokens}
+        measured = {"prompt": tune.prompt, "depth": tune.depth, "tokens": tune.max_tokens}
         program = [where, local.id if local is not None else "", dict(self._step.env)]
         return {
             "program": str(program),
             "measured": measured,
-            "files": tuning.files_named(None, self.base, asked.flags),
+            "files": tuning.files_named(None, self.base, tune.flags),
         }
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
-        asked, attempt = self._asked, self._attempt
+        tune, attempt = self._asked, self._attempt
         mark, kills = f"{MARK}{changes}", oom_kills()
         attempt.sink(f"{mark}\n".encode())
-        more = ("-p", str(asked.prompt), "-n", str(asked.max_tokens), "-r", str(asked.runs),
-                "-o", "jsonl", *(("-d", str(asked.depth)) if asked.depth else ()))  # fmt: skip
+        more = ("-p", str(tune.prompt), "-n", str(tune.max_tokens), "-r", str(tune.runs),
+                "-o", "jsonl", *(("-d", str(tune.depth)) if tune.depth else ()))  # fmt: skip
         step = self._step.model_copy(update={"run": [*argv, *more]})
         code = command.run_step(self._context, step, attempt)
         lines = attempt.output()
-        said = lines[max(at for at, line in enumerate(lines) if line == mark) :]
+        output = lines[max(at for at, line in enumerate(lines) if line == mark) :]
         wait_released(self._context, attempt)
         if code != 0:
             detail = "ended by SIGKILL" if code in KILLED else f"exit code {code}"
-            last = "; ".join(said[-3:])
+            last = "; ".join(output[-3:])
             oom = bool(oom_kills_since(kills))
-            return ended(Cause.EXIT_CODE, f"{detail}: {last}", said[-LAST_LINES:], oom=oom)
+            return ended(Cause.EXIT_CODE, f"{detail}: {last}", output[-LAST_LINES:], oom=oom)
         try:
-            found = read_figures("\n".join(said), "llama-bench")
+            bench_figures = read_figures("\n".join(output), "llama-bench")
         except ValueError as error:
             return Outcome("failed", why=one_line(str(error), 300))
         rates = {
             name: tuple(figures.get("samples") or finite([figures.get("value")]))
-            for name, figures in found.metrics.items()
+            for name, figures in bench_figures.metrics.items()
         }
         decode, prompt = rates.get("tg_tok_s", ()), rates.get("pp_tok_s", ())
         return Outcome(
@@ -295,16 +295,16 @@ class BenchRig:
         """Each command has ended."""
 
 
-def goal_of(asked: TuneStep) -> Goal:
-    return Goal(asked.prefer, asked.prompt, asked.max_tokens, asked.most_ram, asked.most_vram)
+def goal_of(tune: TuneStep) -> Goal:
+    return Goal(tune.prefer, tune.prompt, tune.max_tokens, tune.most_ram, tune.most_vram)
 
 
-def measuring(asked: TuneStep, url: str, left_s: float) -> Measuring:
+def measuring(tune: TuneStep, url: str, left_s: float) -> Measuring:
     """How a server is asked: answers after `depth` tokens, then prompts of a fixed length."""
-    lengths = (asked.prompt,) if asked.prefer != "decode" else ()
+    lengths = (tune.prompt,) if tune.prefer != "decode" else ()
     return Measuring(
-        prompts=(long_prompt(url, asked.depth),) if asked.depth else PROMPTS,
-        max_tokens=asked.max_tokens, runs=asked.runs, warmup=1, max_runs=asked.runs + 2,
+        prompts=(long_prompt(url, tune.depth),) if tune.depth else PROMPTS,
+        max_tokens=tune.max_tokens, runs=tune.runs, warmup=1, max_runs=tune.runs + 2,
         timeout_s=left_s, budget_s=left_s, prompt_lengths=lengths,
     )  # fmt: skip
 
@@ -317,28 +317,28 @@ def long_prompt(url: str, tokens: int) -> str:
     return prompt(max(1, round(tokens * SAMPLE_WORDS / (counted or USUAL_TOKENS))), chance)
 
 
-def ended(cause: Cause, detail: str, said: list[str], *, oom: bool = False) -> Outcome:
-    """What became of a point by how it ended and by the last lines that it `said`: out of the
+def ended(cause: Cause, detail: str, last_lines: list[str], *, oom: bool = False) -> Outcome:
+    """What became of a point by how it ended and by the last lines that it `last_lines`: out of the
     card's memory, of the host's, or broken otherwise. `oom`: the kernel has killed something for
     memory since it began; a SIGKILL alone says nothing, as anybody may send one."""
-    card, host = ((*[""], *matching(pattern, said))[-1] for pattern in (_CARD, _HOST))
+    card, host = ((*[""], *matching(pattern, last_lines))[-1] for pattern in (_CARD, _HOST))
     fate: Fate = "failed"
     if card:
         fate = "card"
     elif host or cause is Cause.OOM_KILL or (oom and "SIGKILL" in detail):
         fate = "host"
-    error = next((line for line in reversed(said) if "error" in line.lower()), "")
+    error = next((line for line in reversed(last_lines) if "error" in line.lower()), "")
     line = card or host or error
     why = f"{detail}: {line}" if line and line not in detail else detail
     return Outcome(fate, why=one_line(why, 300))
 
 
 def _speeds(result: BenchmarkResult) -> tuple[Speed | None, Speed | None]:
-    found = []
+    speeds = []
     for name in ("decode_tok_s", "prompt_tok_s"):
-        samples = [one for one in result.metrics[name].samples if one > 0]
-        found.append(speed(*samples) if samples else None)
-    return found[0], found[1]
+        samples = [sample for sample in result.metrics[name].samples if sample > 0]
+        speeds.append(speed(*samples) if samples else None)
+    return speeds[0], speeds[1]
 
 
 class _Memory:
@@ -363,5 +363,5 @@ class _Memory:
             self.vram = _most(self.vram, sum(known))
 
 
-def _most(one: int | None, two: int | None) -> int | None:
-    return max((size for size in (one, two) if size is not None), default=None)
+def _most(peak: int | None, two: int | None) -> int | None:
+    return max((size for size in (peak, two) if size is not None), default=None)

@@ -250,25 +250,25 @@ class Guard:
     def _lease(self, left: float | None) -> None:
         """Record that the lease runs out soon, once until somebody has renewed it."""
         length = limits.lease_of(self.context.plan, self.context.meta.lease_s)
-        told, self._lease_ends = self._lease_ends, False
+        was_announced, self._lease_ends = self._lease_ends, False
         if left is not None and left <= min(LEASE_ENDS_S, length / 4):
             self._lease_ends = True
             words = f"nobody is attached, and the baseline comes back in {format_duration(left)}"
-            if not told:
+            if not was_announced:
                 self._say(LEASE, words, left_s=left)
 
     def _breach(self, now: float) -> None:
         """Roll back after a breach whose fence does not come, since nothing else would."""
-        found = breach_of(self.context.run)
-        if found is None or found == self._old:
+        breach = breach_of(self.context.run)
+        if breach is None or breach == self._old:
             return
         if self._breach_at is None:
             self._breach_at = now
         elif now - self._breach_at > FENCE_S:
-            self._old, self._breach_at = found, None
+            self._old, self._breach_at = breach, None
             with contextlib.suppress(ConsoleError):
-                record_breach(self.context, found)
-            self._halt(found.cause, found.words)
+                record_breach(self.context, breach)
+            self._halt(breach.cause, breach.words)
 
     def _say(self, kind: str, words: str, **data: Any) -> None:
         self._events += 1
@@ -286,6 +286,6 @@ def record_breach(context: Context, breach: Breach) -> None:
 
 def unrecorded_breach(context: Context) -> Breach | None:
     """Return a breach that the journal does not know yet; None if there is none."""
-    found = breach_of(context.run)
+    breach = breach_of(context.run)
     known = {e.data.get("at") for e in context.view.guards if e.kind == "breach"}
-    return found if found is not None and found.at not in known else None
+    return breach if breach is not None and breach.at not in known else None

@@ -57,8 +57,8 @@ def limits_of(plan: Plan) -> tuple[Limit, ...]:
     """Return the limits of the site and those that the playbook adds. Their paths are relative to
     the file that names them. The console's default limits come with the sentinel."""
     return tuple(
-        _with_path(one, partial(_below, file.base))
-        for file in (plan.site, plan.playbook) for one in file.guards
+        _with_path(guard, partial(_below, file.base))
+        for file in (plan.site, plan.playbook) for guard in file.guards
     )  # fmt: skip
 
 
@@ -77,15 +77,15 @@ def lease_of(plan: Plan, given: float | None) -> float:
     """Return the lease in seconds, 0.0 for none: that of the command line, else the playbook's,
     else the site's."""
     wanted = (given, plan.playbook.model.lease, plan.site.model.lease)
-    return next((one for one in wanted if one is not None), 0.0)
+    return next((lease for lease in wanted if lease is not None), 0.0)
 
 
 def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
     """Return in words the limits that nothing can breach on this machine, or that are always
     breached (`always`: only these)."""
-    limits = [one for one in limits_of(plan) if one.below is not None or not always]
-    found = [(limit, trouble(limit, machine) or _uncounted(limit, plan)) for limit in limits]
-    return [f"{words} ({limit.source})" for limit, words in found if words]
+    limits = [limit for limit in limits_of(plan) if limit.below is not None or not always]
+    faults = [(limit, trouble(limit, machine) or _uncounted(limit, plan)) for limit in limits]
+    return [f"{words} ({limit.source})" for limit, words in faults if words]
 
 
 def _uncounted(limit: Limit, plan: Plan) -> str:
@@ -107,9 +107,9 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
         # a directory that a download makes is on the disk of the one above it
-        limits=tuple(_with_path(one, existing) for one in limits_of(made)),
+        limits=tuple(_with_path(limit, existing) for limit in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
-        spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
+        spare=tuple(dict.fromkeys(name for name in (base.container_id, *plan.protected) if name)),
         spare_pids=(running,) if running is not None else (),
         engine=plan.engine.socket,
         gpus=plan.gpus,
@@ -157,7 +157,7 @@ def disks(plan: Plan) -> Iterator[Path]:
 
 def made_later(plan: Plan, path: Path) -> bool:
     """Return whether a step of the plan downloads to this directory, or above it."""
-    return any(path == one or one in path.parents for one in _downloads(plan))
+    return any(path == target or target in path.parents for target in _downloads(plan))
 
 
 def _downloads(plan: Plan) -> Iterator[Path]:
@@ -168,7 +168,9 @@ def _downloads(plan: Plan) -> Iterator[Path]:
 
 def existing(path: Path) -> Path:
     """Return the path itself, or the nearest existing directory above it."""
-    return next((one for one in (path, *path.parents) if os.path.lexists(one)), Path("/"))
+    return next(
+        (candidate for candidate in (path, *path.parents) if os.path.lexists(candidate)), Path("/")
+    )
 
 
 def predicted(view: RunView) -> Envelope:
@@ -190,8 +192,8 @@ def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
 
     uuids = {name: uuid for uuid, name in card_names(view).items() if uuid}
     points = tuple(
-        replace(one, vram=tuple((uuids.get(name, name), size) for name, size in one.vram))
-        for one in envelope.points
+        replace(point, vram=tuple((uuids.get(name, name), size) for name, size in point.vram))
+        for point in envelope.points
     )
     return Envelope(points)
 
@@ -212,10 +214,12 @@ def findings(
     """Return what is wrong now with a plan's limits; this takes a moment. `given_back` is how many
     bytes of RAM the baseline returns when it stops, None if not known; it counts only if the plan
     stops the baseline."""
-    limits = [one for one in limits_of(plan) if one.metric and METRICS[one.metric].before_run]
+    limits = [
+        limit for limit in limits_of(plan) if limit.metric and METRICS[limit.metric].before_run
+    ]
     if not limits:
         return []
-    cards = ask(nvml_s) if any(one.metric.startswith("gpu.") for one in limits) else Cards()
+    cards = ask(nvml_s) if any(limit.metric.startswith("gpu.") for limit in limits) else Cards()
     back = given_back or 0 if plan.takes_down else 0
     snapshots = list(_snapshots(plan, limits, cards, back, clock or SystemClock(), root))
     uuids = tuple(gpu.uuid for gpu in plan.site.model.gpus)
@@ -225,7 +229,7 @@ def findings(
         or _finding(limit, *_state_after(limit, snapshots, uuids), plan, sure)
         for limit in limits
     ]
-    return [one for one in checked if one is not None]
+    return [finding for finding in checked if finding is not None]
 
 
 def _no_such_subject(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
@@ -264,9 +268,9 @@ def _finding(
 def _lacking(limit: Limit, state: LimitState, metrics: Metrics) -> str:
     """Return in words what this machine does not have at all (swap), which no grace period changes;
     "" for what only takes time."""
-    found = state.read(metrics)
-    waits = found is None or found.value is not None or _sampled(limit)
-    return "" if waits or found is None else f"{state.name}: {found.why}"
+    reading = state.read(metrics)
+    waits = reading is None or reading.value is not None or _sampled(limit)
+    return "" if waits or reading is None else f"{state.name}: {reading.why}"
 
 
 def _sampled(limit: Limit) -> bool:
@@ -285,8 +289,8 @@ def _state_after(
     from console.recovery.guard.decide.limit_state import LimitState, Metrics
 
     memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
-    found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
-    metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
+    default_limits = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
+    metrics = Metrics(Forecast(default_limits, NOTHING_PREDICTED), uuids)
     held = min(limit.for_s, SAMPLED_FOR_S) if _sampled(limit) else 0.0
     state = LimitState(replace(limit, for_s=held, scarce=0), 0)
     for snapshot in snapshots:
@@ -305,8 +309,8 @@ def _snapshots(
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
     until = begun + SAMPLE_S if any(map(_sampled, limits)) else begun
-    asked = any(one.metric == "disk.free" for one in limits)
-    free = _disks(plan, begun) if asked else ()
+    needs_disks = any(limit.metric == "disk.free" for limit in limits)
+    free = _disks(plan, begun) if needs_disks else ()
     swap = slow.swap(begun)
     try:
         while True:
@@ -318,7 +322,7 @@ def _snapshots(
                 swap = slow.swap(now)
             yield readings.Snapshot(
                 now, memory, swap, _cards(cards, now), cards.words,
-                tuple(replace(one, at=now) for one in free), why=fast.why,
+                tuple(replace(disk, at=now) for disk in free), why=fast.why,
             )  # fmt: skip
             if now >= until:
                 return
@@ -329,12 +333,14 @@ def _snapshots(
 
 
 def _cards(cards: Cards, at: float) -> tuple[readings.GpuMemory, ...]:
-    found = []
-    for one in cards.cards:
-        known = one.total is not None and one.free is not None
-        used = (one.total or 0) - (one.free or 0) if known else None
-        found.append(readings.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
-    return tuple(found)
+    memory_readings = []
+    for card in cards.cards:
+        known = card.total is not None and card.free is not None
+        used = (card.total or 0) - (card.free or 0) if known else None
+        memory_readings.append(
+            readings.GpuMemory(card.uuid, at, used, card.total, "" if known else "not told")
+        )
+    return tuple(memory_readings)
 
 
 def held_by(pid: int) -> int | None:
@@ -344,10 +350,10 @@ def held_by(pid: int) -> int | None:
     from console.recovery.guard.observe.memory import field
 
     total = 0
-    group = [one.pid for one in process.members(pid, process.start_time(pid) or 0)]
-    for one in group or [pid]:
+    group = [member.pid for member in process.members(pid, process.start_time(pid) or 0)]
+    for member_pid in group or [pid]:
         try:
-            text = Path(f"/proc/{one}/status").read_bytes()
+            text = Path(f"/proc/{member_pid}/status").read_bytes()
         except OSError:
             return None
         total += sum(field(text, name) or 0 for name in (b"RssAnon:", b"RssShmem:", b"VmLck:"))
@@ -355,11 +361,11 @@ def held_by(pid: int) -> int | None:
 
 
 def _disks(plan: Plan, at: float) -> tuple[readings.Disk, ...]:
-    found = []
+    disk_readings = []
     for path in dict.fromkeys(disks(plan)):
         try:
-            found.append(readings.Disk(str(path), at, disk_free(path)))
+            disk_readings.append(readings.Disk(str(path), at, disk_free(path)))
         except (OSError, EngineTimeout) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
-            found.append(readings.Disk(str(path), at, None, one_line(words or "no figure")))
-    return tuple(found)
+            disk_readings.append(readings.Disk(str(path), at, None, one_line(words or "no figure")))
+    return tuple(disk_readings)

@@ -54,15 +54,15 @@ class SentinelProcess:
     def adopt(self) -> bool:
         """Adopt the sentinel that an earlier runner started, if it works; else end it. Returns
         whether it was adopted."""
-        found = ready(self.run)
-        if found is None or not process.alive(*found):
+        sentinel = ready(self.run)
+        if sentinel is None or not process.alive(*sentinel):
             return False
-        seen = look(self.run, found)
+        seen = look(self.run, sentinel)
         late = seen is None or self.clock.monotonic() - seen.at > SILENT_S
-        if late or is_stopped(found[0]) or (seen is not None and seen.acted):
-            licence.send(_licence(self.run), *found, signal.SIGKILL)
+        if late or is_stopped(sentinel[0]) or (seen is not None and seen.acted):
+            licence.send(_licence(self.run), *sentinel, signal.SIGKILL)
             return False
-        self.pid = found
+        self.pid = sentinel
         tell(self.run, {"do": "sheet"})
         return True
 
@@ -108,21 +108,21 @@ def _licence(run: RunDir) -> Licence:
 
 def is_watched(run: RunDir) -> bool:
     """Return whether a sentinel has said that it watches this run, lives, and is not stopped."""
-    found = ready(run)
-    return found is not None and process.alive(*found) and not is_stopped(found[0])
+    sentinel = ready(run)
+    return sentinel is not None and process.alive(*sentinel) and not is_stopped(sentinel[0])
 
 
 def dismiss(run: RunDir, clock: Clock | None = None) -> None:
     """End the sentinel of a run that is over: by a message, or after SILENT_S by a signal."""
     clock = clock or SystemClock()
-    found = ready(run)
-    if found is not None and process.alive(*found):
-        told = tell(run, {"do": "quit"}) and not is_stopped(found[0])
-        deadline = clock.monotonic() + (SILENT_S if told else 0.0)
-        while process.alive(*found) and clock.monotonic() < deadline:
+    sentinel = ready(run)
+    if sentinel is not None and process.alive(*sentinel):
+        will_quit = tell(run, {"do": "quit"}) and not is_stopped(sentinel[0])
+        deadline = clock.monotonic() + (SILENT_S if will_quit else 0.0)
+        while process.alive(*sentinel) and clock.monotonic() < deadline:
             clock.sleep(0.01)
         with contextlib.suppress(OSError):
-            licence.send(_licence(run), *found, signal.SIGKILL)
+            licence.send(_licence(run), *sentinel, signal.SIGKILL)
     _remove_shared_ring(run)
 
 

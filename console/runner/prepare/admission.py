@@ -39,7 +39,7 @@ class LintRefused(ConsoleError):
     def __init__(self, errors: list[Finding]) -> None:
         super().__init__(
             "lint stops this run",
-            "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
+            "\n".join(f"{error.text}\n  fix: {error.fix}" for error in errors),
             f"fix it, or give a reason: --override {errors[0].rule}=WHY",
         )
         self.errors = errors
@@ -53,21 +53,25 @@ def check(
     `overrides`: rule → reason. `more`: findings from elsewhere. Raises LintRefused with all errors
     that have no override.
     """
-    found = [
-        replace(one, suppressed=f"override: {overrides[one.rule]}")
-        if one.rule in overrides else one
-        for one in (*_findings(playbook, facts), *more) if not one.suppressed
+    findings = [
+        replace(finding, suppressed=f"override: {overrides[finding.rule]}")
+        if finding.rule in overrides else finding
+        for finding in (*_findings(playbook, facts), *more) if not finding.suppressed
     ]  # fmt: skip
-    errors = [one for one in found if one.severity is Severity.ERROR and not one.suppressed]
+    errors = [
+        finding
+        for finding in findings
+        if finding.severity is Severity.ERROR and not finding.suppressed
+    ]
     if errors:
         raise LintRefused(errors)
-    return found
+    return findings
 
 
 def told(playbook: Playbook, facts: Facts) -> list[Finding]:
     """What `check` would find, worst first, for a plan to show before a run is refused for it."""
-    found = [one for one in _findings(playbook, facts) if not one.suppressed]
-    return sorted(found, key=lambda one: (RANK[one.severity], one.order))
+    findings = [finding for finding in _findings(playbook, facts) if not finding.suppressed]
+    return sorted(findings, key=lambda finding: (RANK[finding.severity], finding.order))
 
 
 def overrides_of(pairs: list[str]) -> dict[str, str]:
@@ -89,13 +93,19 @@ def overrides_of(pairs: list[str]) -> dict[str, str]:
     return given
 
 
-def records(found: list[Finding]) -> list[dict[str, Any]]:
+def records(findings: list[Finding]) -> list[dict[str, Any]]:
     """Findings as the journal keeps them."""
     return [
-        {"place": f"{one.file}:{one.line}:{one.column}", "rule": one.rule, "what": one.what,
-         "severity": str(one.severity), "lessons": list(one.lessons), "override": one.suppressed}
-        for one in found
-    ]  # fmt: skip
+        {
+            "place": f"{finding.file}:{finding.line}:{finding.column}",
+            "rule": finding.rule,
+            "what": finding.what,
+            "severity": str(finding.severity),
+            "lessons": list(finding.lessons),
+            "override": finding.suppressed,
+        }
+        for finding in findings
+    ]
 
 
 def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
@@ -139,7 +149,7 @@ class Blocker:
 
 def blockers(made: Plan) -> list[Blocker]:
     """Blockers in the order in which the playbook names them; an unreadable one blocks nothing."""
-    return [found for one in made.playbook.model.lessons for found in _of(made, one)]
+    return [blocker for lesson in made.playbook.model.lessons for blocker in _of(made, lesson)]
 
 
 def blocker_findings(made: Plan) -> list[Finding]:
@@ -147,11 +157,16 @@ def blocker_findings(made: Plan) -> list[Finding]:
     places = _places(made.playbook.text)
     return [
         Finding(
-            str(made.playbook.path), *places.get(one.lesson.id, (1, 1)), BLOCKER, Severity.ERROR,
-            one.words, FIX.format(one.lesson.id), (one.lesson.id,),
+            str(made.playbook.path),
+            *places.get(blocker.lesson.id, (1, 1)),
+            BLOCKER,
+            Severity.ERROR,
+            blocker.words,
+            FIX.format(blocker.lesson.id),
+            (blocker.lesson.id,),
         )
-        for one in blockers(made)
-    ]  # fmt: skip
+        for blocker in blockers(made)
+    ]
 
 
 def _of(made: Plan, lesson_id: str) -> Iterator[Blocker]:
@@ -175,4 +190,4 @@ def _places(text: str) -> dict[str, tuple[int, int]]:
     except yaml_tree.NotYaml:
         return {}
     words = named.words() if named is not None else ()
-    return {one.text: (one.place.line, one.place.column) for one in words}
+    return {word.text: (word.place.line, word.place.column) for word in words}

@@ -70,15 +70,17 @@ def adopt(site: Site, running: Running) -> list[str]:
         where = one_line(str(error.filename or records))
         raise ServiceError("its record cannot be written", f"{where}: {error.strerror}") from error
     set_log_aside(site.name, running.pid)
-    told = [f"it was the baseline of site {one_line(name, 60)} until now" for name in others]
+    remarks = [f"it was the baseline of site {one_line(name, 60)} until now" for name in others]
     if before is not None and before != (running.pid, running.start):
-        told.append(_left_alone(f"pid {before[0]}"))
-    return [*told, *notes(running, runs)]
+        remarks.append(_left_alone(f"pid {before[0]}"))
+    return [*remarks, *notes(running, runs)]
 
 
 def _of_no_run(running: Running, site: Site) -> None:
     """Raise CannotAdopt for another site's baseline while a run of this user may stop it."""
-    owners = {one.site for one in licence.baselines() if one.pid == running.pid} - {site.name}
+    owners = {holder.site for holder in licence.baselines() if holder.pid == running.pid} - {
+        site.name
+    }
     live = pointers.read(os.getuid())
     if owners and live is not None and process.alive(live.pid, live.start):
         raise CannotAdopt(
@@ -124,7 +126,9 @@ def set_log_aside(site_name: str, pid: int) -> None:
 
 def is_adopted(site: Site, running: Running) -> bool:
     """Whether the console knows this very process as the site's baseline, and as no other's."""
-    if any(one.pid == running.pid and one.site != site.name for one in licence.baselines()):
+    if any(
+        holder.pid == running.pid and holder.site != site.name for holder in licence.baselines()
+    ):
         return False
     runs, records = site.baseline_spec().runs, paths.records_dir(site.name)
     if not isinstance(runs, ProcessSpec):
@@ -148,14 +152,14 @@ def at_its_address(site: Site) -> Running:
         which = ", ".join(map(str, first))
         hint = adoption.advice(site.baseline_spec().runs, url)
         raise CannotAdopt(f"several processes answer at {url}: {which}", hint)
-    found = processes.read(first[0]) if first else None
-    if found is None:
+    server = processes.read(first[0]) if first else None
+    if server is None:
         raise CannotAdopt(
             f"nothing that this user may look at listens at {url}",
             "omni-console rollback starts the baseline from the site file; "
             "omni-console init --list shows what serves here",
         )
-    return found
+    return server
 
 
 def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | None:
@@ -173,37 +177,37 @@ def _secrets_of(runs: ProcessSpec, running: Running) -> tuple[str, list[str]] | 
 
 def notes(running: Running, runs: ProcessSpec) -> list[str]:
     """What may surprise about a process that somebody else started, in clean words."""
-    found = []
+    remarks = []
     values, secret = variables(running)
     lacking = sorted({*values, *secret} - dict(runs.env).keys())
     if lacking:
         which = ", ".join(one_line(name, 60) for name in lacking[:8])
-        found.append(
+        remarks.append(
             f"a rollback starts it without {which}{' …' if len(lacking) > 8 else ''}, which it was "
             "started with and `env` in the site file lacks"
         )
     if running.terminal:
-        found.append(
+        remarks.append(
             "it ends when its terminal closes, because it was started without nohup; "
             "`omni-console rollback` then starts it again"
         )
     if running.uid != os.getuid():
-        found.append(f"a rollback starts it as {one_line(user_name(os.getuid()), 40)}, and no "
+        remarks.append(f"a rollback starts it as {one_line(user_name(os.getuid()), 40)}, and no "
                      f"longer as {one_line(user_name(running.uid), 40)}")  # fmt: skip
     parent = parent_of(running.pid)
     if parent is not None:
-        found.append(
+        remarks.append(
             f"its parent, pid {parent.pid} ({parent.words}), goes on when a run stops it: if that "
             "starts it again, two engines are loaded"
         )
     outside = processes.outside(running)
     if outside:
         more = ", ".join(map(str, outside[:5])) + (" …" if len(outside) > 5 else "")
-        found.append(
+        remarks.append(
             f"a stop reaches pid {running.pid} alone, and not what it started outside of its "
             f"process group (pid {more}): that has to end with it"
         )
-    return found
+    return remarks
 
 
 def prove(site: Site) -> Completion:
@@ -225,10 +229,10 @@ def remember_garbage(site: Site, words: str) -> None:
 def named(site: Site) -> tuple[set[str], str]:
     """The names of a baseline that is a container or a unit, and what it is in clean words. Raises
     BaselineNotReady if it is not there, or could not be brought back."""
-    found = baseline.facts(site, lambda: connect(site.model.engine.host or None))
-    if found.unit is not None:
-        return {found.unit.name, found.unit.name.removesuffix(".service")}, found.unit.words
-    identity, name = found.container_id, found.container_name
+    facts = baseline.facts(site, lambda: connect(site.model.engine.host or None))
+    if facts.unit is not None:
+        return {facts.unit.name, facts.unit.name.removesuffix(".service")}, facts.unit.words
+    identity, name = facts.container_id, facts.container_name
     return {identity, identity[:12], name}, f"container {one_line(name, 60)}"
 
 

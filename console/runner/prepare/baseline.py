@@ -52,15 +52,15 @@ def facts(site: Site, client: Client) -> Baseline:
     container, image or models are not there.
     """
     _models_exist(site)
-    found = written(site)
-    if found.unit is not None:
-        _unit_exists(found.unit)
-    _may_be_stopped(found, site)
-    if found.kind != "container":
-        return found
-    container, name, image = _container(site.baseline_spec(), client(), found.container_id)
+    baseline = written(site)
+    if baseline.unit is not None:
+        _unit_exists(baseline.unit)
+    _may_be_stopped(baseline, site)
+    if baseline.kind != "container":
+        return baseline
+    container, name, image = _container(site.baseline_spec(), client(), baseline.container_id)
     return replace(
-        found, container_id=container, container_name=name, image_id=image, by_name=False
+        baseline, container_id=container, container_name=name, image_id=image, by_name=False
     )
 
 
@@ -125,28 +125,28 @@ def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
     assert isinstance(spec.runs, ComposeSpec)
     from console.runtime.docker.compose import resolve_container
 
-    found = resolve_container(client, spec.runs.files, spec.runs.service, spec.runs.project)
-    if found is None:
+    container_id = resolve_container(client, spec.runs.files, spec.runs.service, spec.runs.project)
+    if container_id is None:
         service = one_line(spec.runs.service)
         raise BaselineNotReady(
             f"the baseline's compose service {service} has no container",
             hint=f"docker compose -f {spec.runs.files[0]} up -d {service}",
         )
-    return found
+    return container_id
 
 
-def _may_be_stopped(found: Baseline, site: Site) -> None:
+def _may_be_stopped(baseline: Baseline, site: Site) -> None:
     """Raise BaselineNotReady for a process that is recorded as another site's baseline as well."""
-    if found.process is None:
+    if baseline.process is None:
         return
-    records = Path(found.records_dir)
-    known = process.known(records, found.name, found.process, BASELINE_COOKIE)
+    records = Path(baseline.records_dir)
+    known = process.known(records, baseline.name, baseline.process, BASELINE_COOKIE)
     own = Licence(Reason.BASELINE, site.name, owner=site.owner)
     why = licence.refusal(own, *known) if known else ""
     if known and why:
         raise BaselineNotReady(
             f"no run starts: pid {known[0]} could not be stopped", why,
-            adoption.advice(found.process, found.url, known[0]),
+            adoption.advice(baseline.process, baseline.url, known[0]),
         )  # fmt: skip
     why, hint = adoption.with_others(*known) if known else ("", "")
     if known and why:
@@ -160,8 +160,8 @@ def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str
     from console.runtime.docker.container import is_here
 
     ref = container_ref(spec, client)
-    found = inspect(client, ref)
-    if found is None:
+    container = inspect(client, ref)
+    if container is None:
         renamed = inspect(client, known) if known else None
         if renamed is not None:
             now = one_line(str(renamed.get("Name", "")).lstrip("/"))
@@ -174,35 +174,35 @@ def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str
             f"the baseline's container {one_line(ref)} does not exist",
             hint="docker ps -a lists the containers; correct the site file",
         )
-    image = str(found.get("Image", ""))
+    image = str(container.get("Image", ""))
     if image_info(client, image) is None:
         raise BaselineNotReady(
             "the baseline's image is gone", f"{image[:19]} of {one_line(ref)}",
             "without it the container cannot be started again; pull or build it first",
         )  # fmt: skip
     if isinstance(spec.runs, ComposeSpec):
-        _same_files(found, spec.runs, ref)
-    why, hint = unfit_as_baseline(found, spec.url)
+        _same_files(container, spec.runs, ref)
+    why, hint = unfit_as_baseline(container, spec.url)
     if why:
         raise BaselineNotReady(
             "the baseline's container cannot be stopped and brought back",
             f"{one_line(ref)}: {why}", hint,
         )  # fmt: skip
-    if is_here(client) and (why := mounts.lost(found)):
+    if is_here(client) and (why := mounts.lost(container)):
         raise BaselineNotReady(
             "the baseline's container would not come back", f"{one_line(ref)}: {why}",
             "bring it back (findmnt shows what is mounted; mkdir, where it was empty), or make the "
             "container again without it",
         )  # fmt: skip
-    return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
+    return str(container["Id"]), str(container.get("Name", "")).lstrip("/"), image
 
 
-def _same_files(found: Mapping[str, Any], runs: ComposeSpec, ref: str) -> None:
+def _same_files(container: Mapping[str, Any], runs: ComposeSpec, ref: str) -> None:
     """Raise BaselineNotReady if compose made the container of other files than the site file names:
     it would come back without what these gave it."""
-    labels = (found.get("Config") or {}).get("Labels") or {}
+    labels = (container.get("Config") or {}).get("Labels") or {}
     if files := made_of_others(labels, runs.files):
-        name = one_line(str(found.get("Name", "")).lstrip("/") or ref, 60)
+        name = one_line(str(container.get("Name", "")).lstrip("/") or ref, 60)
         raise BaselineNotReady(
             "the baseline's container was made of other compose files than the site file names",
             f"{name}: {files}",

@@ -91,19 +91,19 @@ def entries(*, site: str | None) -> list[Entry]:
     except (ConsoleError, OSError):
         known, name = frozenset(), ""
     seen: set[str] = set()
-    found: list[Entry] = []
+    playbooks: list[Entry] = []
     for source, directory in _places(site):
         for path in _playbooks(directory):
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
-                found.append(_entry(path, source, known, name))
-    found.sort(key=lambda one: one.source == EXAMPLE)
+                playbooks.append(_entry(path, source, known, name))
+    playbooks.sort(key=lambda entry: entry.source == EXAMPLE)
     if "fast" in known:
-        return found
+        return playbooks
     # the shipped demo beside a site of one's own: nothing is wrong with it, `omni-console demo`
     # runs it
-    return [e for e in found if not (e.problem and (e.source, e.name) == ("shipped", "demo"))]
+    return [e for e in playbooks if not (e.problem and (e.source, e.name) == ("shipped", "demo"))]
 
 
 def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
@@ -119,10 +119,10 @@ def form(path: Path, site: Site) -> list[Field]:
     from console.config.playbook.load import load_playbook
 
     base, known = path.resolve().parent, frozenset(site.model.services)
-    found = load_playbook(path, planning=True, site_services=known, aliases=site.model.names)
+    playbook = load_playbook(path, planning=True, site_services=known, aliases=site.model.names)
     offered = {
-        name: model.model_copy(update={"default": site.offers.default(found.name, name, model)})
-        for name, model in found.model.inputs.items()
+        name: model.model_copy(update={"default": site.offers.default(playbook.name, name, model)})
+        for name, model in playbook.model.inputs.items()
     }
     return [_field(name, model, base) for name, model in offered.items()]
 
@@ -198,8 +198,8 @@ def _playbooks(directory: Path) -> list[Path]:
         names = sorted(os.listdir(directory))
     except OSError:
         return []
-    found = [directory / name for name in names if name.endswith(ENDINGS)]
-    return [path for path in found if path.is_file() and _is_playbook(path)]
+    files = [directory / name for name in names if name.endswith(ENDINGS)]
+    return [path for path in files if path.is_file() and _is_playbook(path)]
 
 
 def _is_playbook(path: Path) -> bool:

@@ -70,8 +70,8 @@ def read(spec: ServiceSpec) -> Composed:
         return Composed(document, refused=refused, unknown=str(error))
     except ServiceError as error:
         return Composed(document, refused=(_refused(runs, spec.name, error),))
-    binds = [one for one in service.get("volumes") or () if one.get("type") == "bind"]
-    sources = [(Path(str(one.get("source"))), _is_made(one)) for one in binds]
+    binds = [volume for volume in service.get("volumes") or () if volume.get("type") == "bind"]
+    sources = [(Path(str(bind.get("source"))), _is_made(bind)) for bind in binds]
     container = replace(spec, runs=_container(service, binds))
     return Composed(
         document,
@@ -115,9 +115,9 @@ def _without_image(
     for own, service in services.pairs() if services is not None else ():
         image = service.get("image")
         others = (service.get(key) for key in ("build", "extends", "provider", "profiles"))
-        if image is None or not image.text or any(one is not None for one in others):
+        if image is None or not image.text or any(other is not None for other in others):
             continue
-        if not _FILLED.sub(lambda found: _value(found, given), image.text):
+        if not _FILLED.sub(lambda match: _value(match, given), image.text):
             what = f"service '{name}': compose refuses its file: services.{own}.image is empty"
             hint = (
                 f"`{one_line(image.text, 60)}`: set it under `env:`, or in `.env` beside the file"
@@ -125,13 +125,13 @@ def _without_image(
             yield Problem(str(file), image.place.line, image.place.column, what, "", hint)
 
 
-def _value(found: re.Match[str], given: Mapping[str, str]) -> str:
+def _value(match: re.Match[str], given: Mapping[str, str]) -> str:
     """What compose puts in the place of a variable."""
-    value = given.get(found[1] or found[5])
-    is_given = bool(value) if found[2] else value is not None
-    if found[3] == "+":
-        return found[4] if is_given else ""
-    return found[4] if found[3] == "-" and not is_given else value or ""
+    value = given.get(match[1] or match[5])
+    is_given = bool(value) if match[2] else value is not None
+    if match[3] == "+":
+        return match[4] if is_given else ""
+    return match[4] if match[3] == "-" and not is_given else value or ""
 
 
 def _ungiven(
@@ -139,8 +139,8 @@ def _ungiven(
 ) -> Iterator[Problem]:
     """Variables that the file requires, and that nobody gives."""
     for node in root.walk():
-        for found in _REQUIRED.finditer(node.text or ""):
-            variable, filled = found[1], found[2] == ":"
+        for match in _REQUIRED.finditer(node.text or ""):
+            variable, filled = match[1], match[2] == ":"
             if not given.get(variable) if filled else variable not in given:
                 what = f"service '{name}': its compose file requires the variable {variable}"
                 hint = f"set {variable} under `env:`, or in `.env` beside the file"
@@ -157,7 +157,7 @@ def _given(runs: ComposeSpec) -> dict[str, str]:
     except files.Unreadable:
         beside = ""
     own = {key: os.environ[key] for key in ALLOWED if key in os.environ}
-    kept = {one[1]: one[2].strip(" \t'\"") for one in _ASSIGNED.finditer(beside)}
+    kept = {match[1]: match[2].strip(" \t'\"") for match in _ASSIGNED.finditer(beside)}
     return {**kept, **own, **dict(runs.env)}
 
 
@@ -171,30 +171,33 @@ def unread(runs: ComposeSpec) -> Iterator[Path]:
                 yield other
 
 
-def missing(found: Composed, name: str) -> Iterator[tuple[Problem, Path]]:
+def missing(composition: Composed, name: str) -> Iterator[tuple[Problem, Path]]:
     """Mounts whose source is not there: the engine refuses one, or makes a directory where a file
     was meant."""
-    for path in found.needed:
+    for path in composition.needed:
         if not path.exists():
             what = f"service '{name}': there is no {one_line(str(path), 300)} to mount"
             hint = "without `create_host_path` the engine makes none"
-            yield _at_volumes(found, name, what, hint), path
-    for path in found.made:
+            yield _at_volumes(composition, name, what, hint), path
+    for path in composition.made:
         if path.suffix.lower() in FILES and not path.exists():
             what = f"service '{name}': there is no file {one_line(str(path), 300)} to mount"
-            yield _at_volumes(found, name, what, "the engine would make a directory of it"), path
+            yield (
+                _at_volumes(composition, name, what, "the engine would make a directory of it"),
+                path,
+            )
 
 
-def _at_volumes(found: Composed, name: str, what: str, hint: str) -> Problem:
-    return found.document.problem(("services", name, "volumes"), what, "", hint)
+def _at_volumes(composition: Composed, name: str, what: str, hint: str) -> Problem:
+    return composition.document.problem(("services", name, "volumes"), what, "", hint)
 
 
-def limits(found: Composed, name: str) -> Iterator[Problem]:
+def limits(composition: Composed, name: str) -> Iterator[Problem]:
     """Processors that this machine does not have: the engine refuses to make the container."""
-    runs, there = found.spec.runs if found.spec else None, os.cpu_count()
+    runs, there = composition.spec.runs if composition.spec else None, os.cpu_count()
     if isinstance(runs, ContainerSpec) and runs.cpus and there and runs.cpus > there:
         what = f"service '{name}' asks for {runs.cpus:g} CPUs, and this machine has {there}"
-        yield found.document.problem(("services", name, "cpus"), what, f"at most {there}")
+        yield composition.document.problem(("services", name, "cpus"), what, f"at most {there}")
 
 
 def _is_made(mount: Mapping[str, Any]) -> bool:
@@ -211,8 +214,8 @@ def _container(service: Mapping[str, Any], binds: Sequence[Mapping[str, Any]]) -
         env=tuple(_environment(service)),
         ports=tuple(_ports(service.get("ports") or ())),
         mounts=tuple(
-            Mount(str(one.get("source")), str(one.get("target")), bool(one.get("read_only")))
-            for one in binds
+            Mount(str(bind.get("source")), str(bind.get("target")), bool(bind.get("read_only")))
+            for bind in binds
         ),
         cpus=_number(service.get("cpus")) or _number(limits.get("cpus")),
         network=str(service.get("network_mode") or ""),
@@ -250,7 +253,7 @@ def _number(value: object) -> float | None:
 def _refused(runs: ComposeSpec, name: str, error: ServiceError) -> Problem:
     """What compose says, where its words name a line or a key; else at the service."""
     file, line, column = _place(runs, error.detail)
-    shown = " ".join(f"-f {one_line(str(one), 200)}" for one in runs.files)
+    shown = " ".join(f"-f {one_line(str(compose_file), 200)}" for compose_file in runs.files)
     hint = error.hint or f"docker compose {shown} config -q"
     what = f"service '{name}': {one_line(str(error), 400)}"
     return Problem(file, line, column, what, "", hint)
@@ -258,9 +261,12 @@ def _refused(runs: ComposeSpec, name: str, error: ServiceError) -> Problem:
 
 def _place(runs: ComposeSpec, text: str) -> tuple[str, int, int]:
     trees = list(_trees(runs))
-    if (found := _LINE.search(text)) is not None:
-        file = next((one for one in runs.files if str(one) in text), runs.files[0])
-        return str(file), int(found[1]), 1
+    if (match := _LINE.search(text)) is not None:
+        file = next(
+            (compose_file for compose_file in runs.files if str(compose_file) in text),
+            runs.files[0],
+        )
+        return str(file), int(match[1]), 1
     keys = [runs.service]
     if (named := _NAMED.search(text)) is not None:
         keys = [named[1], *filter(None, named[2].split("."))]

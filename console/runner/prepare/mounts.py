@@ -44,24 +44,24 @@ def lost(inspected: Mapping[str, Any]) -> str:
     its logs, and costs it a cache or its settings elsewhere; for `--mount` it refuses to start the
     container.
     """
-    asked = (inspected.get("HostConfig") or {}).get("Mounts") or ()
+    requested_mounts = (inspected.get("HostConfig") or {}).get("Mounts") or ()
     strict = {
-        str(one.get("Source"))
-        for one in asked
-        if not (one.get("BindOptions") or {}).get("CreateMountpoint")
+        str(request.get("Source"))
+        for request in requested_mounts
+        if not (request.get("BindOptions") or {}).get("CreateMountpoint")
     }
     model = {str(path) for path in weights(of_container(inspected))}
-    for one in inspected.get("Mounts") or ():
-        source = Path(str(one.get("Source") or ""))
-        if one.get("Type") != "bind" or not source.is_absolute() or not is_missing(source):
+    for mount in inspected.get("Mounts") or ():
+        source = Path(str(mount.get("Source") or ""))
+        if mount.get("Type") != "bind" or not source.is_absolute() or not is_missing(source):
             continue
         where = f"it mounts {one_line(str(source), 200)}, which is not there any more"
         if str(source) in strict:
             return f"{where}: the engine refuses to start it"
         if source.suffix.lower() in FILES or str(source) in model:
             return f"{where}: the engine would make a directory of it"
-        if one.get("RW") is False or any(Path(path).is_relative_to(source) for path in model):
+        if mount.get("RW") is False or any(Path(path).is_relative_to(source) for path in model):
             return f"{where}: the engine would mount an empty directory"
-        if not WRITTEN & set(Path(str(one.get("Destination") or "")).parts):
+        if not WRITTEN & set(Path(str(mount.get("Destination") or "")).parts):
             return f"{where}: the engine would make an empty directory of root's in its place"
     return ""

@@ -72,9 +72,9 @@ class PlannedStep:
 
     def asked(self, model: type[T]) -> T:
         """The playbook's value under the key of the step's kind."""
-        found = getattr(self.written, self.kind)
-        assert isinstance(found, model)
-        return found
+        section = getattr(self.written, self.kind)
+        assert isinstance(section, model)
+        return section
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ def make_plan(
 
 def _known(step: PlannedStep, history: Mapping[str, Usual]) -> PlannedStep:
     """The step with its usual duration, unless the playbook or a measured restore says better."""
-    found = history.get(step.id)
+    duration = history.get(step.id)
     is_known = step.takes_s is not None and step.takes_from != tuning.AT_MOST
-    if found is None or is_known or found.seconds > step.limit_s:
+    if duration is None or is_known or duration.seconds > step.limit_s:
         return step
-    return replace(step, takes_s=found.seconds, takes_from=found.words)
+    return replace(step, takes_s=duration.seconds, takes_from=duration.words)
 
 
 def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
@@ -194,8 +194,13 @@ class _Planner:
 
     def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
         exclusive = self._takes_the_card(step)
-        steps = [one for _, one in self.playbook.steps()] if exclusive else [step]
-        asks = any(one.when and one.contract and one.contract.of_baseline for one in steps)
+        steps = (
+            [playbook_step for _, playbook_step in self.playbook.steps()] if exclusive else [step]
+        )
+        asks = any(
+            playbook_step.when and playbook_step.contract and playbook_step.contract.of_baseline
+            for playbook_step in steps
+        )
         if asks and not self.asked and not self.down_for:
             self.asked = True
             yield self._baseline(
@@ -299,11 +304,11 @@ class _Planner:
             final=final,
             baseline_down=bool(self.down_for),
             service=spec.name if spec else "",
-            lessons=tuple(one.words for one in bearing(step.kind, does)) if step.when else (),
+            lessons=tuple(lesson.words for lesson in bearing(step.kind, does)) if step.when else (),
         )
 
-    def _search(self, asked: TuneStep) -> tuple[float | None, str]:
-        return tuning.longest(asked, self.services, self.site, self.restore_s)
+    def _search(self, tune: TuneStep) -> tuple[float | None, str]:
+        return tuning.longest(tune, self.services, self.site, self.restore_s)
 
     def _effects(self, step: Step) -> Iterator[str]:
         yield from effects(step, self.services)
@@ -354,8 +359,8 @@ def _takes_s(step: Step) -> float | None:
     and a step that its `when` leaves out takes no time."""
     if not step.when:
         return 0.0
-    asked = step.soak.duration if step.soak else step.cutover.watch if step.cutover else None
-    return asked if step.takes is None else step.takes
+    duration = step.soak.duration if step.soak else step.cutover.watch if step.cutover else None
+    return duration if step.takes is None else step.takes
 
 
 def _default_title(step: Step) -> str:
@@ -374,24 +379,27 @@ def targets(plan: Plan) -> list[dict[str, Any]]:
     """Every criterion of every gate, with its thresholds as they were written."""
     return [
         {
-            "gate": planned.id, "metric": one.metric, "of": one.of,
-            "go": str(one.go) if one.go else "", "no_go": str(one.no_go) if one.no_go else "",
-            "min_samples": _least(plan, one),
+            "gate": planned.id,
+            "metric": criterion.metric,
+            "of": criterion.of,
+            "go": str(criterion.go) if criterion.go else "",
+            "no_go": str(criterion.no_go) if criterion.no_go else "",
+            "min_samples": _least(plan, criterion),
         }
         for planned in plan.steps
         if planned.step is not None and planned.step.when
-        for one in planned.step.gate or []
-    ]  # fmt: skip
+        for criterion in planned.step.gate or []
+    ]
 
 
-def _least(plan: Plan, one: CriterionModel) -> int:
+def _least(plan: Plan, criterion: CriterionModel) -> int:
     """The samples that a criterion needs: its own number, else its metric's minimum."""
-    owner, _, name = one.metric.partition(".")
+    owner, _, name = criterion.metric.partition(".")
     steps = [step for _, step in plan.playbook.steps() if step.id == owner]
     source = made_of(steps[0]) if steps else ""
     if source in FIGURES and name not in FIGURES[source]:
         source = ""  # a captured output of the same step is a single figure
-    wanted = as_criterion(one, source)
+    wanted = as_criterion(criterion, source)
     return max(wanted.min_samples, wanted.min_requests)
 
 

@@ -35,7 +35,7 @@ NVML_S = 3.0
 
 def as_json(made: Plan) -> dict[str, object]:
     """The plan as `omni-console plan --json` prints it."""
-    told: dict[str, object] = made.known.data({
+    document: dict[str, object] = made.known.data({
         "playbook": made.playbook.name,
         "title": made.playbook.model.title,
         "rehearsal": made.rehearsal is not None,
@@ -46,7 +46,7 @@ def as_json(made: Plan) -> dict[str, object]:
         "inputs": made.playbook.inputs,
         "notes": list(made.playbook.notes),
         "takes_baseline_down": made.takes_down,
-        "guards": [{**one.to_json(), "words": limit_words(one)} for one in limits_of(made)],
+        "guards": [{**limit.to_json(), "words": limit_words(limit)} for limit in limits_of(made)],
         "guards_always": always(made),
         "lease_s": lease_of(made, None),
         "steps": [
@@ -56,16 +56,16 @@ def as_json(made: Plan) -> dict[str, object]:
              "implicit": s.implicit, "baseline_down": s.baseline_down, "lessons": list(s.lessons)}
             for s in made.steps
         ],
-        "blockers": [one.words for one in blockers(made)],
+        "blockers": [blocker.words for blocker in blockers(made)],
     })  # fmt: skip
-    return told
+    return document
 
 
 def lines(
-    made: Plan, found: Iterable[Finding] = (), looked: Look | None = None,
+    made: Plan, findings: Iterable[Finding] = (), looked: Look | None = None,
     lease_s: float | None = None,
 ) -> list[str]:  # fmt: skip
-    """The plan as an operator reads it before starting. `found`: lint findings. `looked`: what
+    """The plan as an operator reads it before starting. `findings`: lint findings. `looked`: what
     would keep a service from starting. `lease_s`: in place of the playbook's and the site's."""
     model = made.playbook.model
     out = [clean(model.title)]
@@ -75,14 +75,20 @@ def lines(
     out += [f"  input      {_input(made, k, v)}" for k, v in made.playbook.inputs.items()]
     out += [f"  note       {clean(words)}" for words in made.playbook.notes]
     out += [f"  secret     {clean(str(s))}" for s in made.playbook.secrets.values()]
-    out += [f"  stand-in   {clean(one)}" for one in (made.rehearsal or {}).get("notes") or ()]
+    out += [f"  stand-in   {clean(note)}" for note in (made.rehearsal or {}).get("notes") or ()]
     if model.lessons:
-        out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
-    out += [f"  BLOCKER    {clean(one.words)}; a run asks for a reason" for one in blockers(made)]
-    out += [f"  lint       {_lint_words(one)}" for one in found]
-    out += [f"  REFUSED    {clean(str(one), 1000)}" for one in (looked.problems if looked else ())]
-    out += [f"  note       {clean(one)}" for one in (looked.awaited if looked else ())]
-    out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
+        out += [f"  lessons    read first: {clean(title)}" for title in titles(model.lessons)]
+    out += [
+        f"  BLOCKER    {clean(blocker.words)}; a run asks for a reason"
+        for blocker in blockers(made)
+    ]
+    out += [f"  lint       {_lint_words(finding)}" for finding in findings]
+    out += [
+        f"  REFUSED    {clean(str(problem), 1000)}"
+        for problem in (looked.problems if looked else ())
+    ]
+    out += [f"  note       {clean(note)}" for note in (looked.awaited if looked else ())]
+    out += [f"  guard      {limit_words(limit)}" for limit in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
     if made.takes_down or lease_of(made, lease_s):
         out.append(f"  lease      {lease_terms(lease_of(made, lease_s))}")
@@ -102,14 +108,14 @@ def lines(
     return [made.known.text(line) for line in out]
 
 
-def _lint_words(one: Finding) -> str:
-    stops = f"; a run stops here without --override {one.rule}=WHY"
-    return one.text + (stops if one.severity == "error" else "")
+def _lint_words(finding: Finding) -> str:
+    stops = f"; a run stops here without --override {finding.rule}=WHY"
+    return finding.text + (stops if finding.severity == "error" else "")
 
 
 def warnings(made: Plan, lease_s: float | None = None) -> list[str]:
     """What an operator should know first: missing limits, secrets and paths."""
-    found = []
+    cautions = []
     for name, spec in made.services.items():
         runs = spec.runs
         unlimited = (
@@ -117,21 +123,23 @@ def warnings(made: Plan, lease_s: float | None = None) -> list[str]:
             and memory_limit(runs.memory_bytes) is None
         )
         if unlimited and any(s.service == name for s in made.steps):
-            found.append(f"{name} has no memory limit: a load that is too big takes the host down")
+            cautions.append(
+                f"{name} has no memory limit: a load that is too big takes the host down"
+            )
         for file in spec.runs.files if isinstance(spec.runs, ComposeSpec) else ():
             if not file.exists():
-                found.append(f"{name}: {file} does not exist")
+                cautions.append(f"{name}: {file} does not exist")
     for secret in made.playbook.secrets.values():
         try:
             secret.read()
         except ValueError as error:
-            found.append(f"secret {secret.name}: {error}")
+            cautions.append(f"secret {secret.name}: {error}")
     for name, declared in made.playbook.model.inputs.items():
         value = made.playbook.inputs.get(name)
         if declared.must_exist and not Path(str(value)).exists():
-            found.append(f"input {name}: {value} does not exist")
+            cautions.append(f"input {name}: {value} does not exist")
     return [
-        *found, *cutover.misfits(made), *cutover.narrow(made), *short_lease(made, lease_s),
+        *cautions, *cutover.misfits(made), *cutover.narrow(made), *short_lease(made, lease_s),
         *guard_warnings(made),
     ]  # fmt: skip
 
@@ -152,25 +160,27 @@ def short_lease(made: Plan, given_s: float | None = None) -> list[str]:
 def guard_warnings(made: Plan) -> list[str]:
     """Guards that do not fit the site's machine; if that is this machine, also those that are
     breached now or cannot be checked."""
-    told = _machine(made)
+    machine = _machine(made)
     here = look(cards=Cards())
-    unlike = misfits(made, told)
-    if told.ram_total != here.ram_total or unlike:
+    unlike = misfits(made, machine)
+    if machine.ram_total != here.ram_total or unlike:
         return unlike
-    found = limits.findings(made, nvml_s=NVML_S)
-    return [f"{one.words}{': NO RUN WOULD START' if one.stops else ''}" for one in found]
+    findings = limits.findings(made, nvml_s=NVML_S)
+    return [
+        f"{finding.words}{': NO RUN WOULD START' if finding.stops else ''}" for finding in findings
+    ]
 
 
 def always(made: Plan) -> list[str]:
     """The console's default limits, as they are on the site's machine."""
     own = _own(made)
-    return [limit_words(one) for one in own.limits] if own is not None else [SCALED]
+    return [limit_words(limit) for limit in own.limits] if own is not None else [SCALED]
 
 
 def _own(made: Plan) -> Defaults | None:
     """The default limits, or None if the machine's memory is unknown."""
-    told = _machine(made)
-    return defaults(told.ram_total, told.swap_total or 0) if told.ram_total else None
+    machine = _machine(made)
+    return defaults(machine.ram_total, machine.swap_total or 0) if machine.ram_total else None
 
 
 def always_words(made: Plan) -> str:
@@ -198,7 +208,7 @@ def step_lines(number: int, step: PlannedStep) -> list[str]:
     head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
     head += f"  ({takes}limit {format_duration(step.limit_s)})"
     effects = [f"{mark}       {clean(effect)}" for effect in step.effects]
-    return [head, *effects, *(f"{mark}       lesson {clean(one)}" for one in step.lessons)]
+    return [head, *effects, *(f"{mark}       lesson {clean(lesson)}" for lesson in step.lessons)]
 
 
 def _baseline(made: Plan) -> str:

@@ -88,32 +88,32 @@ class Trial:
         return paths.quality_dir() / f"{hashlib.sha256(setting.encode()).hexdigest()[:32]}.logits"
 
 
-def trial(asked: QualityStep, spec: ServiceSpec, site: Site, folder: Path) -> Trial:
+def trial(quality: QualityStep, spec: ServiceSpec, site: Site, folder: Path) -> Trial:
     """The comparison of a step; `folder`: of its playbook. Raises ValueError in words."""
     argv = tuning.argv_of(spec.runs) or ()
     models = {
-        "model": _file(asked.model, spec, folder) or tuning.model_of(spec),
-        "base": _file(asked.base, spec, folder) or _baseline_model(site),
+        "model": _file(quality.model, spec, folder) or tuning.model_of(spec),
+        "base": _file(quality.base, spec, folder) or _baseline_model(site),
     }
-    for key, found in models.items():
-        if found is None:
+    for key, path in models.items():
+        if path is None:
             whose = "the baseline" if key == "base" else spec.name
             raise ValueError(f"the command line of {whose} names no GGUF file: {key}: PATH")
     model, base = models["model"], models["base"]
     assert model is not None
     assert base is not None
-    program = tuple(asked.program) or program_of(_words(spec))
+    program = tuple(quality.program) or program_of(_words(spec))
     if not program and not isinstance(spec.runs, ContainerSpec):
         raise ValueError(f"{spec.name} runs no program of llama.cpp: program: [PATH of {TOOL}]")
-    flags = _picked(argv, SHARED.__contains__) if asked.args is None else tuple(asked.args)
-    text = Path(folder, os.path.expanduser(asked.text)) if asked.text else shipped() / TEXT
+    flags = _picked(argv, SHARED.__contains__) if quality.args is None else tuple(quality.args)
+    text = Path(folder, os.path.expanduser(quality.text)) if quality.text else shipped() / TEXT
     base_flags = _picked(flags, lambda name: name not in CACHE)
     made = Trial(
-        program, model, base, text, asked.chunks, asked.ctx, flags, program, base_flags,
+        program, model, base, text, quality.chunks, quality.ctx, flags, program, base_flags,
         image=_image(spec),
     )  # fmt: skip
     serves = site.baseline_spec()
-    same = model.resolve() == base.resolve() and spec.name != "baseline" and not asked.program
+    same = model.resolve() == base.resolve() and spec.name != "baseline" and not quality.program
     known = bool(program_of(_words(serves))) or isinstance(serves.runs, ExistingContainer)
     return made_by(made, serves) if same and known else made
 
@@ -136,7 +136,7 @@ def _image(spec: ServiceSpec) -> str:
 
 def _baseline_model(site: Site) -> Path | None:
     """The baseline's GGUF: from its command line, else the first that the site file names."""
-    named = (site.base / one for one in site.model.baseline.models if one.endswith(".gguf"))
+    named = (site.base / model for model in site.model.baseline.models if model.endswith(".gguf"))
     return tuning.model_of(site.baseline_spec()) or next(named, None)
 
 
@@ -160,25 +160,25 @@ def _words(spec: ServiceSpec) -> tuple[str, ...]:
 def program_of(words: Sequence[str]) -> tuple[str, ...]:
     """llama-perplexity beside the program of llama.cpp that a command line runs, with what stands
     before it, like numactl; empty if it runs none."""
-    found = names.call(words, "", 0)
-    if found is None or not found.program:
+    call = names.call(words, "", 0)
+    if call is None or not call.program:
         return ()
-    *before, last = found.program
+    *before, last = call.program
     beside = os.path.join(os.path.dirname(last), TOOL) if "/" in last else TOOL
     return (*before, beside)
 
 
 def _picked(argv: Sequence[str], wanted: Callable[[str], bool]) -> tuple[str, ...]:
     """The flags whose names are wanted, each with the words up to the next flag; -1 is none."""
-    found: list[str] = []
+    flags: list[str] = []
     taken = False
     for word in argv:
         if _FLAG.match(word):
             flag = word.partition("=")[0]
             taken = wanted(flag.replace("_", "-") if flag.startswith("--") else flag)
         if taken:
-            found.append(word)
-    return tuple(found)
+            flags.append(word)
+    return tuple(flags)
 
 
 def placed(runs: ContainerSpec, path: Path, role: str) -> tuple[str, Mount | None]:
@@ -252,52 +252,52 @@ def problems(
             (up.add if step.service.verb == "start" else up.discard)(step.service.target)
         elif step.cutover is not None and not step.cutover.stays:
             up.clear()
-        asked = step.quality
-        if asked is None or not asked.loads:
+        quality = step.quality
+        if quality is None or not quality.loads:
             continue
         here = (*loc, "quality", "service")
-        full = [name for name in sorted(up) if name == asked.service or known[name].exclusive]
-        if full and not asked.beside:
+        full = [name for name in sorted(up) if name == quality.service or known[name].exclusive]
+        if full and not quality.beside:
             what = f"'{full[0]}' is up by then, and {TOOL} loads the models itself"
             yield document.problem(here, what, f"service: {{stop: {full[0]}}} before it")
         try:
-            trial(asked, service_of(asked, known, site), site, playbook.base)
+            trial(quality, service_of(quality, known, site), site, playbook.base)
         except ValueError as error:
             if not playbook.missing:
                 yield document.problem(here, str(error))
 
 
-def service_of(asked: QualityStep, known: Mapping[str, ServiceSpec], site: Site) -> ServiceSpec:
-    return known.get(asked.service) or site.baseline_spec()
+def service_of(quality: QualityStep, known: Mapping[str, ServiceSpec], site: Site) -> ServiceSpec:
+    return known.get(quality.service) or site.baseline_spec()
 
 
-def takes_the_card(asked: QualityStep, known: Mapping[str, ServiceSpec], site: Site) -> bool:
+def takes_the_card(quality: QualityStep, known: Mapping[str, ServiceSpec], site: Site) -> bool:
     """Whether the models need the memory that the baseline has: they do where there are cards."""
-    fills = service_of(asked, known, site).exclusive or bool(site.model.gpus)
-    return asked.loads and fills and not asked.beside
+    fills = service_of(quality, known, site).exclusive or bool(site.model.gpus)
+    return quality.loads and fills and not quality.beside
 
 
 def refused(
     playbook: Playbook, site: Site, step: Step, maker: Callable[[Path], Step | None]
 ) -> Iterator[Problem]:
     """What keeps a quality step from beginning, except for files that an earlier step may make."""
-    asked = step.quality
-    assert asked is not None
+    quality = step.quality
+    assert quality is not None
     document = parse(playbook.text, str(playbook.path), TITLE)
-    loc = next(loc for loc, one in step_locs(playbook.model) if one.id == step.id)
-    spec = service_of(asked, {**site.service_specs(), **playbook.services()}, site)
-    for key, what, expected, hint, path in unready(asked, spec, site, playbook):
+    loc = next(loc for loc, candidate in step_locs(playbook.model) if candidate.id == step.id)
+    spec = service_of(quality, {**site.service_specs(), **playbook.services()}, site)
+    for key, what, expected, hint, path in unready(quality, spec, site, playbook):
         if maker(path) is None:
             yield document.problem((*loc, "quality", key), what, expected, hint)
 
 
 def unready(
-    asked: QualityStep, spec: ServiceSpec, site: Site, playbook: Playbook
+    quality: QualityStep, spec: ServiceSpec, site: Site, playbook: Playbook
 ) -> Iterator[tuple[str, str, str, str, Path]]:
     """What is not there or does not fit: the key, what is wrong, what is expected, a hint, and the
     path that it is about."""
-    if asked.tasks:
-        path = Path(playbook.base, os.path.expanduser(asked.tasks))
+    if quality.tasks:
+        path = Path(playbook.base, os.path.expanduser(quality.tasks))
         try:
             load_tasks(path)
         except InvalidFile as error:
@@ -306,7 +306,7 @@ def unready(
             yield "tasks", what, first.expected if first else "", error.hint, path
         return
     try:
-        made = trial(asked, spec, site, playbook.base)
+        made = trial(quality, spec, site, playbook.base)
     except ValueError:
         return  # reported with the plan
     there = True
@@ -324,15 +324,15 @@ def unready(
 
 
 def words(
-    asked: QualityStep, known: Mapping[str, ServiceSpec], site: Site, folder: Path
+    quality: QualityStep, known: Mapping[str, ServiceSpec], site: Site, folder: Path
 ) -> Iterator[str]:
     """A quality step in the plan, one line per effect."""
-    if asked.tasks:
-        yield f"asks {asked.service} the tasks of {one_line(asked.tasks)}, at temperature 0"
+    if quality.tasks:
+        yield f"asks {quality.service} the tasks of {one_line(quality.tasks)}, at temperature 0"
         return
-    spec = service_of(asked, known, site)
+    spec = service_of(quality, known, site)
     try:
-        made = trial(asked, spec, site, folder)
+        made = trial(quality, spec, site, folder)
     except ValueError:
         return  # reported as a problem of the file
     model, base = one_line(made.model.name), one_line(made.base.name)
@@ -348,7 +348,7 @@ def words(
     yield f"{where}$ {shown((*program, *arguments(made, inner, 'LOG-PROBABILITIES')))}"
     yield "loads each model itself, one after the other, and unloads it again"
     yield from _takes(made)
-    if asked.beside:
+    if quality.beside:
         yield "beside the baseline, which goes on serving"
 
 
@@ -361,7 +361,7 @@ def _takes(made: Trial) -> Iterator[str]:
         yield f"seals {much} of {one_line(made.base.name)} in {place}, for every later comparison"
     cores = os.cpu_count() or 1
     files = [made.model] if size == 0 else [made.base, made.model]
-    headers = [found for path in files if (found := header_of(path)) is not None]
+    headers = [header for path in files if (header := header_of(path)) is not None]
     if len(headers) == len(files):
-        took = sum(perplexity.seconds(one, made.chunks, made.ctx, cores) for one in headers)
+        took = sum(perplexity.seconds(header, made.chunks, made.ctx, cores) for header in headers)
         yield f"about {format_duration(took)} on {cores} processors alone, less with cards"

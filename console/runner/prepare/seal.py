@@ -91,9 +91,13 @@ def _used(plan: Plan) -> list[ServiceSpec]:
     look for containers of an alternative that the inputs did not choose."""
     book = plan.playbook
     steps = [*(step for _, step in book.steps()), *book.model.finally_]
-    said = {word for one in steps if one.when for word in _words(one.model_dump(mode="json"))}
+    step_words = {
+        word for step in steps if step.when for word in _words(step.model_dump(mode="json"))
+    }
     declared = book.model.services
-    return [spec for name, spec in plan.services.items() if name not in declared or name in said]
+    return [
+        spec for name, spec in plan.services.items() if name not in declared or name in step_words
+    ]
 
 
 def _words(value: object) -> Iterator[str]:
@@ -101,8 +105,8 @@ def _words(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _words(one)
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _words(child)
 
 
 def _protected(site: Site, socket: str) -> tuple[str, ...]:
@@ -116,7 +120,9 @@ def _protected(site: Site, socket: str) -> tuple[str, ...]:
             continue
         except EngineError:
             break
-    return tuple(dict.fromkeys(one for one in (*site.model.protected, *ids) if one))
+    return tuple(
+        dict.fromkeys(name_or_id for name_or_id in (*site.model.protected, *ids) if name_or_id)
+    )
 
 
 def site_plan(site: Site) -> SealedPlan:
@@ -137,8 +143,8 @@ def _facts_now(site: Site) -> Baseline:
 def _switched(site: Site) -> SealedPlan | None:
     """The plan of the run whose relay is up, or was up when it was killed. If the site file has
     changed since, the baseline comes from the site file and the rest from the run."""
-    found = proxy.at(site.model.baseline.url)
-    name = os.path.basename(found.run) if found else ""
+    relay = proxy.at(site.model.baseline.url)
+    name = os.path.basename(relay.run) if relay else ""
     marked = (run for run in all_runs() if run.switched.exists())
     runs = [RunDir(paths.runs_dir() / name)] if name else marked
     plan = next((plan for run in runs if (plan := _plan_at(run, site)) is not None), None)
@@ -250,13 +256,13 @@ def machine() -> dict[str, Any]:
     from console.host import machine
     from console.host.gpu import inventory
 
-    asked = inventory.ask(NVML_S)
-    seen = machine.look(cards=asked)
+    gpu_inventory = inventory.ask(NVML_S)
+    seen = machine.look(cards=gpu_inventory)
     return {
         "kernel": platform.release(), "cpu": seen.cpu_name, "cores": seen.cores,
         "threads": os.cpu_count(), "numa_nodes": seen.numa_nodes, "ram": seen.ram_total,
-        "swap": seen.swap_total, "driver": asked.driver, "cards_why": asked.words,
-        "cards": [{"uuid": c.uuid, "name": c.name, "memory": c.total} for c in asked.cards],
+        "swap": seen.swap_total, "driver": gpu_inventory.driver, "cards_why": gpu_inventory.words,
+        "cards": [{"uuid": c.uuid, "name": c.name, "memory": c.total} for c in gpu_inventory.cards],
     }  # fmt: skip
 
 

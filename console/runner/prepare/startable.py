@@ -61,14 +61,14 @@ class _File:
     """Inputs without a value yet: what is made of them is not judged."""
 
     def raw(self, *loc: str) -> Any:
-        found: Any = self.document.data
+        node: Any = self.document.data
         for key in loc:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
+            node = node.get(key) if isinstance(node, dict) else None
+        return node
 
     def is_guessed(self, name: str) -> bool:
         text = str(self.raw("services", name))
-        return any(f"inputs.{one}" in text for one in self.guessed)
+        return any(f"inputs.{input_name}" in text for input_name in self.guessed)
 
     def at(self, loc: tuple[str, ...], words: Sequence[str], index: int) -> Loc:
         """The place of a word of a list; that of the list where an input became several words."""
@@ -106,24 +106,24 @@ def look(
 
 def refuse(playbook: Playbook, site: Site) -> None:
     """Raise InvalidFile if a service of the playbook cannot start or answer."""
-    if found := look(playbook, site, tries=True).problems:
-        raise InvalidFile("no run starts: a step could not begin", sorted(found))
+    if problems := look(playbook, site, tries=True).problems:
+        raise InvalidFile("no run starts: a step could not begin", sorted(problems))
 
 
 def of_site(site: Site, *, here: bool) -> list[Problem]:
     """The same of every service that a site file declares; its baseline may be serving now."""
     file = _File(parse(site.text, str(site.path), TITLE))
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name, spec in site.service_specs().items():
         at = ("services", name)
-        found += _ports(file, at, spec)
-        found += _files(file, at, spec) if here else ()
-        found += _same_as_baseline(file, at, spec, site, here)
-        found += _refused(file, at, spec)
-    found += _ports(file, ("baseline",), site.baseline_spec())
-    found += _refused(file, ("baseline",), site.baseline_spec())
-    found += _files(file, ("baseline",), site.baseline_spec()) if here else ()
-    return found
+        problems += _ports(file, at, spec)
+        problems += _files(file, at, spec) if here else ()
+        problems += _same_as_baseline(file, at, spec, site, here)
+        problems += _refused(file, at, spec)
+    problems += _ports(file, ("baseline",), site.baseline_spec())
+    problems += _refused(file, ("baseline",), site.baseline_spec())
+    problems += _files(file, ("baseline",), site.baseline_spec()) if here else ()
+    return problems
 
 
 class _Walk:
@@ -197,8 +197,8 @@ class _Walk:
         if not self.here:
             return
         gone = list(_gone(file, at, spec, self.site))
-        below = (one for one in _missing(file, at, spec)
-                 if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
+        below = (pair for pair in _missing(file, at, spec)
+                 if not any(pair[1].is_relative_to(path) for _, path in gone))  # fmt: skip
         self._await(spec.name, [*gone, *below])
         self._refuse(*_hands_engine_over(file, at, spec, self.site))
         if self.now and isinstance(spec.runs, ComposeSpec):
@@ -232,22 +232,22 @@ class _Walk:
             self.found.awaited.append(
                 f"{name}: {one_line(str(other))} is not read: only the named files are"
             )
-        found = composed.read(self.site.equipped(spec) if self.site is not None else spec)
-        self._refuse(*found.refused)
-        if found.spec is None:
-            if found.unknown:
-                words = one_line(found.unknown, 200)
+        composition = composed.read(self.site.equipped(spec) if self.site is not None else spec)
+        self._refuse(*composition.refused)
+        if composition.spec is None:
+            if composition.unknown:
+                words = one_line(composition.unknown, 200)
                 self.found.awaited.append(
                     f"{name}: UNKNOWN whether compose takes its file, judged as lint does: {words}"
                 )
             return
-        file, at = _File(found.document), ("services", name)
-        self._refuse(*_ports(file, at, found.spec), *composed.limits(found, name),
-                     *_hands_engine_over(file, at, found.spec, self.site))  # fmt: skip
-        self._command_line(file, at, found.spec)
-        gone = list(composed.missing(found, name))
-        below = (one for one in _missing(file, at, found.spec)
-                 if not any(one[1].is_relative_to(path) for _, path in gone))  # fmt: skip
+        file, at = _File(composition.document), ("services", name)
+        self._refuse(*_ports(file, at, composition.spec), *composed.limits(composition, name),
+                     *_hands_engine_over(file, at, composition.spec, self.site))  # fmt: skip
+        self._command_line(file, at, composition.spec)
+        gone = list(composed.missing(composition, name))
+        below = (pair for pair in _missing(file, at, composition.spec)
+                 if not any(pair[1].is_relative_to(path) for _, path in gone))  # fmt: skip
         self._await(name, [*gone, *below])
 
     def _try(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
@@ -268,11 +268,10 @@ class _Walk:
         """Refuse a command line that no known build of its engine takes, and name what another
         version may take."""
         self._refuse(*_refused(file, at, spec))
-        for one in _complaints(spec):
-            if one.sure is Sure.DOUBTED:
-                words = (
-                    f"{spec.name}: UNKNOWN whether its engine takes the command line: {one.words}"
-                )
+        for complaint in _complaints(spec):
+            if complaint.sure is Sure.DOUBTED:
+                unknown = "UNKNOWN whether its engine takes the command line"
+                words = f"{spec.name}: {unknown}: {complaint.words}"
                 self.found.awaited.append(one_line(words, 300))
 
     def _anything(self) -> bool:
@@ -290,7 +289,9 @@ class _Walk:
         return None
 
     def _refuse(self, *problems: Problem) -> None:
-        self.found.problems += [one for one in problems if one not in self.found.problems]
+        self.found.problems += [
+            problem for problem in problems if problem not in self.found.problems
+        ]
 
     def _site_file(self) -> _File:
         assert self.site is not None
@@ -307,11 +308,11 @@ def _writes(spec: ServiceSpec) -> bool:
     return isinstance(spec.runs, ComposeSpec)
 
 
-def _same_door(one: str, other: str) -> bool:
+def _same_door(first_url: str, other: str) -> bool:
     """Whether two URLs lead to the same port of the same address."""
-    hosts = [urlsplit(url).hostname or "" for url in (one, other)]
+    hosts = [urlsplit(url).hostname or "" for url in (first_url, other)]
     near = hosts[0] == hosts[1] or all(host in LOCAL for host in hosts)
-    return near and port_of(one) == port_of(other)
+    return near and port_of(first_url) == port_of(other)
 
 
 def _same_as_baseline(
@@ -347,7 +348,7 @@ def _options(words: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, 
     """The values of options, `--name VALUE` or `--name=VALUE`, and where each stands."""
     for index, (word, after) in enumerate(pairwise((*words, ""))):
         name, sign, value = word.partition("=")
-        if name.startswith("-") and any(is_same(name, one) for one in names):
+        if name.startswith("-") and any(is_same(name, option) for option in names):
             yield (index, value) if sign else (index + 1, after)
 
 
@@ -372,8 +373,8 @@ def _ports(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Prob
         index, value = given[-1]  # the last one counts
         if value.isascii() and value.isdigit() and int(value) != inner:
             loc = file.at((*at, *keys), words, index)
-            asked = one_line(spec.url, 80)
-            what = f"service '{spec.name}' listens at port {value}, but is asked at {asked}"
+            url = one_line(spec.url, 80)
+            what = f"service '{spec.name}' listens at port {value}, but is asked at {url}"
             hint = "" if inner == outer else f"port {outer} leads to port {inner} of its container"
             yield file.document.problem(loc, what, f"--port {inner}", hint)
 
@@ -414,8 +415,10 @@ def _hands_engine_over(
         return  # it is elsewhere, or nobody knows which: the start says so
     for mount in spec.runs.mounts if isinstance(spec.runs, ContainerSpec) else ():
         if socket.is_relative_to(Path(mount.source).resolve()):
-            said = one_line(mount.source, 200)
-            what = f"service '{spec.name}': mounting {said} would hand the engine to the container"
+            source = one_line(mount.source, 200)
+            what = (
+                f"service '{spec.name}': mounting {source} would hand the engine to the container"
+            )
             hint = f"the engine's socket {socket} is inside: mount a directory below it instead"
             yield file.document.problem((*at, "container", "mounts"), what, "", hint)
 
@@ -462,16 +465,22 @@ def _unopened(
 ) -> Iterator[tuple[Problem, Path]]:
     """What else the engine opens at its start, and what is not there."""
     options = _options_of(spec.runs)
-    for one in opened(options, words) if options else ():
-        path = on_host(spec.runs, one.path)
-        if path is None or is_there(path, one.kind) or any(is_same(one.option, m) for m in MODEL):
+    for opened_path in opened(options, words) if options else ():
+        path = on_host(spec.runs, opened_path.path)
+        if (
+            path is None
+            or is_there(path, opened_path.kind)
+            or any(is_same(opened_path.option, m) for m in MODEL)
+        ):
             continue
-        index = next((i for i, word in enumerate(words) if one.path in word), 0)
+        index = next((i for i, word in enumerate(words) if opened_path.path in word), 0)
         what = (
             f"service '{spec.name}': there is no {one_line(str(path), 300)}, and the engine does "
-            f"not start without it ({one.option})"
+            f"not start without it ({opened_path.option})"
         )
-        wanted = "a directory that is there" if one.kind == "dir" else "a file that is there"
+        wanted = (
+            "a directory that is there" if opened_path.kind == "dir" else "a file that is there"
+        )
         yield file.document.problem(file.at(at, words, index), what, wanted, _near(path)), path
 
 
@@ -495,7 +504,7 @@ def _is_file(value: str, words: Sequence[str]) -> bool:
 
 def _near(path: Path) -> str:
     """What was meant, as far as the directory tells."""
-    parent = next((one for one in path.parents if one.is_dir()), None)
+    parent = next((ancestor for ancestor in path.parents if ancestor.is_dir()), None)
     if parent is None or parent != path.parent:
         return f"there is no directory {one_line(str(path.parent), 200)}"
     try:
@@ -523,21 +532,24 @@ def _program(
         yield file.document.problem((*keys, "cwd"), what, "the one it starts in"), Path(runs.cwd)
         return
     loc = file.at((*keys, "argv"), runs.argv, 0)
-    said = one_line(program, 200)
+    program_text = one_line(program, 200)
     if "/" not in program:
         if shutil.which(program, path=path) is None:
-            what = f"service '{name}': no program {said} is found"
+            what = f"service '{name}': no program {program_text} is found"
             hint = "its whole path; an argv knows no alias and no function of a shell"
             yield file.document.problem(loc, what, "a program of PATH", hint), Path(program)
         return
-    found = Path(runs.cwd, program)
-    if not found.exists():
-        what = f"service '{name}': there is no program {said}"
-        yield file.document.problem(loc, what, "a program that is there", _near(found)), found
-    elif not (found.is_file() and os.access(found, os.X_OK)):
-        what = f"service '{name}': {said} cannot be executed"
-        hint = f"chmod +x {one_line(str(found), 200)}" if found.is_file() else ""
-        yield file.document.problem(loc, what, "a program", hint), found
+    program_path = Path(runs.cwd, program)
+    if not program_path.exists():
+        what = f"service '{name}': there is no program {program_text}"
+        yield (
+            file.document.problem(loc, what, "a program that is there", _near(program_path)),
+            program_path,
+        )
+    elif not (program_path.is_file() and os.access(program_path, os.X_OK)):
+        what = f"service '{name}': {program_text} cannot be executed"
+        hint = f"chmod +x {one_line(str(program_path), 200)}" if program_path.is_file() else ""
+        yield file.document.problem(loc, what, "a program", hint), program_path
 
 
 def _taken(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Problem]:
@@ -562,4 +574,4 @@ def _is_of_a_run(pid: int) -> bool:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return any(one.startswith(f"{COOKIE}=".encode()) for one in data.split(b"\0"))
+    return any(variable.startswith(f"{COOKIE}=".encode()) for variable in data.split(b"\0"))

@@ -58,9 +58,9 @@ AT_MOST = "at most"
 BY_HAND = "write the service with its command line in a playbook, and tune that"
 
 
-def name_of(asked: TuneStep) -> str:
+def name_of(step: TuneStep) -> str:
     """The service of a step; "" for one that runs llama-bench."""
-    return TUNED if asked.service == BASELINE else asked.service
+    return TUNED if step.service == BASELINE else step.service
 
 
 def services(playbook: Playbook, site: Site) -> dict[str, ServiceSpec]:
@@ -96,10 +96,10 @@ def free_port_after(port: int) -> int:
         *range(port + 1, min(port + PORTS, 65536)),
         *range(port - 1, max(port - PORTS, 1024), -1),
     ]
-    found: int | None = next((one for one in near if is_free(one)), None)
-    if found is None:
+    free_port: int | None = next((near_port for near_port in near if is_free(near_port)), None)
+    if free_port is None:
         raise ServiceError(f"no port near {port} is free", "", BY_HAND)
-    return found
+    return free_port
 
 
 def _with_port(url: str, port: int) -> str:
@@ -116,21 +116,21 @@ def resolved(
     one that cannot be made again, EngineError."""
     if not isinstance(spec.runs, ExistingContainer):
         return spec
-    found = inspect(connect(), spec.runs.name)
-    if found is None:
+    container = inspect(connect(), spec.runs.name)
+    if container is None:
         raise ServiceError(
             f"the container {one_line(spec.runs.name)} is not there", "", "docker ps -a"
         )
     outer = proxy.port_of(spec.url)
     port = free_port_after(outer)
-    return replace(spec, url=_with_port(spec.url, port), runs=made_like(found, outer, port))
+    return replace(spec, url=_with_port(spec.url, port), runs=made_like(container, outer, port))
 
 
-def made_like(found: Mapping[str, Any], outer: int, port: int) -> ContainerSpec:
+def made_like(container: Mapping[str, Any], outer: int, port: int) -> ContainerSpec:
     """The specification of a container like an existing one, from what the engine says of it, with
     `port` in place of `outer`. Raises ServiceError without a published port or for a mount
     that is no directory or file of the host."""
-    config, host = found.get("Config") or {}, found.get("HostConfig") or {}
+    config, host = container.get("Config") or {}, container.get("HostConfig") or {}
     inner = [
         int(name.partition("/")[0])
         for name, places in (host.get("PortBindings") or {}).items()
@@ -139,16 +139,16 @@ def made_like(found: Mapping[str, Any], outer: int, port: int) -> ContainerSpec:
     if not inner:
         raise ServiceError(f"the baseline's container does not publish port {outer}", "", BY_HAND)
     mounts = list[Mount]()
-    for one in found.get("Mounts") or ():
-        if one.get("Type") != "bind":
-            kind = one_line(str(one.get("Type")))
+    for mount in container.get("Mounts") or ():
+        if mount.get("Type") != "bind":
+            kind = one_line(str(mount.get("Type")))
             raise ServiceError(f"the baseline's container has a mount of type {kind}", "", BY_HAND)
-        mounts.append(Mount(str(one["Source"]), str(one["Destination"]), not one.get("RW")))
+        mounts.append(Mount(str(mount["Source"]), str(mount["Destination"]), not mount.get("RW")))
     requests = [r for r in host.get("DeviceRequests") or () if isinstance(r, Mapping)]
     cards = tuple(str(card) for r in requests for card in r.get("DeviceIDs") or ())
-    pairs = (str(one).partition("=") for one in config.get("Env") or ())
+    pairs = (str(variable).partition("=") for variable in config.get("Env") or ())
     return ContainerSpec(
-        image=str(found.get("Image", "")), command=_texts(config.get("Cmd")),
+        image=str(container.get("Image", "")), command=_texts(config.get("Cmd")),
         entrypoint=_texts(config.get("Entrypoint")), ports=((port, inner[0]),),
         mounts=tuple(mounts), env=tuple(sorted((name, value) for name, _, value in pairs)),
         gpus=cards or (("all",) if requests else ()), memory_bytes=host.get("Memory") or None,
@@ -181,9 +181,9 @@ def model_of(spec: ServiceSpec) -> Path | None:
         for word, after in pairwise(words)
         for name, _, value in [word.partition("=")] if name in ("-m", "--model")
     ]  # fmt: skip
-    given = next((one for one in files if one.endswith(".gguf")), "")  # python has a -m, too
-    found = on_host(spec.runs, given)
-    return found if found is not None and found.is_file() else None
+    given = next((file for file in files if file.endswith(".gguf")), "")  # python has a -m, too
+    path = on_host(spec.runs, given)
+    return path if path is not None and path.is_file() else None
 
 
 def files_named(runs: Any, argv: Sequence[str], flags: Mapping[str, Sequence[Value]]) -> list[Any]:
@@ -196,21 +196,21 @@ def files_named(runs: Any, argv: Sequence[str], flags: Mapping[str, Sequence[Val
         if before not in WRITTEN and word.partition("=")[0] not in WRITTEN
     ]  # fmt: skip
     words = [*read, *(value for values in flags.values() for value in values if value)]
-    found: set[Path] = set()
+    files: set[Path] = set()
     for word in words:
         path = on_host(runs, word.rpartition("=")[2])
         if path is None or not os.path.exists(path):  # a template's text is no name of a file
             continue
-        found.add(path)
+        files.add(path)
         if path.is_dir():
-            found.update(islice(path.rglob("*"), MOST_FILES))
+            files.update(islice(path.rglob("*"), MOST_FILES))
         elif SHARD.search(path.name):
-            found.update(path.parent.glob(SHARD.sub("-*-of-", path.name)))
+            files.update(path.parent.glob(SHARD.sub("-*-of-", path.name)))
     program = shutil.which(argv[0]) if argv and not isinstance(runs, ContainerSpec) else None
     if program:
         place = Path(program).resolve()
-        found.update({place, *islice(place.parent.glob("*.so*"), MOST_FILES)})
-    return sorted(filter(None, map(_stamp, found)))
+        files.update({place, *islice(place.parent.glob("*.so*"), MOST_FILES)})
+    return sorted(filter(None, map(_stamp, files)))
 
 
 def _stamp(path: Path) -> tuple[str, int, int] | None:
@@ -241,13 +241,13 @@ def with_argv(runs: Runs, argv: tuple[str, ...]) -> Runs:
     return replace(runs, argv=argv)
 
 
-def space_of(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Space | None:
+def space_of(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Space | None:
     """The space of a step; None while the command line of an existing container is not read yet.
     Raises ValueError."""
-    if asked.bench:
-        return space(asked.flags, asked.bench)
-    argv = argv_of(known[name_of(asked)].runs)
-    return None if argv is None else space(asked.flags, argv)
+    if step.bench:
+        return space(step.flags, step.bench)
+    argv = argv_of(known[name_of(step)].runs)
+    return None if argv is None else space(step.flags, argv)
 
 
 def problems(
@@ -277,49 +277,51 @@ def _fixed(spec: ServiceSpec) -> str:
     return ""
 
 
-def words(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
+def words(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
     """A tuning step in the plan, one line per effect."""
     try:
-        made = space_of(asked, known)
+        made = space_of(step, known)
     except ValueError:
         return  # reported as a problem of the file
-    what = name_of(asked) or shlex.join(asked.bench)
+    what = name_of(step) or shlex.join(step.bench)
     what = "the baseline's engine, at another port," if what == TUNED else what
     yield f"starts {one_line(what, 200)} again and again, each time with other flags:"
     if made is None:
-        for name, values in asked.flags.items():
+        for name, values in step.flags.items():
             yield f"  {name}: {', '.join(value or 'without' for value in values)}"
     else:
         for flag, began in zip(made.flags, made.start, strict=True):
-            said = [shlex.join(flag.said(place)[1:]) or "alone" if flag.said(place) else "without"
-                    for place in range(len(flag.values))]  # fmt: skip
-            said[began] += " (today)"
-            yield f"  {flag.words}: {', '.join(said)}"
+            choices = [
+                shlex.join(flag.said(place)[1:]) or "alone" if flag.said(place) else "without"
+                for place in range(len(flag.values))
+            ]
+            choices[began] += " (today)"
+            yield f"  {flag.words}: {', '.join(choices)}"
         yield (
-            f"{made.size} combinations, of which at most {asked.points} are measured, and the best "
+            f"{made.size} combinations, of which at most {step.points} are measured, and the best "
             f"{CLOSE} in turns with today's flags, {ROUNDS} to {MOST_ROUNDS} times"
         )
-    yield from _measured(asked)
+    yield from _measured(step)
 
 
 def longest(
-    asked: TuneStep, known: Mapping[str, ServiceSpec], site: Site, restore_s: float | None
+    step: TuneStep, known: Mapping[str, ServiceSpec], site: Site, restore_s: float | None
 ) -> tuple[float | None, str]:
     """Seconds that the whole search takes at most, and the arithmetic in words; None where the time
     of a load or the rate of the baseline's answers is not known."""
     reference = site.model.baseline.reference
     try:
-        made = space_of(asked, known)
+        made = space_of(step, known)
     except ValueError:
         return None, ""  # reported as a problem of the file
-    searched = asked.points if made is None else min(asked.points, made.size)
+    searched = step.points if made is None else min(step.points, made.size)
     starts = searched + (CLOSE + 1) * MOST_ROUNDS
-    if asked.service != BASELINE or restore_s is None or reference is None:
+    if step.service != BASELINE or restore_s is None or reference is None:
         return None, (
             f"at most {starts} starts, each with a load of the model, and how long a load takes "
             "here is not known yet"
         )
-    answers_s = (asked.runs + 1) * asked.max_tokens / reference.tok_s
+    answers_s = (step.runs + 1) * step.max_tokens / reference.tok_s
     total_s = starts * (restore_s + answers_s)
     return total_s, (
         f"at most {starts} starts, each about {format_duration(restore_s + answers_s)}: "
@@ -329,18 +331,18 @@ def longest(
     )
 
 
-def _measured(asked: TuneStep) -> Iterator[str]:
+def _measured(step: TuneStep) -> Iterator[str]:
     kinds = {"decode": "generating", "prompt": "reading a prompt", "request": "a whole request"}
-    depth = f" after {asked.depth} tokens of context" if asked.depth else ""
-    rounds = asked.runs if asked.bench else PROMPT_ROUNDS
-    prompts = f", {rounds} prompts of {asked.prompt} tokens"
-    if asked.prefer == "decode" and not asked.bench:
+    depth = f" after {step.depth} tokens of context" if step.depth else ""
+    rounds = step.runs if step.bench else PROMPT_ROUNDS
+    prompts = f", {rounds} prompts of {step.prompt} tokens"
+    if step.prefer == "decode" and not step.bench:
         prompts = ""
     yield (
-        f"each: {asked.runs} answers of {asked.max_tokens} tokens{depth}{prompts}; "
-        f"{kinds[asked.prefer]} counts"
+        f"each: {step.runs} answers of {step.max_tokens} tokens{depth}{prompts}; "
+        f"{kinds[step.prefer]} counts"
     )
-    limits = [("RAM", asked.most_ram), ("GPU memory", asked.most_vram)]
+    limits = [("RAM", step.most_ram), ("GPU memory", step.most_vram)]
     for what, most in limits:
         if most is not None:
             yield f"more than {format_bytes(most)} of {what} does not win"

@@ -109,14 +109,14 @@ class Wish:
 
     def words(self) -> str:
         """For a plan: `partition gpu, gres gpu:1, begin 23:00, exclusive`."""
-        told = [f"{key} {value}" for key, value in asdict(self).items()
+        parts = [f"{key} {value}" for key, value in asdict(self).items()
                 if value and key != "exclusive"]  # fmt: skip
-        return ", ".join([*told, "exclusive" if self.exclusive else "shared"])
+        return ", ".join([*parts, "exclusive" if self.exclusive else "shared"])
 
     def options(self) -> list[str]:
         named = ("partition", "gres", "begin", "time", "account", "qos", "reservation")
-        found = [f"--{name}={value}" for name in named if (value := getattr(self, name))]
-        return [*found, *(["--exclusive"] if self.exclusive else [])]
+        flags = [f"--{name}={value}" for name in named if (value := getattr(self, name))]
+        return [*flags, *(["--exclusive"] if self.exclusive else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def ended_words(job: Job) -> str:
 def require_sound(key: str, value: str) -> None:
     """Check one key of a wish without asking any Slurm: what is refused here would be refused on
     every host. Raises UsageError with what is expected, and what to do instead."""
-    known = [one.name for one in fields(Wish)]
+    known = [field.name for field in fields(Wish)]
     title = f"slurm {one_line(key, 40)}={one_line(value, 60)}"
     if key not in known:
         near = difflib.get_close_matches(key, known, 1)
@@ -179,14 +179,14 @@ def require_sound(key: str, value: str) -> None:
 
 def seconds_of(given: str) -> float:
     """A time limit as TIME takes it. Raises UsageError."""
-    found = TIME.fullmatch(given)
-    if found is None:
+    match = TIME.fullmatch(given)
+    if match is None:
         raise UsageError(
             f"slurm time={one_line(given, 40)}", "expected a time limit as Slurm writes it: 90 "
             "(minutes), 8:00:00, 1-12:30", "leave `time` away, and the partition's limit counts",
         )  # fmt: skip
-    days, *parts = found.groups()
-    numbers = [int(one) for one in parts if one is not None]
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
     if days is not None:
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
     elif len(numbers) == 3:
@@ -199,8 +199,8 @@ def seconds_of(given: str) -> float:
 def inside() -> str:
     """The job in whose control group this process is, or whose shell it has; "" for none. All that
     is started there ends with that job."""
-    found = (re.search(r"slurm.*/job_(\d+)", path) for _, path in paths_of("self"))
-    return next((one[1] for one in found if one), os.environ.get("SLURM_JOB_ID", ""))
+    matches = (re.search(r"slurm.*/job_(\d+)", path) for _, path in paths_of("self"))
+    return next((match[1] for match in matches if match), os.environ.get("SLURM_JOB_ID", ""))
 
 
 def refuse_inside() -> None:
@@ -244,24 +244,24 @@ def node_here(wish: Wish) -> str:
     NeverGiven for a node that is known to be another machine."""
     here = socket.gethostname().split(".")[0]
     try:
-        told = _call(["scontrol", "--oneliner", "show", "nodes"])
+        output = _call(["scontrol", "--oneliner", "show", "nodes"])
     except SlurmError:
         if not wish.node:
             raise
-        told = ""
+        output = ""
     hosts = {}
-    for row in told.splitlines():
-        said = dict(one.partition("=")[::2] for one in row.split())
-        name = said.get("NodeName", "")
-        hosts[name] = {name, said.get("NodeHostName", "").split(".")[0]}
+    for row in output.splitlines():
+        properties = dict(word.partition("=")[::2] for word in row.split())
+        name = properties.get("NodeName", "")
+        hosts[name] = {name, properties.get("NodeHostName", "").split(".")[0]}
     ours = [name for name, called in hosts.items() if here in called]
     if wish.node in hosts and ours and wish.node not in ours:
         raise NeverGiven(
             f"node {wish.node} is another machine", f"this one is {', '.join(ours)} in Slurm",
             "leave `node` out, or ask on that machine",
         )  # fmt: skip
-    if found := wish.node or next(iter(ours), ""):
-        return found
+    if node := wish.node or next(iter(ours), ""):
+        return node
     raise SlurmError(
         f"{here} is no node of this Slurm", f"its nodes: {', '.join(list(hosts)[:20])}",
         "slurmd has to run on this machine; node: NAME says what it is called there",
@@ -280,12 +280,12 @@ def submit(
         "--open-mode=append", f"--export={','.join(_passed())}",
     ]  # fmt: skip
     script = f"#!/bin/sh\nexec {' '.join(map(_quoted, argv))}\n"
-    said = _call(options, script).strip()
-    last = said.rpartition("\n")[2]  # what a wrapper of the lab's says comes first
-    found = last.partition(";")[0].strip()
-    if not found.isdigit():
-        raise SlurmError("sbatch printed no job number", one_line(said))
-    return found
+    output = _call(options, script).strip()
+    last = output.rpartition("\n")[2]  # what a wrapper of the lab's says comes first
+    job_id = last.partition(";")[0].strip()
+    if not job_id.isdigit():
+        raise SlurmError("sbatch printed no job number", one_line(output))
+    return job_id
 
 
 def _passed() -> list[str]:
@@ -309,27 +309,27 @@ def look(ids: Iterable[str], within_s: float = CALL_S) -> dict[str, Job]:
     argv = ["squeue", "--noheader", "--states=all", f"--format={FORM}",
             f"--jobs={','.join(wanted)}"]  # fmt: skip
     try:
-        told = _call(argv, within_s=within_s)
+        output = _call(argv, within_s=within_s)
     except SlurmError as error:
         if "invalid job id" not in error.detail.lower():
             raise
-        told = ""
-    found = {one: Job(one, UNKNOWN) for one in wanted}
-    for row in told.splitlines():
+        output = ""
+    jobs = {job_id: Job(job_id, UNKNOWN) for job_id in wanted}
+    for row in output.splitlines():
         cells = [clean(cell, 60) for cell in row.split("|")]
         if len(cells) > 6:  # a reason is anybody's words
             cells[2:-3] = ["|".join(cells[2:-3])]
-        if cells[0] in found:  # also where the row is cut off: it is known, and may come
-            found[cells[0]] = Job(*cells)
-    return found
+        if cells[0] in jobs:  # also where the row is cut off: it is known, and may come
+            jobs[cells[0]] = Job(*cells)
+    return jobs
 
 
 def limit_of(job: str) -> float | None:
     """Seconds that are left of a job's time, all of it before it begins; None for no limit, and
     where Slurm does not say."""
     try:
-        found = look([job])[job]
-        return None if found.over else seconds_of(found.left)
+        job_status = look([job])[job]
+        return None if job_status.over else seconds_of(job_status.left)
     except ConsoleError:
         return None
 
@@ -342,10 +342,10 @@ def cancel(job: str) -> None:
 def kill_wait_s() -> float | None:
     """How long Slurm waits between a job's SIGTERM and its SIGKILL; None where it does not say."""
     try:
-        found = re.search(r"^KillWait\s*=\s*(\d+)", _call(["scontrol", "show", "config"]), re.M)
+        match = re.search(r"^KillWait\s*=\s*(\d+)", _call(["scontrol", "show", "config"]), re.M)
     except SlurmError:
         return None
-    return float(found[1]) if found else None
+    return float(match[1]) if match else None
 
 
 def _call(argv: Sequence[str], given: str | None = None, within_s: float = CALL_S) -> str:
@@ -353,7 +353,7 @@ def _call(argv: Sequence[str], given: str | None = None, within_s: float = CALL_
     data = given.encode() if given is not None else None
     env = {name: value for name, value in os.environ.items() if not UNWANTED.fullmatch(name)}
     try:
-        code, out, said = children.run(argv, within_s, env=env, given=data)
+        code, out, stderr = children.run(argv, within_s, env=env, given=data)
     except FileNotFoundError as error:
         raise SlurmError(
             f"there is no {argv[0]} on this machine", "", "install slurm-client (Debian)"
@@ -362,7 +362,7 @@ def _call(argv: Sequence[str], given: str | None = None, within_s: float = CALL_
         raise SlurmError(f"{argv[0]} gave no answer", one_line(str(error))) from error
     if code == 0:
         return out.decode("utf-8", "replace")
-    lines = [clean(one, 300).strip() for one in said.decode("utf-8", "replace").splitlines()]
+    lines = [clean(line, 300).strip() for line in stderr.decode("utf-8", "replace").splitlines()]
     words = "; ".join(filter(None, lines))[:600] or f"exit code {code}"
     hint = next((hint for form, hint in HINTS if form in words.lower()), "")
     never = any(form in words.lower() for form in NEVER)

@@ -16,7 +16,7 @@ from console.runner.slurm.ticket import Ticket
 SHOWN = 20
 GLANCE_S = 3.0
 """How long a list waits for Slurm: squeue asks a controller that is down for 18 seconds."""
-CODES = {one.value: one for one in Exit}
+CODES = {exit_code.value: exit_code for exit_code in Exit}
 
 
 class NotBegun(ConsoleError):
@@ -57,21 +57,28 @@ def standing(ticket: Ticket) -> Standing:
     ended = ticket.ended
     if run is not None and not (ended or ticket.awaited):
         ended = {"run": run.id}  # whoever began it died before it could note so
-    found = _of(ticket, None, ended)
-    return found if found.run or found.why else next(iter(_asked([ticket])), found)
+    ticket_standing = _of(ticket, None, ended)
+    return (
+        ticket_standing
+        if ticket_standing.run or ticket_standing.why
+        else next(iter(_asked([ticket])), ticket_standing)
+    )
 
 
 def everywhere() -> list[Standing]:
     """All that wait and all whose allocation is held now; none that will never begin. With a Slurm
     that does not answer the words say so."""
     alive = [x for x in tickets.everyone() if not x.ended or (x.held and x.held.lives)][:SHOWN]
-    return [one for one in _asked([x for x in alive if x.job], GLANCE_S) if not one.why]
+    return [request for request in _asked([x for x in alive if x.job], GLANCE_S) if not request.why]
 
 
 def waiting() -> list[str]:
     """The runs here that have not begun, in words: each with its job and what gives that up."""
-    every = [one for one in everywhere() if not one.run]
-    return [waits(one.playbook, one.job, one.words, f"scancel {one.job}") for one in every]
+    every = [request for request in everywhere() if not request.run]
+    return [
+        waits(request.playbook, request.job, request.words, f"scancel {request.job}")
+        for request in every
+    ]
 
 
 def waits(playbook: str, job: str, words: str, gives_up: str) -> str:
@@ -79,16 +86,18 @@ def waits(playbook: str, job: str, words: str, gives_up: str) -> str:
     return f"{playbook} waits for Slurm: job {job}, {words}; `{gives_up}` gives it up"
 
 
-def _asked(found: Iterable[Ticket], within_s: float = slurm.CALL_S) -> Iterable[Standing]:
+def _asked(slurm_tickets: Iterable[Ticket], within_s: float = slurm.CALL_S) -> Iterable[Standing]:
     known: dict[str, Job] = {}
     why = ""
     try:
-        known = slurm.look((one.job for one in found), within_s)
+        known = slurm.look((slurm_ticket.job for slurm_ticket in slurm_tickets), within_s)
     except SlurmError as error:
         why = clean(f"Slurm does not answer: {error}", 200)
-    for one in found:
-        job = known.get(one.job, Job(one.job, why or slurm.UNKNOWN))
-        yield _of(one, job, one.ended or (_left_over(one, job) if one.job in known else None))
+    for ticket in slurm_tickets:
+        job = known.get(ticket.job, Job(ticket.job, why or slurm.UNKNOWN))
+        yield _of(
+            ticket, job, ticket.ended or (_left_over(ticket, job) if ticket.job in known else None)
+        )
 
 
 def _left_over(ticket: Ticket, job: Job) -> dict[str, Any] | None:
@@ -104,10 +113,10 @@ def _left_over(ticket: Ticket, job: Job) -> dict[str, Any] | None:
 
 
 def _of(ticket: Ticket, job: Job | None, ended: dict[str, Any] | None = None) -> Standing:
-    told = ended or {}
-    run = clean(str(told.get("run") or ""), 100)
-    why = "" if run else clean(str(told.get("words") or ""), 1500)
-    code = told.get("exit")
+    ending = ended or {}
+    run = clean(str(ending.get("run") or ""), 100)
+    why = "" if run else clean(str(ending.get("words") or ""), 1500)
+    code = ending.get("exit")
     return Standing(
         ticket.job, clean(ticket.name, 60), clean(ticket.wish, 200),
         job.state if job else "", job.reason if job else "", job.words if job else "",

@@ -99,8 +99,8 @@ class Ticket:
     @property
     def held_elsewhere(self) -> bool:
         """Whether a process of another machine, or on another boot of this one, holds it or did."""
-        told = _read(self.path / "held.json")
-        return bool(told) and told.get("boot") != process.boot_id()
+        holder = _read(self.path / "held.json")
+        return bool(holder) and holder.get("boot") != process.boot_id()
 
     def leave(self) -> None:
         """Note that Slurm wants the allocation back: nothing begins any more."""
@@ -153,17 +153,17 @@ def by_id(name: str) -> Ticket | None:
 
 def everyone() -> list[Ticket]:
     """Every readable ticket, the newest first."""
-    found = []
+    tickets = []
     with suppress(OSError):
         for place in paths.slurm_dir().iterdir():
             with suppress(UsageError):
-                found.append(read(place))
-    return sorted(found, key=lambda one: one.at, reverse=True)
+                tickets.append(read(place))
+    return sorted(tickets, key=lambda ticket: ticket.at, reverse=True)
 
 
 def waiting() -> list[Ticket]:
     """Those whose run has not begun, and whose job still may be there."""
-    return [one for one in everyone() if not one.ended and one.job]
+    return [ticket for ticket in everyone() if not ticket.ended and ticket.job]
 
 
 def stamp_of(ticket: Ticket, held: Held) -> str:
@@ -174,33 +174,37 @@ def stamp_of(ticket: Ticket, held: Held) -> str:
 
 def allocation_of(run: RunDir) -> Held | None:
     """Who holds a run's allocation, or held it; None for a run that needs none."""
-    told = _read(run.allocation)
-    if not told:
+    allocation = _read(run.allocation)
+    if not allocation:
         return None
-    return _held(told) or Held(clean(str(told.get("job", "")), 40), 0, 0)
+    return _held(allocation) or Held(clean(str(allocation.get("job", "")), 40), 0, 0)
 
 
 def told_allocation(run: RunDir) -> dict[str, Any] | None:
     """What a run's journal keeps of its allocation; None for a run that needs none."""
-    told = _read(run.allocation)
-    return {key: clean(str(told.get(key, "")), 200) for key in ("job", "wish")} if told else None
+    allocation = _read(run.allocation)
+    return (
+        {key: clean(str(allocation.get(key, "")), 200) for key in ("job", "wish")}
+        if allocation
+        else None
+    )
 
 
-def _held(told: dict[str, Any]) -> Held | None:
-    if told.get("boot") != process.boot_id():
+def _held(holder: dict[str, Any]) -> Held | None:
+    if holder.get("boot") != process.boot_id():
         return None
     try:
-        return Held(clean(str(told["job"]), 40), int(told["pid"]), int(told["start"]))
+        return Held(clean(str(holder["job"]), 40), int(holder["pid"]), int(holder["start"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        document = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
@@ -209,6 +213,8 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 def _prune() -> None:
     """Forget the oldest of those that are through."""
-    through = [one for one in everyone() if one.ended and not (one.held and one.held.lives)]
+    through = [
+        ticket for ticket in everyone() if ticket.ended and not (ticket.held and ticket.held.lives)
+    ]
     for old in through[KEPT:]:
         shutil.rmtree(old.path, ignore_errors=True)

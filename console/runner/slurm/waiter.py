@@ -135,10 +135,10 @@ class Waiter:
     def _gone(self) -> str:
         """Why there will be no allocation, "" while there may."""
         try:
-            (found,) = slurm.look([self.ticket.job]).values()
+            (job,) = slurm.look([self.ticket.job]).values()
         except SlurmError:
             return ""  # a controller that is down says nothing about the job
-        return slurm.ended_words(found) if found.over else ""
+        return slurm.ended_words(job) if job.over else ""
 
     def _begin(self, held: Held) -> Exit:
         ticket = self.ticket

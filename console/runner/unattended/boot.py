@@ -54,8 +54,8 @@ def left_down(done: Collection[str] = ()) -> RunDir | None:
     if mine is not None:
         run = RunDir(Path(mine.run_dir))
         pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.earlier(mine.uid, run.rollback))]
-        left = (one for one in pointed if str(one.path) not in done)
-        down = (one for one in left if outage_of(one, unknown=True))
+        left = (run_dir for run_dir in pointed if str(run_dir.path) not in done)
+        down = (run_dir for run_dir in left if outage_of(run_dir, unknown=True))
         # The process that writes the end of a run that was rolled back just now is no active run.
         is_active = str(run.path) not in done and runner_alive(run)
         return None if is_active else next(down, None)
@@ -68,25 +68,27 @@ def left_down(done: Collection[str] = ()) -> RunDir | None:
 def is_acting() -> bool:
     """Whether this user's unit acts now, or is still to act in this boot. One that does not say
     does neither."""
-    one = systemd.installed()
-    if one is None:
+    unit = systemd.installed()
+    if unit is None:
         return False
     try:
-        told = one.systemctl("show", one.name, "--property=ActiveState", "--property=Job")
+        output = unit.systemctl("show", unit.name, "--property=ActiveState", "--property=Job")
     except ConsoleError:
         return False
-    stands = dict(line.partition("=")[::2] for line in told.splitlines())
+    stands = dict(line.partition("=")[::2] for line in output.splitlines())
     # a job: it waits in systemd's queue for what has to be up before it
     return stands.get("ActiveState") in ACTING or stands.get("Job", "0") != "0"
 
 
-def install(one: Unit, site: str | None) -> None:
+def install(unit: Unit, site: str | None) -> None:
     """Write and enable the unit without starting it. Raises ConsoleError."""
-    systemd.install(one, lambda: text_of(one, site, dict(os.environ)), "omni-console boot install")
+    systemd.install(
+        unit, lambda: text_of(unit, site, dict(os.environ)), "omni-console boot install"
+    )
 
 
-def text_of(one: Unit, site: str | None, environment: dict[str, str]) -> str:
+def text_of(unit: Unit, site: str | None, environment: dict[str, str]) -> str:
     """Return the unit file's text. Raises UsageError for values a unit file cannot express."""
     argv = [*module_argv("console.cli"), "rollback", "--if-interrupted"]
     argv += ["--site", os.path.abspath(site)] if site else []
-    return systemd.filled(UNIT, one, argv, environment)
+    return systemd.filled(UNIT, unit, argv, environment)

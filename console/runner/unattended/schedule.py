@@ -89,10 +89,10 @@ def of_site(site: Site) -> list[Entry]:
     lease_s = site.model.lease or USUAL_LEASE_S
     return [
         Entry(
-            one.name, one.playbook, one.at, one.lease or lease_s,
-            {name: _typed(value) for name, value in one.inputs.items()}, site=given,
+            entry.name, entry.playbook, entry.at, entry.lease or lease_s,
+            {name: _typed(value) for name, value in entry.inputs.items()}, site=given,
         )
-        for one in site.model.schedule
+        for entry in site.model.schedule
     ]  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _moment(at: str, now: float) -> float:
             time.mktime((here.tm_year, here.tm_mon, here.tm_mday + day, hour, minute, 0, 0, 0, -1))
             for day in (0, 1)
         )
-        return next((one for one in moments if one > now), 0.0)
+        return next((moment for moment in moments if moment > now), 0.0)
     try:
         return time.mktime(time.strptime(at, "%Y-%m-%d %H:%M"))
     except ValueError:
@@ -202,18 +202,18 @@ def remove(name: str) -> bool:
 
 def installed() -> list[Entry]:
     """What has a timer, by name. A file that cannot be read is left out."""
-    found = []
+    entries = []
     for path in sorted(folder().glob("*.json")):
         try:
-            found.append(Entry(**json.loads(path.read_text("utf-8"))))
+            entries.append(Entry(**json.loads(path.read_text("utf-8"))))
         except (OSError, ValueError, TypeError):
             continue
-    return found
+    return entries
 
 
 def following(entries: Iterable[Entry]) -> dict[str, str]:
     """When each timer fires next, in systemd's words; "" for one that does not any more."""
-    found = {}
+    next_times = {}
     for entry in entries:
         try:
             words = entry.unit.systemctl(
@@ -221,8 +221,8 @@ def following(entries: Iterable[Entry]) -> dict[str, str]:
             )
         except ConsoleError:
             words = ""
-        found[entry.name] = clean(words.strip(), 80)
-    return found
+        next_times[entry.name] = clean(words.strip(), 80)
+    return next_times
 
 
 # -- the start -------------------------------------------------------------------------------------
@@ -233,7 +233,9 @@ def start(name: str) -> RunDir:
     from starting is told as the site's `notify:` says. Raises ConsoleError."""
     if not NAME_FORM.fullmatch(name):
         raise UsageError(f"no run is scheduled as '{one_line(name, 40)}'")
-    entry = next((one for one in installed() if one.name == name), None)
+    entry = next(
+        (scheduled_run for scheduled_run in installed() if scheduled_run.name == name), None
+    )
     if entry is None:
         raise UsageError(f"no run is scheduled as '{name}'", str(folder()), "omni-console schedule")
     try:

@@ -227,13 +227,13 @@ def prove_longer(
     timeout_s: float = 120.0, expect: str = "",
 ) -> Completion:  # fmt: skip
     """`prove`, and longer answers of a server whose first one was cut off: see `longer`."""
-    asked: dict[str, Any] = {"model": model, "prompt": prompt, "expect": expect}
-    first = prove(url, max_tokens=max_tokens, timeout_s=timeout_s, **asked)
-    return longer(url, first, timeout_s=timeout_s, **asked)
+    options: dict[str, Any] = {"model": model, "prompt": prompt, "expect": expect}
+    first = prove(url, max_tokens=max_tokens, timeout_s=timeout_s, **options)
+    return longer(url, first, timeout_s=timeout_s, **options)
 
 
 def longer(
-    url: str, first: Completion, *, timeout_s: float, within_s: float = LONGER_S, **asked: Any
+    url: str, first: Completion, *, timeout_s: float, within_s: float = LONGER_S, **options: Any
 ) -> Completion:
     """Judge a server whose sane answer was cut off by one of LONGER tokens, which is streamed, and
     if that one falls apart, by a second; by shorter ones if it needs more than `within_s` seconds
@@ -247,7 +247,7 @@ def longer(
         return first
     answers: list[Completion] = []
     for ask in (streamed, complete):
-        answer = ask(url, max_tokens=count, timeout_s=timeout_s, **asked)
+        answer = ask(url, max_tokens=count, timeout_s=timeout_s, **options)
         if answer.garbled is not None or answer.breaks:
             return answer
         if broken(answer.signs):

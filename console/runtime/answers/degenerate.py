@@ -79,33 +79,33 @@ def signs(text: str) -> frozenset[Sign]:
     return frozenset(sign for sign, shows in _SIGNS.items() if shows(text))
 
 
-def telling(found: frozenset[Sign]) -> bool:
+def telling(answer_signs: frozenset[Sign]) -> bool:
     """Whether one of these signs is such that no prompt asks for it."""
-    return bool(found - EXPLAINED)
+    return bool(answer_signs - EXPLAINED)
 
 
-def broken(found: frozenset[Sign]) -> bool:
+def broken(answer_signs: frozenset[Sign]) -> bool:
     """Whether an answer of these signs that was cut off is garbled, whatever the others are."""
-    return len(found) >= MIN_SIGNS and telling(found)
+    return len(answer_signs) >= MIN_SIGNS and telling(answer_signs)
 
 
 def together(several: Sequence[frozenset[Sign]]) -> bool:
     """Whether answers to one prompt, all cut off, are garbled together: several have a sign that
     no prompt asks for, and they fall apart in more than one way."""
-    odd = [found for found in several if telling(found)]
+    odd = [answer_signs for answer_signs in several if telling(answer_signs)]
     return len(odd) >= MIN_ANSWERS and len(frozenset().union(*odd)) >= MIN_KINDS
 
 
 def echoes(answer: str, prompt: str) -> bool:
     """Whether a question is answered with its own words, and nothing but a question."""
-    words, asked = _WORDS.findall(answer.casefold()), _WORDS.findall(prompt.casefold())
+    words, prompt_words = _WORDS.findall(answer.casefold()), _WORDS.findall(prompt.casefold())
     question = answer.rstrip().endswith("?") and prompt.rstrip().endswith("?")
-    return question and len(words) >= MIN_ECHO and set(words) <= set(asked)
+    return question and len(words) >= MIN_ECHO and set(words) <= set(prompt_words)
 
 
-def degenerate(text: str, found: frozenset[Sign]) -> Garbled:
+def degenerate(text: str, text_signs: frozenset[Sign]) -> Garbled:
     """What is wrong with a text of such signs, as `sanity` says it."""
-    which = ", ".join(sorted(found))
+    which = ", ".join(sorted(text_signs))
     return Garbled(Kind.DEGENERATE, f"{Kind.DEGENERATE}: {which}: {quoted(text.strip())}")
 
 

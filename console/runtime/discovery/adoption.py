@@ -40,8 +40,8 @@ def refusal(runs: ProcessSpec, running: Running, url: str) -> tuple[str, str]:
     `url`, and what to do, in clean words; two empty texts if it can."""
     why, hint = unfit_process(running)
     why, hint = (why, hint) if why else _of_a_unit(running)
-    if not why and (found := difference(runs, running)):
-        why, hint = f"{DIFFERS}{found}", _correction(running)
+    if not why and (mismatch := difference(runs, running)):
+        why, hint = f"{DIFFERS}{mismatch}", _correction(running)
     if not why:
         why, hint = with_others(running.pid, running.start)
     return (why, hint) if why else _elsewhere(running, url)
@@ -56,7 +56,7 @@ def _correction(running: Running) -> str:
 
 def first_at(url: str) -> list[int]:
     """The processes at an address of this machine that none of the others there has started."""
-    pids = {one.pid for one in listeners(url, here=True)}
+    pids = {listener.pid for listener in listeners(url, here=True)}
     return sorted(pid for pid in pids if not (process.ancestry(pid) - {pid}) & pids)
 
 
@@ -100,8 +100,8 @@ def is_stranger(spec: ProcessSpec, pid: int) -> bool:
 
 def able(pids: Sequence[int], spec: ProcessSpec, url: str) -> list[int]:
     """Which of the processes at an address `adopt` would take over."""
-    read = [found for pid in pids if (found := processes.read(pid)) is not None]
-    return [found.pid for found in read if not refusal(spec, found, url)[0]]
+    read = [running for pid in pids if (running := processes.read(pid)) is not None]
+    return [candidate.pid for candidate in read if not refusal(spec, candidate, url)[0]]
 
 
 def shared(pids: Sequence[int]) -> str:
@@ -121,8 +121,8 @@ def program_of(spec: ProcessSpec) -> str:
     first = spec.argv[0]
     if "/" in first:
         return os.path.abspath(os.path.join(spec.cwd, first))
-    found = shutil.which(first, path=dict(spec.env).get("PATH"))
-    return os.path.abspath(found) if found else ""
+    program = shutil.which(first, path=dict(spec.env).get("PATH"))
+    return os.path.abspath(program) if program else ""
 
 
 def difference(runs: ProcessSpec, running: Running) -> str:
@@ -210,12 +210,12 @@ def _of_a_unit(running: Running) -> tuple[str, str]:
 def with_others(pid: int, start: int) -> tuple[str, str]:
     """Which other servers are in the process group of one, in words, and a hint; two empty texts
     if there are none. Signals go to the group, and nothing would start the others again."""
-    found = licence.other_servers(pid, start)
-    if not found:
+    other_servers = licence.other_servers(pid, start)
+    if not other_servers:
         return "", ""
-    others = [f"pid {other} at port {port}" for other, port in found]
+    others = [f"pid {other} at port {port}" for other, port in other_servers]
     why = f"another server is in its process group: {' and '.join(others)}"
-    if all(pid in process.ancestry(other) for other, _ in found):
+    if all(pid in process.ancestry(other) for other, _ in other_servers):
         return f"{why}, which it has started", STARTED
     return why, "start each in a session of its own (setsid), or as a service of its own"
 
@@ -224,8 +224,8 @@ def _elsewhere(running: Running, url: str) -> tuple[str, str]:
     """Why a process and its own do not listen at an address, or not alone, and what to do: whoever
     shares it gets a part of the requests. Two empty texts if they do."""
     sockets = answering(url, here=True)
-    holders = {one.pid for socket in sockets for one in socket.holders}
-    own = {one.pid for one in process.members(running.pid, running.start)}
+    holders = {holder.pid for socket in sockets for holder in socket.holders}
+    own = {member.pid for member in process.members(running.pid, running.start)}
     own |= {running.pid, *processes.outside(running)}
     if not holders & own:
         return (

@@ -66,15 +66,15 @@ class Box:
 
 def boxes(engine: RawEngine) -> list[Box]:
     """The containers that serve a model. Raises EngineError if the engine gives no list."""
-    found = []
+    model_boxes = []
     for row in engine.list_containers():
         try:
             made = _box(engine.inspect(row.id))
         except EngineError:
             continue  # it ended meanwhile, or hangs
         if made is not None:
-            found.append(made)
-    return found
+            model_boxes.append(made)
+    return model_boxes
 
 
 def _box(container: dict[str, Any]) -> Box | None:
@@ -119,17 +119,19 @@ def _unit_of_client(name: str, identity: str) -> UnitSpec | None:
 
 def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) -> tuple[str, str]:
     """Where this machine reaches it; and why it does not, in clean words."""
-    given = (str(one).partition("=") for one in _table(container, "Config").get("Env") or ())
+    given = (
+        str(variable).partition("=") for variable in _table(container, "Config").get("Env") or ()
+    )
     port = port_of(engine, argv, {name: value for name, _, value in given})
     if _table(container, "HostConfig").get("NetworkMode") == "host":
         return f"http://127.0.0.1:{port}", ""
     published = _table(_table(container, "NetworkSettings"), "Ports")
     doors = [
-        (inner, str(one.get("HostIp") or ""), str(one.get("HostPort") or ""))
+        (inner, str(binding.get("HostIp") or ""), str(binding.get("HostPort") or ""))
         for inner, rows in published.items() if inner.endswith("/tcp")
-        for one in rows or () if isinstance(one, dict)
+        for binding in rows or () if isinstance(binding, dict)
     ]  # fmt: skip
-    doors.sort(key=lambda one: (one[0] != f"{port}/tcp", ":" in one[1]))
+    doors.sort(key=lambda door: (door[0] != f"{port}/tcp", ":" in door[1]))
     for _, address, outer in doors:
         host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
         return f"http://{f'[{host}]' if ':' in host else host}:{outer}", ""
@@ -150,7 +152,7 @@ def _compose(labels: Mapping[str, str]) -> Compose | None:
 
 def _models(container: Mapping[str, Any], argv: tuple[str, ...]) -> list[str]:
     """The files with weights that a command names, where they are outside of the container."""
-    found = []
+    model_files = []
     for word in argv:
         path = word.rpartition("=")[2] if word.startswith("-") else word
         for mount in container.get("Mounts") or ():
@@ -158,10 +160,10 @@ def _models(container: Mapping[str, Any], argv: tuple[str, ...]) -> list[str]:
             if path == inside or path.startswith(f"{inside.rstrip('/')}/"):
                 at = os.path.normpath(outside + path[len(inside.rstrip("/")) :])
                 if inside and outside and os.path.exists(at):
-                    found.append(at)
-    return list(dict.fromkeys(found))
+                    model_files.append(at)
+    return list(dict.fromkeys(model_files))
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    table = value.get(key)
+    return table if isinstance(table, dict) else {}

@@ -55,9 +55,9 @@ class Running:
 
 def read(pid: int, proc: Path = PROC) -> Running | None:
     """One process; None if it is gone."""
-    found, uid = process.stat(pid), process.user_of(pid)
+    stat, uid = process.stat(pid), process.user_of(pid)
     argv = argv_of(pid, proc)
-    if found is None or uid is None or not argv or found.state in "ZX":
+    if stat is None or uid is None or not argv or stat.state in "ZX":
         return None
     environ = process.environ(pid, proc)
     unit = unit_of(files.read_text(proc / str(pid) / "cgroup"))
@@ -65,7 +65,7 @@ def read(pid: int, proc: Path = PROC) -> Running | None:
         unit = None
     cwd, exe = _link(pid, "cwd", proc), _link(pid, "exe", proc)
     return Running(
-        pid, found.start, uid, argv, _program(argv[0], exe, cwd, environ or {}), cwd, environ,
+        pid, stat.start, uid, argv, _program(argv[0], exe, cwd, environ or {}), cwd, environ,
         unit, container_of(pid),
         _hangs_on_a_terminal(pid, proc),
     )  # fmt: skip
@@ -84,7 +84,7 @@ def unit_of(groups: str) -> UnitSpec | None:
         _, kind, path = [*row.split(":", 2), "", ""][:3]
         if kind not in ("", "name=systemd"):
             continue
-        names = [one for one in _UNIT.findall(path) if not _MANAGER.fullmatch(one)]
+        names = [name for name in _UNIT.findall(path) if not _MANAGER.fullmatch(name)]
         if names:
             return UnitSpec(f"{names[-1]}.service", "/user@" in path)
     return None
@@ -99,42 +99,42 @@ def _is_started_by(unit: UnitSpec, pid: int) -> bool:
         main = units.look(unit).main
     except ServiceError:
         return True  # it is in the unit's group, and nothing says otherwise
-    found = process.stat(pid)
-    return main == pid or (main > 0 and found is not None and found.session == main)
+    stat = process.stat(pid)
+    return main == pid or (main > 0 and stat is not None and stat.session == main)
 
 
-def not_again(one: Running) -> str:
+def not_again(running: Running) -> str:
     """Why the command line of a process could not start it again; "" if it could."""
-    first = one_line(" ".join(started(one.argv)[:1]), 60)
-    if not one.cwd or one.cwd.endswith(DELETED):
+    first = one_line(" ".join(started(running.argv)[:1]), 60)
+    if not running.cwd or running.cwd.endswith(DELETED):
         return "its working directory is gone, or hidden from this user"
-    if not one.program:
+    if not running.program:
         return (
             f"no program is found by the first word of its command line ({first}): the process has "
             "overwritten it, or the program was moved"
         )
-    engine = engine_of(one.argv) or OTHER
-    if value_of(engine, one.argv, "--port", one.environ) == "0":
+    engine = engine_of(running.argv) or OTHER
+    if value_of(engine, running.argv, "--port", running.environ) == "0":
         return "it asks for any free port, so it would answer at another one (--port 0)"
     try:
-        for word in (*one.argv, one.cwd):
+        for word in (*running.argv, running.cwd):
             word.encode()
     except UnicodeEncodeError:
         return "its command line or directory is not UTF-8 text"
     return ""
 
 
-def outside(one: Running) -> list[int]:
+def outside(running: Running) -> list[int]:
     """Descendants of a process that a signal to its group would not reach."""
     stats = process.all_stats()
-    inside = {member.pid for member in process.members(one.pid, one.start, stats)}
-    below, found = {one.pid}, list[int]()
+    inside = {member.pid for member in process.members(running.pid, running.start, stats)}
+    below, outside_pids = {running.pid}, list[int]()
     for stat in sorted(stats, key=lambda stat: stat.start):
         if stat.parent in below and stat.state not in "ZX":
             below.add(stat.pid)
             if stat.pid not in inside:
-                found.append(stat.pid)
-    return found
+                outside_pids.append(stat.pid)
+    return outside_pids
 
 
 def _program(first: str, exe: str, cwd: str, environ: Mapping[str, str]) -> str:

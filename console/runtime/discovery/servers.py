@@ -82,13 +82,13 @@ class Server:
     def names(self) -> set[str]:
         """By which it may be picked, besides its number in the list and its URL."""
         port = self.url.rpartition(":")[2]
-        found = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
-        found |= {self.model} - {""}
+        identifiers = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
+        identifiers |= {self.model} - {""}
         if self.unit is not None:
-            found |= {self.unit.name, self.unit.name.removesuffix(".service")}
+            identifiers |= {self.unit.name, self.unit.name.removesuffix(".service")}
         if self.box is not None:
-            return found | {self.box.name, self.box.id, self.box.id[:12]}
-        return found | ({str(self.running.pid)} if self.running is not None else set())
+            return identifiers | {self.box.name, self.box.id, self.box.id[:12]}
+        return identifiers | ({str(self.running.pid)} if self.running is not None else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,13 @@ def search(socket: str = "") -> Search:
     except EngineError as error:
         found_boxes, engine = [], None
         trouble.append(f"containers were not looked at: {one_line(str(error))}")
-    found = [_of_box(one) for one in found_boxes]
-    known = {one.id for one in found_boxes}
-    found += [one for one in _of_processes(pids, listening) if _container(one) not in known]
+    servers = [_of_box(box) for box in found_boxes]
+    known = {box.id for box in found_boxes}
+    servers += [
+        server for server in _of_processes(pids, listening) if _container(server) not in known
+    ]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = _without_shared(list(pool.map(look, found)), listening)
+        asked = _without_shared(list(pool.map(look, servers)), listening)
     looked = [f"{len(pids)} processes", f"{len(listening)} ports that listen"]
     if engine is not None:
         looked.append(f"the running containers of {one_line(engine.path, 80)}")
@@ -154,8 +156,8 @@ def _without_shared(asked: list[Server], listening: list[Door]) -> list[Server]:
 
 def of_process(running: Running) -> Server | None:
     """The server that one process is; None if it is none that is known."""
-    found = _server(running, doors())
-    return look(found) if found is not None else None
+    server = _server(running, doors())
+    return look(server) if server is not None else None
 
 
 def look(server: Server) -> Server:
@@ -163,18 +165,18 @@ def look(server: Server) -> Server:
     if server.running is not None and any(_out_of_reach(server.running)):
         return server  # whoever answers at that port here is another one
     ready = server.ready or server.engine.ready
-    state, said = health(server.url, ready, PROBE_S)
+    state, detail = health(server.url, ready, PROBE_S)
     engine, model = server.engine, ""
     if state is not Health.REFUSED:
         engine, model = _asked(server)
     if engine is OTHER and state in (Health.REFUSING, Health.SLOW, Health.UNHEALTHY) and model:
-        ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
+        ready, state, detail = MODELS, *health(server.url, MODELS, PROBE_S)
     wants_key = state in (Health.SERVING, Health.REFUSING) and _wants_key(server.url)
     unfit, hint = server.unfit, server.hint
-    if not unfit and said.startswith(TLS):  # a run could not ask it, nor a rollback prove it
+    if not unfit and detail.startswith(TLS):  # a run could not ask it, nor a rollback prove it
         unfit, hint = TLS, TLS_REMEDY
     return replace(
-        server, engine=engine, model=model, ready=ready, state=state, said=said,
+        server, engine=engine, model=model, ready=ready, state=state, said=detail,
         wants_key=wants_key, unfit=unfit, hint=hint,
     )  # fmt: skip
 
@@ -200,32 +202,32 @@ def _asked(server: Server) -> tuple[Engine, str]:
     return (LLAMA if llama and server.engine is OTHER else server.engine), model
 
 
-def _order(one: Server) -> tuple[bool, bool, str]:
+def _order(server: Server) -> tuple[bool, bool, str]:
     """Those that can be the baseline and serve come first."""
-    return bool(one.unfit), one.state is not Health.SERVING, one.url
+    return bool(server.unfit), server.state is not Health.SERVING, server.url
 
 
 def _of_box(box: Box) -> Server:
     return Server(box.engine, box.url, box=box, unfit=box.unfit, hint=box.hint)
 
 
-def _container(one: Server) -> str:
-    return one.running.container if one.running is not None else ""
+def _container(server: Server) -> str:
+    return server.running.container if server.running is not None else ""
 
 
 def _of_processes(pids: Iterable[int], listening: list[Door]) -> Iterator[Server]:
     """The servers among these processes; of a server and its workers only the first process."""
-    found: dict[int, Server] = {}
+    servers: dict[int, Server] = {}
     for pid in sorted(pids):
         if engine_of(processes.argv_of(pid)) is None:
             continue
         running = processes.read(pid)
         made = _server(running, listening) if running is not None else None
         if made is not None:
-            found[pid] = made
-    for pid, one in found.items():
-        if not (process.ancestry(pid) - {pid}) & found.keys():
-            yield one
+            servers[pid] = made
+    for pid, server in servers.items():
+        if not (process.ancestry(pid) - {pid}) & servers.keys():
+            yield server
 
 
 def _server(running: Running, listening: list[Door]) -> Server | None:
@@ -236,7 +238,7 @@ def _server(running: Running, listening: list[Door]) -> Server | None:
     own = _own_doors(running, listening, port)
     if engine is OTHER and not own:
         return None  # a program that merely names a model's file: a copy, a download, an editor
-    door = next((one for one in own if one.port == port), next(iter(own), None))
+    door = next((own_door for own_door in own if own_door.port == port), next(iter(own), None))
     unfit, hint = unfit_process(running)
     return Server(engine, door.url if door else f"http://127.0.0.1:{port}", running,
                   unfit=unfit, hint=hint)  # fmt: skip
@@ -249,8 +251,8 @@ def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]
     for member in process.members(running.pid, running.start):
         inodes |= sockets_of(member.pid)
     if inodes:
-        return [one for one in listening if one.inode in inodes]
-    return [one for one in listening if one.uid == running.uid and one.port == port]
+        return [door for door in listening if door.inode in inodes]
+    return [door for door in listening if door.uid == running.uid and door.port == port]
 
 
 def unfit_process(running: Running) -> tuple[str, str]:

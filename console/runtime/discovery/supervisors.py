@@ -52,15 +52,15 @@ def parent_of(pid: int) -> Parent | None:
     """The supervisor that keeps a process up; else its nearest ancestor that could be one, a script
     for example; None if people started it, or nobody is left."""
     nearest: Parent | None = None
-    for one in _above(pid):
-        argv = argv_of(one)
+    for ancestor in _above(pid):
+        argv = argv_of(ancestor)
         name = _supervisor(argv)
         if not name and (engine := engine_of(argv)) not in (None, OTHER):
             name = engine.name if engine else ""
         if name:
-            return Parent(one, name, True)
+            return Parent(ancestor, name, True)
         if nearest is None and argv:
-            nearest = Parent(one, quoted(argv, 60), False)
+            nearest = Parent(ancestor, quoted(argv, 60), False)
     return nearest
 
 
@@ -68,14 +68,14 @@ def _above(pid: int) -> Iterator[int]:
     """The ancestors of a process, nearest first, up to the shell, login or manager that a person
     started it by."""
     seen = {pid}
-    found = process.stat(pid)
-    while found is not None and found.parent > 1 and found.parent not in seen:
-        seen.add(found.parent)
-        argv = argv_of(found.parent)
+    stat = process.stat(pid)
+    while stat is not None and stat.parent > 1 and stat.parent not in seen:
+        seen.add(stat.parent)
+        argv = argv_of(stat.parent)
         if not argv or _file(argv[0]) in _LOGIN or _is_interactive(argv):
             return
-        yield found.parent
-        found = process.stat(found.parent)
+        yield stat.parent
+        stat = process.stat(stat.parent)
 
 
 def _supervisor(argv: tuple[str, ...]) -> str:

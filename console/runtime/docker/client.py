@@ -233,28 +233,28 @@ def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
     """The image behind a tag, digest or id; None if the engine has none by that name. Never pulls
     it."""
     api: Any = client.api
-    found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
-    if found is None:
+    image = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
+    if image is None:
         return None
     return ImageInfo(
-        id=clean(str(found.get("Id", ""))),
-        repo_digests=tuple(clean(str(digest)) for digest in found.get("RepoDigests") or ()),
-        os=clean(str(found.get("Os", ""))),
-        architecture=clean(str(found.get("Architecture", ""))),
-        size_bytes=int(found.get("Size") or 0),
+        id=clean(str(image.get("Id", ""))),
+        repo_digests=tuple(clean(str(digest)) for digest in image.get("RepoDigests") or ()),
+        os=clean(str(image.get("Os", ""))),
+        architecture=clean(str(image.get("Architecture", ""))),
+        size_bytes=int(image.get("Size") or 0),
     )
 
 
 def require_image(client: docker.DockerClient, ref: str) -> ImageInfo:
     """The local image, or a ServiceError that names the command to fetch it with."""
-    found = image_info(client, ref)
-    if found is None:
+    image = image_info(client, ref)
+    if image is None:
         raise ServiceError(
             f"The image {one_line(ref)} is not on this machine",
             "nothing is pulled during a run",
             pull_hint(ref),
         )
-    return found
+    return image
 
 
 def pull_hint(ref: str) -> str:

@@ -77,8 +77,8 @@ class ComposeDriver(EngineDriver):
         Raises ServiceError if another site's or user's runs in its place.
         """
         resolved = self._placed(self.resolve())
-        found = self._candidate(resolved)
-        return self._handle(found) if found and status_of(found).alive else None
+        container = self._candidate(resolved)
+        return self._handle(container) if container and status_of(container).alive else None
 
     def start(self, launch: Launch) -> Handle:
         """Create through compose, record, start; raises EngineError, ServiceError."""
@@ -92,14 +92,14 @@ class ComposeDriver(EngineDriver):
         override = self._write_override(resolved, launch)
         # Created first and started second, so that it is recorded before it does anything.
         self._up(resolved, override, "--no-start", launch.run_id)
-        found = self._candidate(resolved)
-        if found is None:
+        container = self._candidate(resolved)
+        if container is None:
             raise ServiceError(
                 f"Compose made no container for {self.runs.service}",
                 f"project {resolved.project}",
                 f"docker compose -p {resolved.project} ps -a",
             )
-        handle = self._handle(found)
+        handle = self._handle(container)
         launch.record(handle)
         self._up(resolved, override, "-d", launch.run_id)
         die_together(handle.container)
@@ -138,9 +138,9 @@ class ComposeDriver(EngineDriver):
     def _is_of_another(self, row: Mapping[str, Any]) -> bool:
         return is_of_another((row.get("Labels") or {}).get(OWNER_LABEL, ""), self.site)
 
-    def _handle(self, found: Mapping[str, Any]) -> Handle:
-        name = str(found.get("Name") or "").lstrip("/")
-        return Handle(self.spec.name, "container", container=str(found["Id"]), name=name)
+    def _handle(self, container: Mapping[str, Any]) -> Handle:
+        name = str(container.get("Name") or "").lstrip("/")
+        return Handle(self.spec.name, "container", container=str(container["Id"]), name=name)
 
     def _up(self, resolved: Resolved, override: Path, mode: str, run_id: str) -> None:
         files = [*self.runs.files, override]
@@ -211,8 +211,8 @@ def resolve_container(
     containers of several projects fit.
     """
     wanted = [f"{SERVICE}={service}", *([f"{PROJECT}={project}"] if project else [])]
-    found = _containers(client, *wanted)
-    rows = [row for row in found if is_of_compose(row.get("Labels") or {}, files, project)]
+    containers = _containers(client, *wanted)
+    rows = [row for row in containers if is_of_compose(row.get("Labels") or {}, files, project)]
     projects = sorted({str(row["Labels"].get(PROJECT)) for row in rows})
     if len(projects) > 1:
         raise ServiceError(

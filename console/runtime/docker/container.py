@@ -74,19 +74,19 @@ class ContainerDriver(EngineDriver):
 
         Raises ServiceError if another site's or user's runs in its place.
         """
-        found = inspect(self.client, self.container_name)
-        if found is None or not status_of(found).alive:
+        container = inspect(self.client, self.container_name)
+        if container is None or not status_of(container).alive:
             return None
         runs = self.spec.runs
         if isinstance(runs, ContainerSpec):
-            labels = labels_of(found)
+            labels = labels_of(container)
             if role_label() not in labels:
                 return None
             refuse_of_another(self.container_name, labels, self.site)
-            image = str(found.get("Image", ""))
+            image = str(container.get("Image", ""))
             if labels.get(SPEC_LABEL) != spec_hash(bounded(self.client, runs), image):
                 return None
-        return self._handle(str(found["Id"]))
+        return self._handle(str(container["Id"]))
 
     def start(self, launch: Launch) -> Handle:
         """Create (or find an equal older one), record, start; raises EngineError, ServiceError."""
@@ -127,14 +127,14 @@ class ContainerDriver(EngineDriver):
 
     def _start_existing(self, launch: Launch) -> Handle:
         name = self.container_name
-        found = inspect(self.client, name)
-        if found is None:
+        container = inspect(self.client, name)
+        if container is None:
             raise ServiceError(
                 f"There is no container named {one_line(name)}",
                 "it is only started and stopped here, never created",
                 "`docker ps -a` lists the names",
             )
-        return self._begin(self._handle(str(found["Id"])), launch)
+        return self._begin(self._handle(str(container["Id"])), launch)
 
     def _create(
         self, runs: ContainerSpec, digest: str, launch: Launch, oom_score: int | None

@@ -45,14 +45,14 @@ def silent(text: str) -> None:
     """A Say that discards its text."""
 
 
-def status_of(found: Mapping[str, Any]) -> Status:
+def status_of(container: Mapping[str, Any]) -> Status:
     """The state of an inspected container.
 
     `exit_code` is None while it runs or when it never ran; between two attempts of a restart policy
     the container counts as alive and has the exit code of the last one.
     """
-    state = found.get("State") or {}
-    restarts = int(found.get("RestartCount") or 0)
+    state = container.get("State") or {}
+    restarts = int(container.get("RestartCount") or 0)
     if state.get("Restarting"):
         code = int(state.get("ExitCode") or 0)
         words = f"restarting after exit code {code}"
@@ -63,18 +63,18 @@ def status_of(found: Mapping[str, Any]) -> Status:
         why = one_line(str(state.get("Error") or ""))
         return Status(False, None, False, restarts, f"not started: {why}" if why else "not started")
     code, oom = int(state.get("ExitCode") or 0), bool(state.get("OOMKilled"))
-    return Status(False, code, oom, restarts, _ended(found, code, oom))
+    return Status(False, code, oom, restarts, _ended(container, code, oom))
 
 
-def _ended(found: Mapping[str, Any], code: int, oom: bool) -> str:
+def _ended(container: Mapping[str, Any], code: int, oom: bool) -> str:
     if oom:
-        limit = int((found.get("HostConfig") or {}).get("Memory") or 0)
+        limit = int((container.get("HostConfig") or {}).get("Memory") or 0)
         bound = f" at its limit of {format_bytes(limit)}" if limit else ""
         return f"killed by the kernel: out of memory{bound} (exit code {code})"
     words = f"exited with code {code}"
     if code in _SIGNALS:
         words += f" ({_SIGNALS[code]})"
-    why = one_line(str((found.get("State") or {}).get("Error") or ""))
+    why = one_line(str((container.get("State") or {}).get("Error") or ""))
     return f"{words}: {why}" if why else words
 
 
@@ -100,11 +100,11 @@ def stop_container(
         _kill(client, container, name)
     deadline = clock.monotonic() + gone_s
     while True:
-        found = inspect(client, container)
-        if found is None or not (found.get("State") or {}).get("Running"):
+        inspection = inspect(client, container)
+        if inspection is None or not (inspection.get("State") or {}).get("Running"):
             return
         if clock.monotonic() >= deadline:
-            raise _stuck(name, int(found["State"].get("Pid") or 0))
+            raise _stuck(name, int(inspection["State"].get("Pid") or 0))
         clock.sleep(0.1)
 
 
@@ -145,8 +145,12 @@ class EngineDriver:
 
     def status(self, handle: Handle) -> Status:
         """What the engine says about it now; raises EngineError when it does not answer."""
-        found = inspect(self.client, handle.container)
-        return status_of(found) if found else Status(alive=False, detail="the container is gone")
+        container = inspect(self.client, handle.container)
+        return (
+            status_of(container)
+            if container
+            else Status(alive=False, detail="the container is gone")
+        )
 
     def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
         """Stop by id, then kill, within `grace_s` and some 30 s. Raises ServiceError if it lives;
@@ -182,8 +186,8 @@ def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> 
     }  # fmt: skip
 
 
-def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    return dict((found.get("Config") or {}).get("Labels") or {})
+def labels_of(container: Mapping[str, Any]) -> dict[str, str]:
+    return dict((container.get("Config") or {}).get("Labels") or {})
 
 
 def settle_name(
@@ -195,13 +199,13 @@ def settle_name(
     Raises ServiceError when the name belongs to somebody else or to a running older one. Another
     site's or user's is never reused, because its own rollback would end it.
     """
-    found = inspect(client, name)
-    if found is None:
+    inspection = inspect(client, name)
+    if inspection is None:
         return None
-    labels, container = labels_of(found), str(found["Id"])
+    labels, container = labels_of(inspection), str(inspection["Id"])
     if role_label() not in labels:
         raise name_is_foreign(name)
-    alive = status_of(found).alive
+    alive = status_of(inspection).alive
     if alive:
         refuse_of_another(name, labels, site)
     ours = not is_of_another(labels.get(OWNER_LABEL, ""), site)

@@ -110,8 +110,8 @@ class _Command:
         )  # fmt: skip
 
     def look(self) -> dict[str, Any]:
-        found = ask(f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id))
-        return dict(found)
+        state = ask(f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id))
+        return dict(state)
 
     def exit_code(self) -> int:
         """The exit code, once the output has ended."""
@@ -152,11 +152,11 @@ class _Command:
         engine accepts the request long before the command runs."""
         deadline = time.monotonic() + START_S
         while True:
-            found = self.look()
-            pid = int(found.get("Pid") or 0)
-            if found.get("Running") and pid > 0:
+            state = self.look()
+            pid = int(state.get("Pid") or 0)
+            if state.get("Running") and pid > 0:
                 return pid
-            if found.get("ExitCode") is not None:
+            if state.get("ExitCode") is not None:
                 return None
             if time.monotonic() >= deadline:
                 raise ServiceError(
@@ -175,8 +175,8 @@ class _Command:
         """
         if self.container in read_text(f"/proc/{pid}/cgroup"):
             return True
-        found = inspect(self.client, self.container) or {}
-        first = int((found.get("State") or {}).get("Pid") or 0)
+        container = inspect(self.client, self.container) or {}
+        first = int((container.get("State") or {}).get("Pid") or 0)
         space = pid_namespace(pid)
         return space not in ("", pid_namespace("self")) and space == pid_namespace(first)
 
@@ -304,7 +304,7 @@ def _inner_pids(pid: int) -> list[int]:
     tree = [pid]
     with contextlib.suppress(psutil.Error):
         tree += [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    rows = (row for one in tree for row in read_text(f"/proc/{one}/status").splitlines())
+    rows = (row for tree_pid in tree for row in read_text(f"/proc/{tree_pid}/status").splitlines())
     return [int(row.split()[-1]) for row in rows if row.startswith("NSpid:")]
 
 
@@ -367,10 +367,10 @@ def _end_oneoff(
 
 
 def _oneoff_code(client: docker.DockerClient, handle: Handle, say: Say) -> int:
-    found = inspect(client, handle.container)
-    if found is None:
+    container = inspect(client, handle.container)
+    if container is None:
         raise ServiceError(f"{handle.name} is gone", "its container was removed")
-    seen = status_of(found)
+    seen = status_of(container)
     if seen.exit_code is None:
         raise EngineError(f"{handle.name} has no exit code", seen.detail)
     if seen.oom_killed:

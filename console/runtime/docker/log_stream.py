@@ -216,15 +216,15 @@ class LogStream:
             self.note(f"--- gap: log stream lost {lost}, reconnected {now} ---")
 
     def _look(self) -> _Look | None:
-        found = inspect(self.client, self.container)
-        if found is None:
+        container = inspect(self.client, self.container)
+        if container is None:
             return None
         if self._torn is None:
             self._torn = is_podman(self.client)
-        state = found.get("State") or {}
+        state = container.get("State") or {}
         look = _Look(
             bool(state.get("Running")),
-            str(found.get("Created") or ""),
+            str(container.get("Created") or ""),
             str(state.get("StartedAt") or ""),
             str(state.get("FinishedAt") or ""),
         )

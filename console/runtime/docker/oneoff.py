@@ -192,10 +192,10 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def _state(client: docker.DockerClient, container: str) -> Any:
-    found = inspect(client, container)
-    if found is None:
+    inspection = inspect(client, container)
+    if inspection is None:
         raise EngineError("The preflight container is gone", "somebody removed it")
-    return status_of(found)
+    return status_of(inspection)
 
 
 def _lines(client: docker.DockerClient, container: str) -> tuple[str, ...]:

@@ -59,14 +59,16 @@ def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def _on(words: tuple[Word, ...], names: tuple[str, ...]) -> Iterator[tuple[str, str, Word]]:
     """Definitions that switch on any of `names`: name, value, place."""
     return (
-        one for one in vocabulary.defines(words) if one[0] in names and vocabulary.truthy(one[1])
+        definition
+        for definition in vocabulary.defines(words)
+        if definition[0] in names and vocabulary.truthy(definition[1])
     )
 
 
 def _variables(unit: Unit) -> Iterator[Variable]:
     """Variables of the file, then those of single commands."""
     yield from unit.variables
-    yield from (one for command in unit.commands for one in command.env)
+    yield from (variable for command in unit.commands for variable in command.env)
 
 
 @rule(
@@ -106,7 +108,7 @@ def _words(variable: Variable) -> tuple[Word, ...]:
     fix="git clone --recursive, without --depth",
 )  # fmt: skip
 def shallow_clone(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    fetches = [one for one in unit.commands if _git(one) == "submodule"][:50]
+    fetches = [fetch for fetch in unit.commands if _git(fetch) == "submodule"][:50]
     for command in unit.commands:
         verb = _git(command)
         shallow = command.has("--depth", "--shallow-since", "--shallow-exclude")
@@ -134,9 +136,9 @@ def _fetched_later(fetches: list[Command], clone: Command) -> bool:
     words = [word.text for word in clone.args if not word.text.startswith("-")]
     folder = words[-1].rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
     return any(
-        folder in (*one.folder.split("/"), *(word.text for word in one.args))
-        for one in fetches
-        if one.script == clone.script
+        folder in (*fetch.folder.split("/"), *(word.text for word in fetch.args))
+        for fetch in fetches
+        if fetch.script == clone.script
     )
 
 
@@ -163,21 +165,23 @@ def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
         if code is None:
             continue
         nodes, aliases = ast.walk(code[0]), _aliases(code[0])
-        asked = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
-        if asked:
+        gpu_calls = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
+        if gpu_calls:
             grave = None if _fails_without_card(code[0]) and not command.tolerated else WARNING
-            yield Hit(command.place, f"{asked[0]}() in an image build", grave)
+            yield Hit(command.place, f"{gpu_calls[0]}() in an image build", grave)
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
     """What each imported name stands for."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+            aliases |= {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
         elif isinstance(node, ast.Import):
-            found |= {one.asname: one.name for one in node.names if one.asname}
-    return found
+            aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
+    return aliases
 
 
 def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
@@ -261,7 +265,9 @@ def _lacks_hwloc(unit: Unit, command: Command) -> str:
 def archive_cmake(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, stage in _kt_builds(unit, "archive"):
         pips = [
-            word.text for one in unit.within(command.scope) for word in vocabulary.pip_words(one)
+            word.text
+            for neighbour in unit.within(command.scope)
+            for word in vocabulary.pip_words(neighbour)
         ]
         if "cmake" not in vocabulary.installed(unit, command.scope) and "cmake" not in pips:
             yield Hit(command.place, "archive/ is built and cmake not installed", _level(stage))
@@ -276,9 +282,9 @@ def archive_cmake(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def third_party(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, _ in _kt_builds(unit, "archive"):
         copied = any(
-            one.name in ("cp", "ln", "mv", "rsync")
-            and any("third_party" in word.text for word in one.args)
-            for one in unit.within(command.scope)
+            neighbour.name in ("cp", "ln", "mv", "rsync")
+            and any("third_party" in word.text for word in neighbour.args)
+            for neighbour in unit.within(command.scope)
         )
         if not copied:
             yield Hit(command.place, "archive/ is built and third_party not copied into it")
@@ -295,7 +301,7 @@ def main_package(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if unit.source.kind is not Kind.DOCKERFILE or not list(_kt_builds(unit, "kt-kernel")):
         return
     whole = [word.text for word in vocabulary.pips(unit)]
-    if list(_kt_builds(unit, "archive")) or any(one.startswith("ktransformers") for one in whole):
+    if list(_kt_builds(unit, "archive")) or any(text.startswith("ktransformers") for text in whole):
         return
     for command in unit.commands:
         ran = vocabulary.module(command)
@@ -313,10 +319,10 @@ def main_package(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def kt_archs(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, _ in _kt_builds(unit, "kt-kernel"):
-        given = [one.value for one in unit.settings(command, "CPUINFER_CUDA_ARCHS")]
-        if not any("120" in one for one in given):
-            said = f"is {given[-1]}" if given else "is not set"
-            yield Hit(command.place, f"kt-kernel is built and CPUINFER_CUDA_ARCHS {said}")
+        given = [setting.value for setting in unit.settings(command, "CPUINFER_CUDA_ARCHS")]
+        if not any("120" in archs for archs in given):
+            state = f"is {given[-1]}" if given else "is not set"
+            yield Hit(command.place, f"kt-kernel is built and CPUINFER_CUDA_ARCHS {state}")
 
 
 @rule(
@@ -329,19 +335,19 @@ def kt_archs(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def commented_out(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if unit.source.kind is not Kind.DOCKERFILE:
         return
-    before = {one.place.line: one.text.lower() for one in unit.comments}
+    before = {remark.place.line: remark.text.lower() for remark in unit.comments}
     for comment in unit.comments:
         text = comment.text.lstrip("# \t")
         if not text.startswith("RUN "):
             continue
         read = shell.parse(spot(text.removeprefix("RUN ").rstrip("\\ "), comment.place))
-        commands = [Command(one.words, Where.BUILD) for one in read.commands]
-        if not any(_installs(one) for one in commands):
+        commands = [Command(command.words, Where.BUILD) for command in read.commands]
+        if not any(_installs(command) for command in commands):
             continue
-        said = text.rstrip(" &\\")
+        instruction = text.rstrip(" &\\")
         above = before.get(comment.place.line - 1, "")
         grave = any(word in above for word in ("placeholder", "todo", "phase", "later", "runtime"))
-        yield Hit(comment.place, f"commented out: {said}", WARNING if grave else None)
+        yield Hit(comment.place, f"commented out: {instruction}", WARNING if grave else None)
 
 
 def _installs(command: Command) -> bool:

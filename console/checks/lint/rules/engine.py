@@ -57,8 +57,8 @@ def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
         for value, place, _ in vocabulary.given(unit, command, "--kv-cache-dtype"):
             if value.startswith("fp8"):
-                said = f"--kv-cache-dtype {value}{unsure}"
-                yield Hit(place, said, INFO if unsure else None)
+                words = f"--kv-cache-dtype {value}{unsure}"
+                yield Hit(place, words, INFO if unsure else None)
 
 
 @rule(
@@ -74,10 +74,10 @@ def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
         if vocabulary.engine(command) != "sglang":
             continue
         names = ("--attention-backend", "--fp8-gemm-backend")
-        asked = {name: list(vocabulary.given(unit, command, name)) for name in names}
-        lacks = [n for n in names if not any(value == "triton" for value, _, _ in asked[n])]
-        if "--attention-backend" in lacks and asked["--attention-backend"]:
-            value, place, _ = asked["--attention-backend"][-1]  # the last one counts
+        settings = {name: list(vocabulary.given(unit, command, name)) for name in names}
+        lacks = [n for n in names if not any(value == "triton" for value, _, _ in settings[n])]
+        if "--attention-backend" in lacks and settings["--attention-backend"]:
+            value, place, _ = settings["--attention-backend"][-1]  # the last one counts
             if value in ("flashinfer", "flashmla", "fa3"):
                 yield Hit(place, f"--attention-backend {value}")
         elif lacks:
@@ -144,8 +144,8 @@ def without_amx(unit: Unit, facts: Facts) -> Iterator[Hit]:
     why = "only for a CPU with AMX" if unsure else "and the site's CPU has no AMX"
     for command in unit.commands:
         for value, place, _ in vocabulary.given(unit, command, "--kt-method"):
-            if found := re.search(r"\bAMX\w*", value.upper()):
-                yield Hit(place, f"--kt-method {found[0]}, {why}", INFO if unsure else None)
+            if match := re.search(r"\bAMX\w*", value.upper()):
+                yield Hit(place, f"--kt-method {match[0]}, {why}", INFO if unsure else None)
 
 
 @rule(
@@ -163,11 +163,13 @@ def too_large(unit: Unit, facts: Facts) -> Iterator[Hit]:
         name = name.partition("@")[0]
         if engine not in ("sglang", "vllm") or not _WHOLE.fullmatch(name):
             continue
-        word = next((one for one in command.words if name in one.text), command.words[0])
+        word = next(
+            (argument for argument in command.words if name in argument.text), command.words[0]
+        )
         words = f"{name} is {format_bytes(_WHOLE_BYTES)}"
         env = _environment(unit, command, (engine,))
-        if short := _short(engine, [one.text for one in command.words], env, facts):
-            made = any(_MADE.search(one.text) for one in command.words)
+        if short := _short(engine, [argument.text for argument in command.words], env, facts):
+            made = any(_MADE.search(argument.text) for argument in command.words)
             yield Hit(word.place, f"{words}; {short}", INFO if made else None)
         elif facts.ram_bytes is None or not facts.memory:
             yield Hit(word.place, words, INFO)
@@ -189,26 +191,30 @@ def _short(engine: str, argv: Sequence[str], env: Mapping[str, str], facts: Fact
         for n, (size, sm) in enumerate(zip(facts.memory, compute, strict=False))
     )
     machine = Machine(cards, ram_available=facts.ram_bytes, swap_free=facts.swap_bytes)
-    found = assess(from_config(_DEEPSEEK, _WHOLE_BYTES), plan, machine, advised=False)
+    assessment = assess(from_config(_DEEPSEEK, _WHOLE_BYTES), plan, machine, advised=False)
     return "; ".join(
-        f"{one.where} has {format_bytes(one.have)} and needs {format_bytes(one.need)}"
-        for one in found.short
+        f"{shortage.where} has {format_bytes(shortage.have)} and needs "
+        f"{format_bytes(shortage.need)}"
+        for shortage in assessment.short
     )
 
 
 @rule(
-    "ktransformers-without-sched-ext", WARNING, "F-018 F-023 F-027",
+    "ktransformers-without-sched-ext",
+    WARNING,
+    "F-018 F-023 F-027",
     title="A part of ktransformers that imports sched_ext",
     why="local_chat and the server import balance_serve whatever they are asked for: a C++ "
     "extension with a long chain of dependencies that no wheel has.",
     fix="serve through SGLang, or build balance_serve (USE_BALANCE_SERVE=1); `omni-console check "
     "imports` shows the chain",
-)  # fmt: skip
+)
 def sched_ext(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if any(
         "balance_serve" in word.text for command in unit.commands for word in command.args
     ) or any(
-        one.name == "USE_BALANCE_SERVE" and vocabulary.truthy(one.value) for one in unit.variables
+        variable.name == "USE_BALANCE_SERVE" and vocabulary.truthy(variable.value)
+        for variable in unit.variables
     ):
         return
     for command in unit.commands:
@@ -216,7 +222,7 @@ def sched_ext(unit: Unit, facts: Facts) -> Iterator[Hit]:
         scripts = [word.text for word in command.args] if vocabulary.is_python(command) else []
         if ran.startswith(_CHAIN):
             yield Hit(command.place, f"python -m {ran}")
-        elif any(one.endswith("ktransformers/local_chat.py") for one in scripts):
+        elif any(script.endswith("ktransformers/local_chat.py") for script in scripts):
             yield Hit(command.place, "ktransformers/local_chat.py")
 
 
@@ -292,7 +298,10 @@ def unchecked(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def _gguf(unit: Unit, step: PlaybookStep) -> bool:
     """What a download fetches, from the step itself or the checkpoint step it is `of`."""
     of = step.data.said("of")
-    parts = [step.data, *(one.data for one in unit.steps if of and one.id == of)]
+    parts = [
+        step.data,
+        *(other_step.data for other_step in unit.steps if of and other_step.id == of),
+    ]
     return any(
         vocabulary.names_gguf(part.said(key)) for part in parts for key in ("repo", "include")
     )
@@ -317,32 +326,37 @@ def refused_option(unit: Unit, facts: Facts) -> Iterator[Hit]:
         for complaint in judge.judged(tables, argv, env):
             if not _is_open(unit, command, complaint):
                 refuses = complaint.sure is Sure.REFUSED
-                said = f"{judge.engine_name(tables)} refuses " if refuses else ""
-                place, what = _place(unit, command, complaint), f"{said}{complaint.words}"
+                prefix = f"{judge.engine_name(tables)} refuses " if refuses else ""
+                place, what = _place(unit, command, complaint), f"{prefix}{complaint.words}"
                 yield Hit(place, what, SEVERITY.get(complaint.sure))
 
 
 def _image(unit: Unit, command: Command) -> str:
     """The image whose own program takes a command of options alone; "" where it may be another's:
     of an ENTRYPOINT beside it, or of a Dockerfile that makes an image of that name."""
-    started = [one for one in unit.commands if one.where is Where.START]
+    started = [
+        start_command for start_command in unit.commands if start_command.where is Where.START
+    ]
     beside = any(
-        one.scope == command.scope and not one.words[0].text.startswith("-") for one in started
+        start_command.scope == command.scope and not start_command.words[0].text.startswith("-")
+        for start_command in started
     )
-    built = any(one.dockerfile and one.name == command.scope for one in unit.containers)
+    built = any(
+        container.dockerfile and container.name == command.scope for container in unit.containers
+    )
     return "" if built or (beside and unit.source.kind is Kind.DOCKERFILE) else command.image
 
 
 def _environment(unit: Unit, command: Command, tables: Sequence[str]) -> dict[str, str]:
     """The variables that the engine takes for options, where a file says one value of them."""
     names = {name for of in tables for option in table(of).options for name in option.env}
-    mentioned = {one.name for one in (*command.env, *unit.variables)} & names
-    found: dict[str, str] = {}
+    mentioned = {variable.name for variable in (*command.env, *unit.variables)} & names
+    environment: dict[str, str] = {}
     for name in mentioned:
         values = list(unit.settings(command, name))
-        if len({one.value for one in values}) == 1 and not values[0].branched:
-            found[name] = values[0].value
-    return found
+        if len({variable.value for variable in values}) == 1 and not values[0].branched:
+            environment[name] = values[0].value
+    return environment
 
 
 def _is_open(unit: Unit, command: Command, complaint: Complaint) -> bool:

@@ -67,9 +67,11 @@ def _of_pattern(unit: Unit, at: int) -> bool:
         return False
     if "xargs" not in kill.wrappers:
         return any(_PGREP.search(word.text) for word in kill.args)
-    before = [one for one in unit.commands[max(0, at - 4) : at] if one.script == kill.script]
-    found = any(_PGREP.search(one.line) for one in before)
-    return found or {"ps", "grep"} <= {one.name for one in before}
+    before = [
+        command for command in unit.commands[max(0, at - 4) : at] if command.script == kill.script
+    ]
+    has_pgrep = any(_PGREP.search(command.line) for command in before)
+    return has_pgrep or {"ps", "grep"} <= {command.name for command in before}
 
 
 @rule(
@@ -100,8 +102,8 @@ def _steps(unit: Unit) -> Iterator[Hit]:
     for step in unit.steps:
         if step.timed or step.kind not in ("run", "script"):
             continue
-        inside = (one for one in unit.commands if one.scope == step.id)
-        long = next((one for one in inside if _takes_long(one)), None)
+        inside = (command for command in unit.commands if command.scope == step.id)
+        long = next((command for command in inside if _takes_long(command)), None)
         if long is not None:
             yield Hit(step.place, f"step {step.id} runs {long.line[:60]} and names no timeout")
 
@@ -131,14 +133,15 @@ def _takes_long(command: Command) -> bool:
 )  # fmt: skip
 def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
     named = [
-        (one.place, vocabulary.CUDA.search(one.ref), f"{one.ref} is CUDA") for one in unit.images
+        (image.place, vocabulary.CUDA.search(image.ref), f"{image.ref} is CUDA")
+        for image in unit.images
     ]
     pips = (command for command in unit.commands if vocabulary.pip_words(command))
     words = (word for command in pips for word in command.args)
-    named += [(one.place, _WHEELS.search(one.text), "wheels for CUDA") for one in words]
-    for place, match, said in named:
+    named += [(word.place, _WHEELS.search(word.text), "wheels for CUDA") for word in words]
+    for place, match, subject in named:
         if match and (int(match[1]), int(match[2])) < OLDEST:
-            yield Hit(place, f"{said} {match[1]}.{match[2]}")
+            yield Hit(place, f"{subject} {match[1]}.{match[2]}")
 
 
 @rule(
@@ -151,7 +154,9 @@ def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
     words = (word for command in unit.commands for word in command.args)
-    if not vocabulary.for_sm120(unit, facts) and not any("sm_120" in one.text for one in words):
+    if not vocabulary.for_sm120(unit, facts) and not any(
+        "sm_120" in argument.text for argument in words
+    ):
         return
     for word in vocabulary.pips(unit):
         if re.fullmatch(r"ktransformers(?:\[.*\])?(?:[=<>~!].*)?", word.text):
@@ -165,17 +170,19 @@ def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
     fix="the standard runtime for what computes; gVisor for code that is not trusted",
 )  # fmt: skip
 def gvisor(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    for one in unit.containers:
-        if one.runtime not in ("runsc", "gvisor", "io.containerd.runsc.v1"):
+    for container in unit.containers:
+        if container.runtime not in ("runsc", "gvisor", "io.containerd.runsc.v1"):
             continue
-        if one.gpus is not None or _sees_gpus(one):
-            place = one.runtime_place or one.place
-            yield Hit(place, f"{one.name} asks for a GPU under the runtime {one.runtime}")
+        if container.gpus is not None or _sees_gpus(container):
+            place = container.runtime_place or container.place
+            yield Hit(
+                place, f"{container.name} asks for a GPU under the runtime {container.runtime}"
+            )
 
 
-def _sees_gpus(one: Container) -> bool:
+def _sees_gpus(container: Container) -> bool:
     names = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-    return any(v.name in names and v.value not in ("", "none", "void", "-1") for v in one.env)
+    return any(v.name in names and v.value not in ("", "none", "void", "-1") for v in container.env)
 
 
 def _asymmetric(unit: Unit, facts: Facts) -> bool | None:
@@ -274,17 +281,19 @@ def dynamo(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def memgraph(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if facts.zen5 is False:
         return
-    for one in unit.containers:
-        if not one.image.removeprefix("docker.io/").startswith("memgraph/memgraph"):
+    for container in unit.containers:
+        if not container.image.removeprefix("docker.io/").startswith("memgraph/memgraph"):
             continue
-        given = [v for v in one.env if v.name == "GLIBC_TUNABLES"]
+        given = [v for v in container.env if v.name == "GLIBC_TUNABLES"]
         off = given[0].value if given else ""
         lacks = [flag for flag in _FLAGS if f"-{flag}" not in re.split("[,=]", off)]
-        place = given[0].place if given else one.place
+        place = given[0].place if given else container.place
         if lacks:
-            said = "without GLIBC_TUNABLES" if not given else f"does not switch off {lacks[0]}"
-            yield Hit(place, f"{one.name}: {one.image} {said}", None if facts.zen5 else INFO)
-        for mount in one.mounts:
+            defect = "without GLIBC_TUNABLES" if not given else f"does not switch off {lacks[0]}"
+            yield Hit(
+                place, f"{container.name}: {container.image} {defect}", None if facts.zen5 else INFO
+            )
+        for mount in container.mounts:
             if mount.text.split(":")[1:2] == ["/etc/memgraph"]:
-                words = f"{one.name}: a mount over /etc/memgraph hides its configuration"
+                words = f"{container.name}: a mount over /etc/memgraph hides its configuration"
                 yield Hit(mount.place, words, WARNING, "leave the mount out")

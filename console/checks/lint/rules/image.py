@@ -133,13 +133,13 @@ def _stage_has(unit: Unit, scope: str, program: str) -> bool | None:
     if stage is None:
         return None
     scopes = unit.scopes(scope)
-    copied = [word for one in unit.copies if one.scope in scopes for word in one.words]
+    copied = [word for copy in unit.copies if copy.scope in scopes for word in copy.words]
     if program in vocabulary.installed(unit, scope) or any(_is(program, word) for word in copied):
         return True
     if any(word.startswith("--from") for word in copied) and _FOLDERS & set(copied):
         return None
-    builds = (one for one in unit.within(scope) if one.where is Where.BUILD)
-    if any(program in word.text for one in builds for word in one.words):
+    builds = (command for command in unit.within(scope) if command.where is Where.BUILD)
+    if any(program in word.text for build in builds for word in build.words):
         return None
     return has(stage.base, program)
 

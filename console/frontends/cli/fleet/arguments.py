@@ -10,7 +10,7 @@ from console.frontends.cli.parser import PLAYBOOK_HELP, add_command, add_input, 
 
 FLEET_HELP = "fleet file (default: $OMNI_FLEET, else ~/.config/omni-console/fleet.yaml)"
 NAMES = frozenset({"fleet", "bridge"})
-TOLD = tuple(one for one in VERBS if one not in ("rollback", "status"))
+TOLD = tuple(verb for verb in VERBS if verb not in ("rollback", "status"))
 """What a run on another host can be told; a rollback is a command of its own."""
 
 

@@ -24,7 +24,7 @@ def bridge(args: Namespace) -> int:
     """Answer questions until stdin ends."""
 
     clock = SystemClock()
-    asked: list[Asked] = []
+    gpu_queries: list[Asked] = []
     kept: list[HostState] = []
 
     def look() -> dict[str, Any]:
@@ -32,17 +32,17 @@ def bridge(args: Namespace) -> int:
             # not before the hello: an emergency needs none of it
             from console.host.gpu.inventory import Asked
 
-            asked.append(Asked(clock))
-            asked[-1].begin()  # its process answers while the rest is imported
+            gpu_queries.append(Asked(clock))
+            gpu_queries[-1].begin()  # its process answers while the rest is imported
             from console.frontends.cli.fleet.state import HostState
 
-            kept.append(HostState(args.site, asked[-1]))
+            kept.append(HostState(args.site, gpu_queries[-1]))
         return kept[0].look()
 
     source, send = own_stdio()
     named = args.site or os.environ.get("OMNI_SITE", "")
-    far = Bridge(look, lambda: site_of(args.site), clock, named)
-    far.serve(Lines(source), send, VERSION, clean(socket.gethostname(), 100))
-    for one in asked:
-        one.close()
+    host_bridge = Bridge(look, lambda: site_of(args.site), clock, named)
+    host_bridge.serve(Lines(source), send, VERSION, clean(socket.gethostname(), 100))
+    for gpu_query in gpu_queries:
+        gpu_query.close()
     return int(Exit.OK)

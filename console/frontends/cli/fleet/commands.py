@@ -23,12 +23,12 @@ from console.fleet.table import as_json, lines, rows
 
 def fleet(args: Namespace) -> int:
     """A line for each host. Exit 0, or 4 if one did not answer."""
-    found = look(load_fleet(args.fleet).hosts, control_dir())
+    records = look(load_fleet(args.fleet).hosts, control_dir())
     if args.json:
-        print(redact.dumped({"hosts": [as_json(one) for one in found]}))
+        print(redact.dumped({"hosts": [as_json(record) for record in records]}))
     else:
-        print("\n".join(lines(found, time.time(), columns(sys.stdout))))
-    return int(Exit.HOLD if any(one.trouble for one in found) else Exit.OK)
+        print("\n".join(lines(records, time.time(), columns(sys.stdout))))
+    return int(Exit.HOLD if any(record.trouble for record in records) else Exit.OK)
 
 
 def tell(args: Namespace) -> int:
@@ -43,10 +43,10 @@ def tell(args: Namespace) -> int:
     line, token = Line(host, control_dir()), ""
     try:
         answer = line.open().ask("state")
-        found = part(answer, "run")
-        if not found.get("alive"):
+        run_state = part(answer, "run")
+        if not run_state.get("alive"):
             raise ControlError(f"no run is active on {host.name}", "\n".join(waiting(host, answer)))
-        run, status = str(found.get("id")), part(found, "status")
+        run, status = str(run_state.get("id")), part(run_state, "status")
         if not status and args.verb not in WHOLE:
             words = "its runner does not say where the run stands, so nothing was sent"
             raise ControlError(f"{host.name}: {args.verb} refused", words, "try again")
@@ -78,7 +78,7 @@ def waiting(host: Host, state: dict[str, Any]) -> list[str]:
     """The jobs that a host's runs still wait for, each with the command that gives it up."""
     from console.runner.slurm.standing import waits
 
-    found = []
+    job_lines = []
     for row in rows(state):
         if not row.get("run"):
             playbook, job, words = (
@@ -86,8 +86,8 @@ def waiting(host: Host, state: dict[str, Any]) -> list[str]:
             )
             # twice: for the shell here, and for the one there
             gives_up = shlex.join(["ssh", host.ssh, "scancel", shlex.quote(job)])
-            found.append(waits(playbook, job, words, gives_up))
-    return found
+            job_lines.append(waits(playbook, job, words, gives_up))
+    return job_lines
 
 
 def rollback(args: Namespace) -> int:
@@ -110,7 +110,7 @@ def rollback(args: Namespace) -> int:
     if args.json:
         _say(sys.stdout, redact.dumped({"hosts": done}))
     let_go_of_dead_output()
-    return max(int(one["exit_code"]) for one in done)
+    return max(int(outcome["exit_code"]) for outcome in done)
 
 
 def _say(out: TextIO, text: str) -> None:

@@ -48,35 +48,37 @@ def run(args: Namespace) -> int:
     record = partial(rollout.opened, wanted, made.path, hosts, now.now(), fresh=args.fresh)
     say = partial(print, file=out, flush=True)
     with rollout.held(record()):
-        one = record()  # now: another terminal may have gone on with it before it let go
+        fleet_rollout = record()  # now: another terminal may have gone on with it before it let go
         driver = Driver(
-            one, wanted, line=lambda host: Line(host, here), say=say,
+            fleet_rollout, wanted, line=lambda host: Line(host, here), say=say,
             agree=partial(_agreed, args, say),
             viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
         )  # fmt: skip
         if args.fresh:
-            require_none_waits(one, hosts, driver.line)
-        if any(leg.hash for leg in one.legs):
-            say(f"going on with the rollout of {clock(one.begun, now.now())}")
-            if one.terms != rollout.terms_of(wanted):
+            require_none_waits(fleet_rollout, hosts, driver.line)
+        if any(leg.hash for leg in fleet_rollout.legs):
+            say(f"going on with the rollout of {clock(fleet_rollout.begun, now.now())}")
+            if fleet_rollout.terms != rollout.terms_of(wanted):
                 say("a run that has begun keeps the --lease, --slurm and --yes that it began with")
         try:
             code = driver.go(hosts)
         except KeyboardInterrupt:
-            say("\n" + _left(one, fresh=args.fresh))
+            say("\n" + _left(fleet_rollout, fresh=args.fresh))
             code = Exit.INTERRUPTED
     if args.json:
-        legs = [{"host": x.host, "run": x.run or None, "exit_code": x.exit} for x in one.legs]
-        print(redact.dumped({"hosts": legs, "over": one.over, "exit_code": int(code)}))
+        legs = [
+            {"host": x.host, "run": x.run or None, "exit_code": x.exit} for x in fleet_rollout.legs
+        ]
+        print(redact.dumped({"hosts": legs, "over": fleet_rollout.over, "exit_code": int(code)}))
     return int(code)
 
 
-def _left(one: rollout.Rollout, *, fresh: bool) -> str:
+def _left(fleet_rollout: rollout.Rollout, *, fresh: bool) -> str:
     """What a rollout leaves that a person has interrupted."""
     again = "the same command without --fresh" if fresh else "the same command"
-    if not any(leg.hash for leg in one.legs):
+    if not any(leg.hash for leg in fleet_rollout.legs):
         return "nothing was started"
-    begun = [leg for leg in one.legs if leg.hash and leg.exit is None]
+    begun = [leg for leg in fleet_rollout.legs if leg.hash and leg.exit is None]
     goes = "what runs goes on" if begun else "nothing runs"
     if begun and not begun[-1].run:
         goes = f"the run asked for on {begun[-1].host} goes on, even if it still waits for Slurm"
@@ -113,8 +115,8 @@ def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[
     """Show a plan, and have its hash confirmed by hand: Enter alone starts nothing. Raises
     UsageError without a terminal."""
     shown, width = plan.get("lines"), columns(sys.stdout)
-    for one in shown if isinstance(shown, list) else ():
-        say("\n".join(folded(clean(str(one)), width)))
+    for line in shown if isinstance(shown, list) else ():
+        say("\n".join(folded(clean(str(line)), width)))
     short = clean(str(plan["hash"]), 80)[:SHOWN]
     say(f"plan {short} of {host.name}")
     if args.yes:
@@ -140,60 +142,78 @@ def report(args: Namespace) -> int:
     gone: list[Decided] = []
     if args.run:
         names = list(dict.fromkeys(name for name in args.run if name.strip()))
-        asked = [(host, names) for host in made.hosts]
+        requests = [(host, names) for host in made.hosts]
         if not names or any("/" in name or len(name) > MOST_NAME for name in names):
             words = "a run's id, or the beginning or the end of one"
             raise UsageError("which run?", words, "omni-console fleet report RUN…")
     else:
         newest, head = _newest(made)
-        known = {one.name: one for one in made.hosts}
-        asked = [(known[x.host], [x.run]) for x in newest.legs if x.run and x.host in known]
+        known = {host.name: host for host in made.hosts}
+        requests = [(known[x.host], [x.run]) for x in newest.legs if x.run and x.host in known]
         why = f"it is no host of {made.path.name} any more"
         gone = [
             Decided(x.host, clean(x.run, 120), trouble=why)
             for x in newest.legs
             if x.run and x.host not in known
         ]
-    told = _told_by(asked)
-    answers = [one for _, one in told]
-    found = [one for one in (*answers, *gone) if isinstance(one, Decided)]
-    several = [str(one) for one in answers if isinstance(one, BridgeError)]
+    named_answers = _told_by(requests)
+    answers = [answer for _, answer in named_answers]
+    run_reports = [answer for answer in (*answers, *gone) if isinstance(answer, Decided)]
+    several = [str(answer) for answer in answers if isinstance(answer, BridgeError)]
     # which host has a run that was named is not known beforehand
-    silent = [one for one in found if one.trouble] if args.run else []
-    seen = {name for name, one in told if one is not None}
-    found = [one for one in found if one not in silent]
-    unasked = list(dict.fromkeys(f"{one.host} did not answer: {one.trouble}" for one in silent))
-    if not found:
+    silent = [run_report for run_report in run_reports if run_report.trouble] if args.run else []
+    seen = {name for name, answer in named_answers if answer is not None}
+    run_reports = [run_report for run_report in run_reports if run_report not in silent]
+    unasked = list(
+        dict.fromkeys(
+            f"{run_report.host} did not answer: {run_report.trouble}" for run_report in silent
+        )
+    )
+    if not run_reports:
         _refuse_unknown(args.run, unasked, several)
-    missing = list(dict.fromkeys(one_line(name, 80) for name, _ in told if name not in seen))
+    missing = list(
+        dict.fromkeys(one_line(name, 80) for name, _ in named_answers if name not in seen)
+    )
     lost = [*several, *(f"no host has a run {name}" for name in missing)]
     if args.json:
-        rows = [one.as_json() for one in found]
+        rows = [run_report.as_json() for run_report in run_reports]
         print(
             redact.dumped(
                 {"runs": rows, "unasked": unasked, "unknown": missing, "several": several}
             )
         )
     else:
-        print("\n".join([*head, *markdown(found), *unasked, *lost]))
+        print("\n".join([*head, *markdown(run_reports), *unasked, *lost]))
     if lost:
         return int(Exit.USAGE)
-    return int(Exit.HOLD if unasked or any(one.trouble for one in found) else Exit.OK)
+    return int(
+        Exit.HOLD if unasked or any(run_report.trouble for run_report in run_reports) else Exit.OK
+    )
 
 
-def _told_by(asked: Sequence[tuple[Host, list[str]]]) -> list[tuple[str, _Found]]:
+def _told_by(requests: Sequence[tuple[Host, list[str]]]) -> list[tuple[str, _Found]]:
     """What each host says of as many runs each, name by name: of the first of all hosts first."""
-    here, named = control_dir(), [names for _, names in asked]
-    answers = at_once([Line(host, here) for host, _ in asked], _decided, named)
-    rows = [zip(names, told, strict=True) for names, told in zip(named, answers, strict=True)]
-    return [one for nth in zip(*rows, strict=True) for one in nth]
+    here, named = control_dir(), [names for _, names in requests]
+    answers = at_once([Line(host, here) for host, _ in requests], _decided, named)
+    rows = [
+        zip(names, host_answers, strict=True)
+        for names, host_answers in zip(named, answers, strict=True)
+    ]
+    return [pair for nth in zip(*rows, strict=True) for pair in nth]
 
 
 def _newest(made: Fleet) -> tuple[rollout.Rollout, list[str]]:
     """The newest rollout of this fleet that has begun a run, and the lines that name it. Raises
     UsageError without any."""
-    every = [one for one in rollout.kept() if one.fleet == str(made.path.resolve())]
-    newest = next((one for one in every if any(leg.run for leg in one.legs)), None)
+    every = [
+        fleet_rollout
+        for fleet_rollout in rollout.kept()
+        if fleet_rollout.fleet == str(made.path.resolve())
+    ]
+    newest = next(
+        (fleet_rollout for fleet_rollout in every if any(leg.run for leg in fleet_rollout.legs)),
+        None,
+    )
     if newest is None:
         raise UsageError("no rollout has begun a run yet", hint="omni-console fleet report RUN…")
     now = SystemClock().now()
@@ -203,8 +223,8 @@ def _newest(made: Fleet) -> tuple[rollout.Rollout, list[str]]:
     return newest, [clean(line) for line in head]
 
 
-def _named(one: rollout.Rollout, now: float) -> str:
-    return f"rollout of {one.playbook}, {clock(one.begun, now)}"
+def _named(fleet_rollout: rollout.Rollout, now: float) -> str:
+    return f"rollout of {fleet_rollout.playbook}, {clock(fleet_rollout.begun, now)}"
 
 
 def _refuse_unknown(runs: list[str], unasked: list[str], several: list[str]) -> NoReturn:
@@ -221,17 +241,17 @@ def _refuse_unknown(runs: list[str], unasked: list[str], several: list[str]) -> 
 def _decided(line: Line, names: Sequence[str]) -> list[_Found]:
     """What was decided in each of these runs, over one line: hundreds at once would be more than a
     host takes, or than this process may open. A host that is out of reach is asked once."""
-    found: list[_Found] = []
+    answers: list[_Found] = []
     try:
         line.open()
         for name in names:
-            found.append(_of(line, name))
+            answers.append(_of(line, name))
     except (LineLost, BridgeError) as error:
         lost = error.detail or error.title if isinstance(error, LineLost) else _refused(line, error)
-        found += [Decided(line.host.name, name, trouble=lost) for name in names[len(found) :]]
+        answers += [Decided(line.host.name, name, trouble=lost) for name in names[len(answers) :]]
     finally:
         line.close()
-    return found
+    return answers
 
 
 def _of(line: Line, name: str) -> _Found:

@@ -45,15 +45,15 @@ class HostState:
         alive = run is not None and runner_alive(run)
         baseline = self._baseline.look(run if alive and view is not None and view.outage else None)
         guard = self._guard(run, alive, over=view is None or view.over)
-        found = self._cards.answer(CARDS_S)
-        told: dict[str, Any] = cleaned({
+        inventory = self._cards.answer(CARDS_S)
+        state: dict[str, Any] = cleaned({
             "at": time.time(), "baseline": baseline,
             "run": _run_json(run, view, word, alive) if run is not None else None,
             "guard": guard, "memory": _memory(), "slurm": _slurm(),
-            "cards": [{"name": x.name, "total": x.total, "free": x.free} for x in found.cards],
-            "cards_why": found.words,
+            "cards": [{"name": x.name, "total": x.total, "free": x.free} for x in inventory.cards],
+            "cards_why": inventory.words,
         })  # fmt: skip
-        return told
+        return state
 
     def _guard(self, run: RunDir | None, alive: bool, *, over: bool) -> dict[str, Any] | None:
         """`alarming`: whether it gets a line of its own in a table of hosts. None where no run is
@@ -64,8 +64,8 @@ class HostState:
         from console.journal import guard_status as guards
 
         self._watch = self._watch or guards.GuardWatch()
-        told = guard_json(self._watch.look(run, alive, over))
-        return {**told, "alarming": told["state"] in guards.ALARMING}
+        status = guard_json(self._watch.look(run, alive, over))
+        return {**status, "alarming": status["state"] in guards.ALARMING}
 
 
 def _slurm() -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def _slurm() -> list[dict[str, Any]]:
         return []
     from console.runner.slurm.standing import everywhere
 
-    return [one.as_json() for one in everywhere()]
+    return [standing.as_json() for standing in everywhere()]
 
 
 def _run() -> tuple[RunDir | None, RunView | None, str]:

@@ -47,12 +47,12 @@ def bisect(args: Namespace) -> int:
     playbook = _playbook(args, site, versions[-1])
     _refuse(args, playbook, versions)
     repo = str(Path(args.git).resolve()) if args.git else ""
-    asked = Asked(playbook.name, playbook.digest, site.name, args.over, versions, inputs, repo)
+    search = Asked(playbook.name, playbook.digest, site.name, args.over, versions, inputs, repo)
     clock = SystemClock()
-    with held(Record(asked, 0.0)):
-        record = opened(asked, clock.now(), fresh=args.fresh)
+    with held(Record(search, 0.0)):
+        record = opened(search, clock.now(), fresh=args.fresh)
         if args.again:
-            record.tries = [one for one in record.tries if one.word is not Word.SKIP]
+            record.tries = [trial for trial in record.tries if trial.word is not Word.SKIP]
         say(_begins(record, site, playbook, lease_of(args), verify=args.verify))
         if not agreed(args):
             say("nothing was started")
@@ -95,7 +95,7 @@ def _check(args: Namespace) -> None:
     }  # fmt: skip
     if lacking := [name for name, value in needed.items() if not value]:
         raise UsageError(f"bisect needs {', '.join(lacking)}", "", hint)
-    given = [one for one in (args.list, args.list_file, args.git) if one]
+    given = [source for source in (args.list, args.list_file, args.git) if source]
     if len(given) != 1:
         raise UsageError("which versions?", "exactly one of --list, --list-file and --git", hint)
     if args.over in inputs_of(args.input):
@@ -178,20 +178,20 @@ def _begins(
     from console.runner.prepare.plan import make_plan
 
     plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
-    past = [one.took_s for one in record.tries if one.took_s is not None]
+    past = [trial.took_s for trial in record.tries if trial.took_s is not None]
     each_s, known = (median(past), f"median of {plural(len(past), 'run')}") if past else (0.0, "")
     if not past:
         each_s = sum(step.takes_s or 0.0 for step in plan.steps if not step.implicit)
         seen = any(step.takes_from for step in plan.steps)
         known = "as in earlier runs" if seen else "as the playbook says"
     down_s = sum(step.takes_s or 0.0 for step in plan.steps if step.baseline_down)
-    asked, last = record.asked, len(record.asked.candidates) - 1
+    search, last = record.asked, len(record.asked.candidates) - 1
     ends = f"good {report.name_of(record, 0)}, bad {report.name_of(record, last)}"
-    lead = f"{asked.playbook} over {clean(asked.over, 60)}: {last + 1} versions ({ends})"
-    if not _is_named(playbook, asked.over):
-        variable = variable_of(asked.over)
+    lead = f"{search.playbook} over {clean(search.over, 60)}: {last + 1} versions ({ends})"
+    if not _is_named(playbook, search.over):
+        variable = variable_of(search.over)
         lead += (
-            f"\nWARNING: nothing in the playbook names input {clean(asked.over, 60)}; unless a "
+            f"\nWARNING: nothing in the playbook names input {clean(search.over, 60)}; unless a "
             f"program of its steps reads {clean(variable, 80)}, every run is of the same version"
         )
     if report.is_over(record):
@@ -227,12 +227,12 @@ def _resume(run: RunDir) -> None:
 def _status(args: Namespace) -> int:
     """Every bisect that is on record, or those of one playbook."""
     wanted = playbook_path(args.playbook).stem if args.playbook else ""
-    found = [one for one in kept() if wanted in ("", one.asked.playbook)]
+    bisections = [bisection for bisection in kept() if wanted in ("", bisection.asked.playbook)]
     if args.json:
-        print(redact.dumped({"bisects": [report.as_json(one) for one in found]}))
+        print(redact.dumped({"bisects": [report.as_json(bisection) for bisection in bisections]}))
         return int(Exit.OK)
-    for one in found:
-        print(report.line(one))
-    if not found:
+    for record in bisections:
+        print(report.line(record))
+    if not bisections:
         print("no bisect is on record")
     return int(Exit.OK)

@@ -41,8 +41,8 @@ def tuning_playbook(args: Namespace, site: Site) -> Playbook:
     if args.playbook:
         path = playbook_path(args.playbook)
         base = path.resolve().parent
-        found = parse(read_text(path, TITLE), str(path), TITLE).data
-        taken = found if isinstance(found, dict) else {}
+        document = parse(read_text(path, TITLE), str(path), TITLE).data
+        taken = document if isinstance(document, dict) else {}
         data |= {
             key: taken[key] for key in ("inputs", "services", "guards", "lease") if key in taken
         }
@@ -87,7 +87,7 @@ def flags_of(words: list[str]) -> dict[str, Any]:
         if name in flags:
             raise UsageError(f"{one_line(name, 60)} is given twice", "all its values in one list")
         mark = ";" if ";" in values else ","
-        parts = [one.strip() for one in values.split(mark) if one.strip()]
+        parts = [part.strip() for part in values.split(mark) if part.strip()]
         flags[name] = values if _RANGE.fullmatch(values) else [WORDS.get(p, p) for p in parts]
     return flags or _usual()
 

@@ -19,14 +19,14 @@ def shell_commands(commands: Any) -> None:
     completion = commands.add_parser(
         "completion", help="the script with which a shell completes commands, runs and playbooks",
         description="a script for the Tab key: commands, options, runs, playbooks, inputs, lessons",
-        epilog="\n".join(["To install it:", *(f"  {one}" for one in SHELLS.values())]),
+        epilog="\n".join(["To install it:", *(f"  {hint}" for hint in SHELLS.values())]),
     )  # fmt: skip
     shells = completion.add_subparsers(required=True, metavar="SHELL", parser_class=Parser)
     for name in SHELLS:
-        one = add_command(
+        parser = add_command(
             shells, name, "shell.completion:script", f"the script for {name}", data=False
         )
-        one.set_defaults(shell=name)
+        parser.set_defaults(shell=name)
     values = add_command(
         shells, "values", "shell.values:values", f"{INTERNAL} what may stand there", hidden=True,
         data=False,

@@ -103,8 +103,8 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Every option and positional of a parser and its commands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _arguments(one)
+            for subparser in action.choices.values():
+                yield from _arguments(subparser)
         else:
             yield action
 

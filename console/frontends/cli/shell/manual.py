@@ -46,12 +46,12 @@ def page() -> list[str]:
         ".SH DESCRIPTION", *map(_text, str(parser.description).splitlines()),
         *_entries(parser), *EVERYWHERE, ".SH COMMANDS",
     ]  # fmt: skip
-    found = _commands(parser)
+    parsers = _commands(parser)
     for heading, commands in by_heading(parser):
         out.append(f".SS {_text(heading)}")
-        for one in commands:
-            out += _command(found[one.dest], str(found[one.dest].description))
-    codes = [(str(int(one)), words) for one, words in EXIT_MEANING.items()]
+        for command in commands:
+            out += _command(parsers[command.dest], str(parsers[command.dest].description))
+    codes = [(str(int(exit_code)), words) for exit_code, words in EXIT_MEANING.items()]
     out += [".SH EXIT STATUS", *_pairs(codes)]
     out += [".SH FILES", *_pairs(FILES), ".SH ENVIRONMENT", *_pairs(ENVIRONMENT)]
     return out
@@ -60,9 +60,9 @@ def page() -> list[str]:
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The commands of a parser that people use, by their names."""
     return {
-        one.dest: action.choices[one.dest]
+        command.dest: action.choices[command.dest]
         for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-        for one in action._get_subactions()
+        for command in action._get_subactions()
     }  # fmt: skip
 
 
@@ -73,8 +73,8 @@ def _command(parser: argparse.ArgumentParser, words: str) -> Iterator[str]:
     more = [*_entries(parser, but=("json", "site"))]
     if more:
         yield from (".RS", *more, ".RE")
-    for one in _commands(parser).values():
-        yield from _command(one, str(one.description))
+    for subparser in _commands(parser).values():
+        yield from _command(subparser, str(subparser.description))
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:
@@ -85,14 +85,19 @@ def _usage(parser: argparse.ArgumentParser) -> str:
 
 def _entries(parser: argparse.ArgumentParser, but: Sequence[str] = ()) -> Iterator[str]:
     """Every argument of a parser with its description; none for those of all commands."""
-    for one in parser._actions:
-        if isinstance(one, argparse._SubParsersAction | argparse._HelpAction) or one.dest in but:
+    for action in parser._actions:
+        if (
+            isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
+            or action.dest in but
+        ):
             continue
-        names = ", ".join(one.option_strings)
-        value = one.metavar if one.nargs != 0 or not names else ""
+        names = ", ".join(action.option_strings)
+        value = action.metavar if action.nargs != 0 or not names else ""
         if value is None:
-            value = "{" + ",".join(map(str, one.choices)) + "}" if one.choices else one.dest
-        yield from _pairs([(f"{names} {value}".strip(), str(one.help))])
+            value = (
+                "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest
+            )
+        yield from _pairs([(f"{names} {value}".strip(), str(action.help))])
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

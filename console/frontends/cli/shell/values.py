@@ -28,8 +28,12 @@ def values(args: Namespace) -> int:
     the command line so far."""
     current, *line = [*args.words, ""][: max(1, len(args.words))]
     with contextlib.suppress(Exception):  # a shell has no use for an error in the middle of a line
-        found = KINDS[args.kind](current, line)
-        fit = (one for one in found if one.startswith(current) and SAFE.fullmatch(one))
+        completions = KINDS[args.kind](current, line)
+        fit = (
+            completion
+            for completion in completions
+            if completion.startswith(current) and SAFE.fullmatch(completion)
+        )
         print("\n".join(list(dict.fromkeys(fit))[:MOST]))
     return int(Exit.OK)
 
@@ -42,8 +46,8 @@ def _runs(current: str, line: Sequence[str]) -> Iterable[str]:
 def _playbooks(current: str, line: Sequence[str]) -> Iterable[str]:
     from console.config.locate import playbook_places
 
-    return (one.removesuffix(ENDING) for place in playbook_places() for one in _names(place)
-            if one.endswith(ENDING))  # fmt: skip
+    return (name.removesuffix(ENDING) for place in playbook_places() for name in _names(place)
+            if name.endswith(ENDING))  # fmt: skip
 
 
 def _inputs(current: str, line: Sequence[str]) -> Iterator[str]:
@@ -54,26 +58,30 @@ def _inputs(current: str, line: Sequence[str]) -> Iterator[str]:
     model = _table(declared.get(name))
     if not sign:
         # a secret is never given as an argument
-        yield from (f"{one}=" for one, two in declared.items() if _table(two).get("from") is None)
+        yield from (
+            f"{input_name}="
+            for input_name, two in declared.items()
+            if _table(two).get("from") is None
+        )
     elif model.get("type") == "bool":
         yield from (f"{name}=true", f"{name}=false")
     elif model.get("type") == "path":
         yield from (f"{name}={path}" for path in _paths(given))
     else:
-        yield from (f"{name}={one}" for one in model.get("choices") or ())
+        yield from (f"{name}={choice}" for choice in model.get("choices") or ())
 
 
 def _input_names(current: str, line: Sequence[str]) -> Iterator[str]:
     declared = _table(_document(_playbook(line)).get("inputs"))
-    yield from (one for one, two in declared.items() if _table(two).get("from") is None)
+    yield from (name for name, two in declared.items() if _table(two).get("from") is None)
 
 
 def _lessons(current: str, line: Sequence[str]) -> Iterable[str]:
     import console.config.lessons as lessons  # its registry would load the validation library
 
     places = (Path(lessons.__path__[0]) / "registry", paths.lessons_dir())
-    return (one.removesuffix(ENDING) for place in places for one in sorted(_names(place))
-            if one.endswith(ENDING))  # fmt: skip
+    return (name.removesuffix(ENDING) for place in places for name in sorted(_names(place))
+            if name.endswith(ENDING))  # fmt: skip
 
 
 def _services(current: str, line: Sequence[str]) -> Iterator[str]:
@@ -91,7 +99,7 @@ def _logs(current: str, line: Sequence[str]) -> Iterator[str]:
     run = RunDir(_run(line))
     for file in (run.log("x"), run.attempt_log("x", 1)):
         names = sorted(_names(file.parent))
-        yield from (one.split(".")[0] for one in names if one.endswith(".log"))
+        yield from (name.split(".")[0] for name in names if name.endswith(".log"))
 
 
 def _steps(current: str, line: Sequence[str]) -> Iterator[str]:
@@ -107,8 +115,8 @@ def _hosts(current: str, line: Sequence[str]) -> Iterator[str]:
 
     before = current[: current.rfind(",") + 1]
     named = before.split(",")
-    found = _table(_document(fleet_path(_option("--fleet", line))).get("hosts"))
-    yield from (f"{before}{one}" for one in found if one not in named)
+    hosts = _table(_document(fleet_path(_option("--fleet", line))).get("hosts"))
+    yield from (f"{before}{host}" for host in hosts if host not in named)
 
 
 def _some_hosts(current: str, line: Sequence[str]) -> Iterator[str]:
@@ -172,6 +180,6 @@ def _paths(given: str) -> Iterator[str]:
     """Files and directories that a path goes on with, as it was begun."""
     head = given[: given.rfind("/") + 1]
     place = Path(os.path.expanduser(head or "."))
-    for one in sorted(_names(place)):
-        if not one.startswith(".") or given[len(head) :].startswith("."):
-            yield f"{head}{one}{'/' if (place / one).is_dir() else ''}"
+    for name in sorted(_names(place)):
+        if not name.startswith(".") or given[len(head) :].startswith("."):
+            yield f"{head}{name}{'/' if (place / name).is_dir() else ''}"

@@ -51,12 +51,12 @@ def adopt(args: Namespace) -> int:
     print(clean(words, 400), file=out)
     for note in notes:
         print(f"  note: {clean(note, 400)}", file=out)
-    ok, said = _prove(site)
-    print(f"  proof: {'ok: ' if ok else 'FAILED: '}{said}", file=out, flush=True)
+    ok, detail = _prove(site)
+    print(f"  proof: {'ok: ' if ok else 'FAILED: '}{detail}", file=out, flush=True)
     if args.json:
-        found = {"site": site.name, "pid": pid or None, "detail": clean(words, 400),
-                 "notes": [*beside, *notes], "proof": {"ok": ok, "detail": said}}  # fmt: skip
-        print(redact.dumped(found))
+        facts = {"site": site.name, "pid": pid or None, "detail": clean(words, 400),
+                 "notes": [*beside, *notes], "proof": {"ok": ok, "detail": detail}}  # fmt: skip
+        print(redact.dumped(facts))
     return int(Exit.OK if ok else Exit.FAILED)
 
 
@@ -78,13 +78,13 @@ def _process(site: Site, what: str) -> Running:
     if not what:
         return at_its_address(site)
     if what.isascii() and what.isdigit():
-        found = processes.read(int(what))
-        if found is None:
+        process = processes.read(int(what))
+        if process is None:
             raise CannotAdopt(f"there is no process {what}", "omni-console init --list shows them")
-        return found
-    named = [one for one in search().servers if what in one.names]
+        return process
+    named = [server for server in search().servers if what in server.names]
     if len(named) > 1:
-        which = ", ".join(one.words for one in named)
+        which = ", ".join(server.words for server in named)
         raise CannotAdopt(f"{one_line(what, 60)} may be several: {which}", "give the pid")
     if not named:
         raise CannotAdopt(

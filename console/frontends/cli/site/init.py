@@ -53,19 +53,19 @@ def init(args: Namespace) -> int:
         _may_write(path, args.force)
         _rate(args.reference or "none")
     say = _Voice(args.json)
-    found = search()
-    say.found(found)
+    discovery = search()
+    say.found(discovery)
     if args.list:
-        say.end({"servers": [_as_json(one) for one in found.servers]})
+        say.end({"servers": [_as_json(entry) for entry in discovery.servers]})
         return int(Exit.OK)
-    if not found.servers:
+    if not discovery.servers:
         say.end({"servers": [], "written": ""})
         return int(Exit.FAILED)
-    server = _picked(found, args)
+    server = _picked(discovery, args)
     reference = _reference(args, path)
     rate = _known_rate(reference, server, say)
     knows = not rate.garbage and _knows(server, say)
-    draft = _drafted(server, found, path, rate, _name(path, say), knows=knows)
+    draft = _drafted(server, discovery, path, rate, _name(path, say), knows=knows)
     before, beside = _replaced(path), _cut_overs(server.url, path)
     for words in beside:
         say.line("note", words)
@@ -83,7 +83,7 @@ def init(args: Namespace) -> int:
         proof["hint"] = "mend why it was not taken over, then omni-console adopt"
     say.next(args, path, proof)
     say.end({
-        "servers": [_as_json(one) for one in found.servers], "written": str(path),
+        "servers": [_as_json(entry) for entry in discovery.servers], "written": str(path),
         "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": rate.tok_s,
         "adopted": adopted, "notes": notes, "proof": proof,
     })  # fmt: skip
@@ -151,16 +151,17 @@ def listing(search: Search) -> list[str]:
             *_wrapped(looked, *search.trouble, KNOWN, NOTHING),
         ]
     rows = ["Model servers on this machine:", ""]
-    for number, one in enumerate(search.servers, 1):
-        model = clean(one.model, 60) or "model unknown"
-        mark = "-" if one.unfit else str(number)
+    for number, server in enumerate(search.servers, 1):
+        model = clean(server.model, 60) or "model unknown"
+        mark = "-" if server.unfit else str(number)
         rows.append(
-            f"{mark:>3}  {one.engine.name:<14} {clean(one.url, 80):<28} {_state(one):<12} {model}"
+            f"{mark:>3}  {server.engine.name:<14} {clean(server.url, 80):<28} "
+            f"{_state(server):<12} {model}"
         )
-        rows.append(f"     {one.words}")
-        if one.unfit:
-            hint = f"; {one.hint}" if one.hint else ""
-            rows += _wrapped(f"cannot be the baseline: {clean(one.unfit + hint, 400)}", indent=5)
+        rows.append(f"     {server.words}")
+        if server.unfit:
+            hint = f"; {server.hint}" if server.hint else ""
+            rows += _wrapped(f"cannot be the baseline: {clean(server.unfit + hint, 400)}", indent=5)
     return [*rows, "", *_wrapped(looked, *search.trouble, indent=0), ""]
 
 
@@ -175,13 +176,13 @@ def _wrapped(*texts: str, indent: int = 2) -> list[str]:
     ]  # fmt: skip
 
 
-def _state(one: Server) -> str:
+def _state(server: Server) -> str:
     from console.runtime.probe import Health
 
-    if one.wants_key:
+    if server.wants_key:
         return "refuses: it wants a key"
     words = {Health.REFUSED: "no answer", Health.UNHEALTHY: "unhealthy"}
-    return words.get(one.state, str(one.state))
+    return words.get(server.state, str(server.state))
 
 
 def _output(given: str) -> Path:
@@ -200,7 +201,7 @@ def _may_write(path: Path, force: bool) -> None:
 
 def _picked(search: Search, args: Namespace) -> Server:
     """The server that is the baseline, as `--pick` says or the operator answers."""
-    fit = [one for one in search.servers if not one.unfit]
+    fit = [server for server in search.servers if not server.unfit]
     if args.pick:
         return _named(search, args.pick)
     if not fit:
@@ -225,21 +226,21 @@ def _picked(search: Search, args: Namespace) -> Server:
 def _named(search: Search, word: str) -> Server:
     """The server with this number or name. Raises UsageError if it is none, or cannot be used."""
     servers = search.servers
-    found = [one for one in servers if word.rstrip("/") in one.names]
+    matches = [server for server in servers if word.rstrip("/") in server.names]
     if word.isascii() and word.isdigit() and 0 < int(word) <= len(servers):
-        found = [servers[int(word) - 1]]
-    if len(found) != 1:
-        why = "several have this name" if found else "none of those that were found"
+        matches = [servers[int(word) - 1]]
+    if len(matches) != 1:
+        why = "several have this name" if matches else "none of those that were found"
         raise UsageError(
             f"nothing was written: {one_line(word, 60)}", why,
             "a number of the list, a URL, a pid, a container or a unit",
         )  # fmt: skip
-    if found[0].unfit:
+    if matches[0].unfit:
         raise UsageError(
-            f"nothing was written: {found[0].words} cannot be the baseline",
-            one_line(found[0].unfit, 400), found[0].hint,
+            f"nothing was written: {matches[0].words} cannot be the baseline",
+            one_line(matches[0].unfit, 400), matches[0].hint,
         )  # fmt: skip
-    return found[0]
+    return matches[0]
 
 
 def _can_ask(args: Namespace) -> bool:
@@ -318,15 +319,17 @@ def _known_rate(word: str, server: Server, say: _Voice) -> _Rate:
         return _Rate(garbage=str(result.garbled))
     figure = result.metrics.get("decode_tok_s")
     if figure is None or figure.median is None:
-        why = next((str(one.get("reason") or "") for one in result.voids), "") or "no answer counts"
+        why = (
+            next((str(void.get("reason") or "") for void in result.voids), "") or "no answer counts"
+        )
         say.line("measured", f"nothing: {one_line(why, 300)}; the file has no reference")
         return _Rate()
-    found = figure.median
-    say.line("measured", f"{found:.4g} tok/s, median of {figure.n} answers of {TOKENS} tokens")
+    rate = figure.median
+    say.line("measured", f"{rate:.4g} tok/s, median of {figure.n} answers of {TOKENS} tokens")
     flags = [str(result.garbled)] if result.garbled is not None else []
     for words in (*flags, *around.users.flags()):
         say.line("measured", words)
-    return _Rate(found, f"measured on {time.strftime('%Y-%m-%d')}")
+    return _Rate(rate, f"measured on {time.strftime('%Y-%m-%d')}")
 
 
 def _knows(server: Server, say: _Voice) -> bool:
@@ -360,16 +363,16 @@ def _drafted(
     from console.host.gpu import inventory
     from console.runtime.engine_address import DEFAULT_HOST, address
 
-    boxes = [one.box for one in search.servers if one.box is not None and one is not server]
+    boxes = [other.box for other in search.servers if other.box is not None and other is not server]
     # the file names the engine that was asked: another context may be chosen later
     host = address().host if server.box is not None else ""
     host = "" if host == DEFAULT_HOST and not address().source else host
-    told = Told(
+    details = Told(
         name, _schema(path), time.strftime("%Y-%m-%d"), rate.tok_s,
         rate.source, host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
-        [one.name for one in boxes if not one.of_run], knows,
+        [box.name for box in boxes if not box.of_run], knows,
     )  # fmt: skip
-    return draft(server, told)
+    return draft(server, details)
 
 
 def _name(path: Path, say: _Voice) -> str:
@@ -492,12 +495,17 @@ def _remedy(detail: str) -> str:
     return "see what the server's own log says"
 
 
-def _as_json(one: Server) -> dict[str, Any]:
-    running, box = one.running, one.box
+def _as_json(server: Server) -> dict[str, Any]:
+    running, box = server.running, server.box
     return {
-        "kind": one.kind, "engine": one.engine.name, "url": one.url,
-        "state": "refusing" if one.wants_key else str(one.state),
-        "model": clean(one.model), "pid": running.pid if running and not box else None,
-        "container": clean(box.name) if box else "", "unit": one.unit.name if one.unit else "",
-        "unfit": one.unfit, "hint": one.hint,
-    }  # fmt: skip
+        "kind": server.kind,
+        "engine": server.engine.name,
+        "url": server.url,
+        "state": "refusing" if server.wants_key else str(server.state),
+        "model": clean(server.model),
+        "pid": running.pid if running and not box else None,
+        "container": clean(box.name) if box else "",
+        "unit": server.unit.name if server.unit else "",
+        "unfit": server.unfit,
+        "hint": server.hint,
+    }

@@ -37,7 +37,11 @@ def notify(args: Namespace) -> int:
     every = list(enumerate(site.model.notify, 1))
     if not args.test:
         return _listed(site, every, as_json=args.json)
-    wanted = [one for one in every if args.channel in (None, one[0])]
+    wanted = [
+        numbered_channel
+        for numbered_channel in every
+        if args.channel in (None, numbered_channel[0])
+    ]
     if not wanted:
         there = f"{clean(str(site.path))} has {plural(len(every), 'channel')}"
         raise UsageError("there is no such channel to test", there, DOCS)
@@ -60,8 +64,8 @@ def _tested(site: Site, wanted: list[tuple[int, NotifyModel]], *, as_json: bool)
         rows.append({"channel": number, "to": channel.words, "delivered": answer.delivered,
                      "answer": words})  # fmt: skip
         if not as_json:
-            said = "delivered" if answer.delivered else "FAILED"
-            print(f"{number}  {clean(channel.words)}: {said}, {words}")
+            outcome = "delivered" if answer.delivered else "FAILED"
+            print(f"{number}  {clean(channel.words)}: {outcome}, {words}")
     if as_json:
         print(redact.dumped({"key": event.key, "tested": rows}))
     return int(Exit.OK if all(row["delivered"] for row in rows) else Exit.INTERNAL)
@@ -75,7 +79,9 @@ def _listed(site: Site, every: list[tuple[int, NotifyModel]], *, as_json: bool) 
     items = box.items()
     rows: list[dict[str, Any]] = []
     for number, channel in every:
-        queued = [one for one in items if channel_id(one.channel) == channel_id(channel)]
+        queued = [
+            message for message in items if channel_id(message.channel) == channel_id(channel)
+        ]
         rows.append({"channel": number, "to": channel.words, "on": channel.on,
                      "queued": len(queued), **_last(box.state(channel))})  # fmt: skip
     others = len(items) - sum(row["queued"] for row in rows)

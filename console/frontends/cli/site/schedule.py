@@ -50,8 +50,8 @@ def _install(args: Namespace) -> int:
     site = site_of(args.site)
     wanted = timers.of_site(site)
     path = str(site.path.resolve())
-    there = {one.name for one in timers.installed() if one.site == path and not one.once}
-    gone = sorted(there - {one.name for one in wanted})
+    there = {timer.name for timer in timers.installed() if timer.site == path and not timer.once}
+    gone = sorted(there - {timer.name for timer in wanted})
     for name in gone:  # first: a timer of what was taken out must not outlive a fault elsewhere
         timers.remove(name)
     if not wanted and not gone:
@@ -66,10 +66,10 @@ def _install(args: Namespace) -> int:
 
 
 def _remove(args: Namespace) -> int:
-    names = [args.name] if args.name else [one.name for one in timers.installed()]
+    names = [args.name] if args.name else [timer.name for timer in timers.installed()]
     for name in names:
         if not timers.remove(name):
-            there = ", ".join(one.name for one in timers.installed()) or "none"
+            there = ", ".join(timer.name for timer in timers.installed()) or "none"
             raise UsageError(
                 f"no run is scheduled as '{one_line(name, 40)}'", f"there are: {there}"
             )
@@ -82,14 +82,14 @@ def _remove(args: Namespace) -> int:
 
 def _listed(args: Namespace) -> int:
     entries = timers.installed()
-    here = {one.name for one in entries}
-    waiting = [one for one in timers.of_site(site_of(args.site)) if one.name not in here]
+    here = {entry.name for entry in entries}
+    waiting = [entry for entry in timers.of_site(site_of(args.site)) if entry.name not in here]
     if not entries and not args.json:
         print("nothing is scheduled: omni-console run PLAYBOOK --at 02:00, or `schedule:` in the "
               "site file")  # fmt: skip
     _print(args, entries, "")
     if waiting and not args.json:
-        names = ", ".join(one.name for one in waiting)
+        names = ", ".join(entry.name for entry in waiting)
         print(f"not installed yet: {names}; omni-console schedule install")
     return int(Exit.OK)
 
@@ -98,15 +98,15 @@ def _print(args: Namespace, entries: list[Entry], words: str) -> None:
     following = timers.following(entries)
     if args.json:
         rows: list[dict[str, Any]] = [
-            {"name": one.name, "playbook": one.playbook, "at": one.at, "lease_s": one.lease_s,
-             "once": one.once, "next": following[one.name]}
-            for one in entries
+            {"name": run.name, "playbook": run.playbook, "at": run.at, "lease_s": run.lease_s,
+             "once": run.once, "next": following[run.name]}
+            for run in entries
         ]  # fmt: skip
         print(redact.dumped({"scheduled": rows}))
         return
-    for one in entries:
-        when = following[one.name] or "not any more"
-        print(f"{one.name:<20} {clean(one.playbook, 60)}  at {one.at}, next {when}, lease "
-              f"{format_duration(one.lease_s)}")  # fmt: skip
+    for entry in entries:
+        when = following[entry.name] or "not any more"
+        print(f"{entry.name:<20} {clean(entry.playbook, 60)}  at {entry.at}, next {when}, lease "
+              f"{format_duration(entry.lease_s)}")  # fmt: skip
     if words:
         print(words)

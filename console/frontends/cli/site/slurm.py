@@ -57,27 +57,27 @@ def begun(args: Namespace, lease_s: float | None) -> RunDir | None:
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
     """`KEY=VALUE` each; a word alone is the partition. Raises UsageError."""
-    found = {}
+    options = {}
     for word in given:
         name, sign, value = word.partition("=")
         key, value = (name, value) if sign else ("partition", name)
-        if key in found:
+        if key in options:
             raise UsageError(f"--slurm {one_line(key, 40)} is given twice")
         require_sound(key, value)
-        found[key] = value
-    return found
+        options[key] = value
+    return options
 
 
 def _waited(ticket: Ticket, say: Callable[[str], None]) -> RunDir:
     """Say what Slurm says of the job until the run has begun. Raises NotBegun."""
-    told = ""
+    previous_words = ""
     while True:
         now = standing(ticket)
         if now.run:
             return find_run(now.run)
         if now.why:
             raise NotBegun(now.why, now.exit_code)
-        if (words := f"Slurm job {now.job}: {now.words}") != told:
-            told = words
+        if (words := f"Slurm job {now.job}: {now.words}") != previous_words:
+            previous_words = words
             say(words)
         time.sleep(POLL_S)

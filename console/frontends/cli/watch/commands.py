@@ -86,17 +86,17 @@ def install(args: Namespace) -> int:
 
     if (path := site_file(args.site)) is not None:
         _own(path, True)  # what cannot be used is said here, not in the journal
-    one = systemd.unit(args.system, systemd.WATCH)
+    unit = systemd.unit(args.system, systemd.WATCH)
     command = "omni-console watch install"
-    systemd.install(one, lambda: text_of(one, args.site, dict(os.environ)), command, now=True)
-    return _say(args, f"installed and started: {one.path}", unit=str(one.path))
+    systemd.install(unit, lambda: text_of(unit, args.site, dict(os.environ)), command, now=True)
+    return _say(args, f"installed and started: {unit.path}", unit=str(unit.path))
 
 
 def uninstall(args: Namespace) -> int:
     """Stop and remove the unit; 0 even if there is none."""
-    one = systemd.unit(args.system, systemd.WATCH)
-    gone = systemd.remove(one, now=True)
-    return _say(args, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
+    unit = systemd.unit(args.system, systemd.WATCH)
+    gone = systemd.remove(unit, now=True)
+    return _say(args, f"removed: {unit.path}" if gone else f"nothing to remove: {unit.path}")
 
 
 def status(args: Namespace) -> int:
@@ -107,32 +107,32 @@ def status(args: Namespace) -> int:
     sealed = sealed_of(args.site)
     state = record.read(sealed.site_name)
     known = Looker().state(sealed)
-    one = systemd.installed(systemd.WATCH)
+    installed_unit = systemd.installed(systemd.WATCH)
     running = state is not None and state.looks_on(time.time())
     if args.json:
-        unit = str(one.path) if one is not None else ""
-        told = None if state is None else asdict(state)
+        unit = str(installed_unit.path) if installed_unit is not None else ""
+        state_fields = None if state is None else asdict(state)
         baseline = {"state": str(known.word), "reasons": known.reasons, "since": known.since}
         print(redact.dumped(
-            {"running": running, "unit": unit, "baseline": baseline, "state": told}
+            {"running": running, "unit": unit, "baseline": baseline, "state": state_fields}
         ))  # fmt: skip
     else:
-        print("\n".join(lines(state, _running(state, one), time.time(), known)))
+        print("\n".join(lines(state, _running(state, installed_unit), time.time(), known)))
     planned = state is not None and state.word in (PLANNED, CUT_OVER)
     fine = running and (known.up or planned)
     return int(Exit.OK if fine else Exit.FAILED)
 
 
-def _running(state: WatchState | None, one: systemd.Unit | None) -> str:
+def _running(state: WatchState | None, unit: systemd.Unit | None) -> str:
     if state is not None and (stands := state.stands_still(time.time())):
         return f"stands still, pid {state.pid}: {stands}"
     if state is not None and state.alive:
-        return f"runs, pid {state.pid}" + (f", {one.name}" if one is not None else ", by hand")
-    if one is None:
+        return f"runs, pid {state.pid}" + (f", {unit.name}" if unit is not None else ", by hand")
+    if unit is None:
         return "does not run: omni-console watch install"
-    if not one.lingers:
-        return f"{one.path} waits for a login: sudo loginctl enable-linger {one.user}"
-    return f"does not run, although {one.name} is installed: systemctl status {one.name}"
+    if not unit.lingers:
+        return f"{unit.path} waits for a login: sudo loginctl enable-linger {unit.user}"
+    return f"does not run, although {unit.name} is installed: systemctl status {unit.name}"
 
 
 def sealed_of(given: str | None) -> SealedPlan:
@@ -189,7 +189,7 @@ def _told(args: Namespace) -> tuple[str, list[NotifyModel]]:
         path = site_file(args.site) or demo_site()
         if (earlier := plans.of_site_file(path, current=False)) is None:
             raise
-        return earlier.site, [NotifyModel.model_validate(one) for one in earlier.notify]
+        return earlier.site, [NotifyModel.model_validate(channel) for channel in earlier.notify]
 
 
 def _lessons_due(today: date) -> list[str]:

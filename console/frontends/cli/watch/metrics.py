@@ -77,7 +77,7 @@ def _runs() -> list[RunFacts]:
         known: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
-    kept, found = {}, []
+    kept, run_facts = {}, []
     for run in all_runs():
         now = _stamp(run.journal)
         row = known.get(run.id) if isinstance(known, dict) else None
@@ -93,14 +93,14 @@ def _runs() -> list[RunFacts]:
             over = True
         if over:
             kept[run.id] = {"stamp": now, "facts": asdict(facts)}
-        found.append(facts)
+        run_facts.append(facts)
     if kept != known:
         try:
             paths.make(path.parent)
             write_atomically(path, redact.dumped(kept), 0o600, durable=False)
         except OSError:
             pass  # the next time reads them again
-    return found
+    return run_facts
 
 
 def _stamp(path: Path) -> list[int]:

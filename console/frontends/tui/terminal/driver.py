@@ -48,8 +48,8 @@ class _Ascii(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        self[code] = found = char if code < 128 else "?" * cell_len(char)
-        return found
+        self[code] = replacement = char if code < 128 else "?" * cell_len(char)
+        return replacement
 
 
 class ConsoleDriver(LinuxDriver):

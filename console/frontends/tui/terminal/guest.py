@@ -101,12 +101,12 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
     they are one job of the shell, which has the terminal then."""
     with contextlib.suppress(ChildProcessError):  # another thread has seen its end
         kinds = os.WEXITED | os.WSTOPPED | os.WNOWAIT
-        while (found := os.waitid(os.P_PID, child.pid, kinds)) is not None:
-            if found.si_code != os.CLD_STOPPED:
+        while (child_state := os.waitid(os.P_PID, child.pid, kinds)) is not None:
+            if child_state.si_code != os.CLD_STOPPED:
                 break
             time.sleep(BOTH_S)
-            found = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG)
-            if found is not None and found.si_status == signal.SIGTSTP:
+            child_state = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG)
+            if child_state is not None and child_state.si_status == signal.SIGTSTP:
                 os.kill(os.getpid(), signal.SIGSTOP)
     return child.wait()
 
@@ -130,5 +130,5 @@ def _keyboard_is_the_guests() -> Iterator[None]:
 
 
 def _last_line(errors: IO[bytes]) -> str:
-    told = [one_line(one) for one in end_of(errors, MOST_WORDS).splitlines()]
-    return next((one for one in reversed(told) if one), "")
+    lines = [one_line(line) for line in end_of(errors, MOST_WORDS).splitlines()]
+    return next((line for line in reversed(lines) if line), "")

@@ -293,7 +293,7 @@ def _is_emergency(text: str) -> bool:
     if not 0 < len(text) <= 64:
         return False
     try:
-        found = list(XTermParser().feed(text))
+        events = list(XTermParser().feed(text))
     except Exception:
         return False
-    return bool(found) and all(isinstance(e, Key) and e.key in EMERGENCY.keys for e in found)
+    return bool(events) and all(isinstance(e, Key) and e.key in EMERGENCY.keys for e in events)

@@ -56,7 +56,10 @@ def asked(snapshot: Snapshot) -> list[str]:
     view, lines = snapshot.view, [clean(snapshot.view.detail)]
     for verdict in view.verdicts:
         if view.current is not None and verdict.step == view.current.id:
-            lines += [f"{one['verdict']}: {clean(one['why'])}" for one in verdict.criteria]
+            lines += [
+                f"{criterion['verdict']}: {clean(criterion['why'])}"
+                for criterion in verdict.criteria
+            ]
             lines += judged_answers(view, verdict)
     return lines
 

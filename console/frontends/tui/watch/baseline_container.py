@@ -67,16 +67,16 @@ class BaselineLog:
         with contextlib.suppress(OSError):
             paths.make(self.path.parent)
             _sweep(self.path.parent)
-        file, said = CappedFile(self.path), ""
+        file, previous_words = CappedFile(self.path), ""
         while not self._closed.is_set():
             try:
                 self._follow(file)
                 words = "the container does not run; its log continues when it runs again"
             except ConsoleError as error:
                 words = one_line(str(error), 300)
-            if words != said and not self._closed.is_set():
+            if words != previous_words and not self._closed.is_set():
                 file.note(f"--- {words} ---")
-                said = words
+                previous_words = words
             self._closed.wait(AGAIN_S)
         file.close()
 
@@ -113,6 +113,6 @@ class BaselineLog:
 def _sweep(directory: Path) -> None:
     """Remove the files of consoles that were killed. Raises OSError."""
     for path in directory.glob("baseline-*.log"):
-        found = re.fullmatch(r"baseline-(\d+)(-\d+)?\.log", path.name)
-        if found is not None and not Path(f"/proc/{found[1]}").exists():
+        match = re.fullmatch(r"baseline-(\d+)(-\d+)?\.log", path.name)
+        if match is not None and not Path(f"/proc/{match[1]}").exists():
             path.unlink(missing_ok=True)

@@ -276,8 +276,8 @@ def _others_live(mine: Pointer) -> bool:
 
 def _progress_files() -> list[Path]:
     """Every file that the command may write its lines to: each run's, and that without a run."""
-    found = [directory / PROGRESS_FILE for directory in site_dirs()]
-    found += [Path(p.run_dir) / ROLLBACK / PROGRESS_FILE for p in pointers.find_all()]
+    files = [directory / PROGRESS_FILE for directory in site_dirs()]
+    files += [Path(p.run_dir) / ROLLBACK / PROGRESS_FILE for p in pointers.find_all()]
     with contextlib.suppress(OSError):
-        found += [path / ROLLBACK / PROGRESS_FILE for path in paths.runs_dir().iterdir()]
-    return list(dict.fromkeys(found))
+        files += [path / ROLLBACK / PROGRESS_FILE for path in paths.runs_dir().iterdir()]
+    return list(dict.fromkeys(files))

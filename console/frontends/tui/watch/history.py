@@ -56,16 +56,16 @@ def rows() -> list[RunRow]:
     """One row per run; reads files, so not on the UI loop. Never raises for a broken run."""
     runs = all_runs()
     with _lock:
-        found = [_row(run) for run in runs]
+        run_rows = [_row(run) for run in runs]
         for path in _cache.keys() - {run.path for run in runs}:
             del _cache[path]
-    return found
+    return run_rows
 
 
 def earlier(playbook: str, run_id: str) -> list[RunRow]:
     """The other runs of a playbook that can be read. Reads files, so not on the UI loop."""
-    found = [row for row in rows() if row.playbook == clean(playbook, 80) and row.id != run_id]
-    return [row for row in found if row.state not in (UNREADABLE, RunState.PENDING)]
+    other_rows = [row for row in rows() if row.playbook == clean(playbook, 80) and row.id != run_id]
+    return [row for row in other_rows if row.state not in (UNREADABLE, RunState.PENDING)]
 
 
 def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
@@ -73,16 +73,16 @@ def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
     from console.render.report.compare import compare  # a list of runs compares none
 
     wanted = set(ids)
-    found: list[tuple[RunView, str]] = []
+    views: list[tuple[RunView, str]] = []
     broken: list[str] = []
     for run in all_runs():
         if run.id not in wanted:
             continue
         try:
-            found.append(view_of(run))
+            views.append(view_of(run))
         except UNREAD as error:
             broken.append(f"{clean(run.id, 80)}: {_why(error)}")
-    return compare(found), broken
+    return compare(views), broken
 
 
 def _why(error: Exception) -> str:

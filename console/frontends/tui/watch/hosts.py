@@ -56,13 +56,13 @@ class HostsWatch:
                     line.close()
                     self._looks.wait()
                     continue
-                found = _told(line)
-                if found.trouble and not failed:  # a connection that was only cut is back at once
-                    found = _told(line)
-                failed = failed + 1 if found.trouble else 0
+                report = _told(line)
+                if report.trouble and not failed:  # a connection that was only cut is back at once
+                    report = _told(line)
+                failed = failed + 1 if report.trouble else 0
                 if self._over.is_set():  # its name may be another machine's by now
                     return
-                self._tell(found)
+                self._tell(report)
                 pause_s = AGAIN_S[min(failed, len(AGAIN_S)) - 1] if failed else EVERY_S
                 self._clock.wait(self._over, pause_s)
         finally:

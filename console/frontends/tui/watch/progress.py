@@ -159,8 +159,8 @@ def offset_at(path: Path, at: float) -> int:
     return begin
 
 
-def _since(said: object, at: float) -> bool:
-    return isinstance(said, int | float) and said >= at - ROUNDED_S
+def _since(timestamp: object, at: float) -> bool:
+    return isinstance(timestamp, int | float) and timestamp >= at - ROUNDED_S
 
 
 def _last_output(log: Path, begin: int) -> str:

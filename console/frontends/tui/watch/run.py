@@ -99,8 +99,8 @@ class Snapshot:
         baseline back as planned; "" for none."""
         if not self.is_rolling_back:
             return ""
-        asked = str(self.stages[-1].get("trigger", "")) if self.stages else ""
-        return "restoring" if is_of_runner(asked) else "rolling back"
+        trigger = str(self.stages[-1].get("trigger", "")) if self.stages else ""
+        return "restoring" if is_of_runner(trigger) else "rolling back"
 
 
 class RunWatch(Watch[Snapshot]):
@@ -308,8 +308,8 @@ class _Asker:
 
     def _behind(self, source: Source) -> bool:
         """Whether an answer is older than the journal, which is written just before it."""
-        said = self._control.get("state") if self._of == source.run.path else None
-        return self._seq != source.view.seq or said != str(source.view.state)
+        state = self._control.get("state") if self._of == source.run.path else None
+        return self._seq != source.view.seq or state != str(source.view.state)
 
     def _attend(self, run: RunDir) -> None:
         if self._attended():
@@ -319,8 +319,8 @@ class _Asker:
     def _ask(self, run: RunDir) -> None:
         control: dict[str, Any] = {}
         with contextlib.suppress(ConsoleError, OSError):
-            asked = {"verb": "status", "attached": self._attended()}
-            control = dict(send(run.socket, asked, CONTROL_LIMIT_S))
+            request = {"verb": "status", "attached": self._attended()}
+            control = dict(send(run.socket, request, CONTROL_LIMIT_S))
         good = control.pop("ok", False) is True
         control.pop("error", None)
         control.pop("lease", None)  # it counts down: the guard's page says it, and redraws one line

@@ -137,7 +137,7 @@ class LimitState:
             moments.append(self._known_at + self.grace_s)
         if self.limit.metric == "runner.silent" and self.value is not None:
             moments.append((self._known_at or now) - self.value + self._above)
-        return min((one for one in moments if one >= now), default=math.inf)
+        return min((moment for moment in moments if moment >= now), default=math.inf)
 
     def _passed(self, metrics: Metrics) -> bool:
         limit, value = self.limit, self.value

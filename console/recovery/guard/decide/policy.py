@@ -147,8 +147,10 @@ class Policy:
         self.bound_floor = self._highest("host.bound_left")
 
     def _highest(self, metric: str) -> float:
-        kills = (one.limit for one in self.states if one.kills and one.limit.metric == metric)
-        return max((one.below or 0.0 for one in kills), default=0.0)
+        kills = (
+            state.limit for state in self.states if state.kills and state.limit.metric == metric
+        )
+        return max((limit.below or 0.0 for limit in kills), default=0.0)
 
     def is_near(self, memory: Memory) -> bool:
         bound = memory.bound is not None and memory.bound < NEAR_FACTOR * self.bound_floor
@@ -235,8 +237,8 @@ class Policy:
 
     def _deviation_words(self, snapshot: Snapshot) -> str:
         memory = self.metrics.memory
-        found = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
-        return f"not as predicted: {found}" if found else ""
+        deviation = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
+        return f"not as predicted: {deviation}" if deviation else ""
 
     def _find_breach(self, snapshot: Snapshot) -> bool:
         """Make a breach of the first limit that kills and has fired. Returns True if it is new."""
@@ -245,7 +247,7 @@ class Policy:
         first = next((state for state in self.states if state.kills and state.fired), None)
         if first is None:
             return False
-        reasons = tuple(one.words(self.metrics) for one in self.states if one.shown)
+        reasons = tuple(state.words(self.metrics) for state in self.states if state.shown)
         self.breach = Breach(
             at=snapshot.at, limit=first.limit, reason=first.words(self.metrics), reasons=reasons,
             value=first.value, of=first.of, tte_s=self.forecast.tte_s, rate=self.forecast.rate,
@@ -310,11 +312,11 @@ class Curves:
         points in monotonic time. `wall` is when the breach was found."""
         limit, shift = breach.limit, wall - breach.at
         if limit.log:
-            found: dict[str, Any] = {"log": limit.log, "of": limit.log}
+            curve: dict[str, Any] = {"log": limit.log, "of": limit.log}
         else:
-            found = {"metric": limit.metric, "of": breach.of or limit.of}
+            curve = {"metric": limit.metric, "of": breach.of or limit.of}
         if not limit.log and (column := METRICS[limit.metric].column):
-            return {**found, "column": column}
+            return {**curve, "column": column}
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
@@ -325,4 +327,4 @@ class Curves:
             if reading is not None and reading.value is not None:
                 points.setdefault(reading.at, reading.value)
         rows = [[round(at + shift, 3), points[at]] for at in sorted(points)]
-        return {**found, "points": rows}
+        return {**curve, "points": rows}

@@ -134,11 +134,11 @@ class KillOperation:
         """Return everything as plain JSON: `killed`, `refused`, and `written_s` and `empty_s` of
         the whole operation."""
         killed = self.killed
-        written = [one.written_s for one in killed if one.written_s is not None]
-        empty = [one.empty_s for one in killed]
+        written = [outcome.written_s for outcome in killed if outcome.written_s is not None]
+        empty = [outcome.empty_s for outcome in killed]
         known = [at for at in empty if at is not None]
         return {
-            "killed": [one.to_json() for one in killed],
+            "killed": [outcome.to_json() for outcome in killed],
             "refused": list(self.refused),
             "written_s": min(written, default=None),
             "empty_s": max(known) if known and len(known) == len(empty) else None,
@@ -179,7 +179,7 @@ class Killer:
         refused = []
         inside: dict[str, int] | None = None
         with at_once():
-            for target in sorted(targets, key=lambda one: one.pending):
+            for target in sorted(targets, key=lambda candidate: candidate.pending):
                 if target.pending:  # /proc is listed once, after the other targets were killed
                     inside = cgroup.processes() if inside is None else inside
                     target = refreshed(target, self.trees, inside=inside)

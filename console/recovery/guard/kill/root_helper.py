@@ -211,10 +211,10 @@ def unsafe(path: Path) -> str:
     """Return in words who else could change a file that root runs; empty if only root can."""
     path = path.resolve()
     for place in (path, *path.parents):
-        found = place.stat()
-        if found.st_uid != 0:
-            return f"{place} belongs to uid {found.st_uid}"
-        if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        file_stat = place.stat()
+        if file_stat.st_uid != 0:
+            return f"{place} belongs to uid {file_stat.st_uid}"
+        if file_stat.st_mode & 0o022 and not file_stat.st_mode & stat.S_ISVTX:
             return f"{place} can be written by others"
     return ""
 

@@ -181,7 +181,7 @@ class ContainerKill(TargetKill):
         """Return the first control group that still exists, of version 2 if it does: every process
         is in each of them."""
         groups = self.target.cgroups
-        return next((one for one in groups if one.stands), groups[0])
+        return next((group for group in groups if group.stands), groups[0])
 
     def _pids(self) -> list[int]:
         return cgroup.pids(self._group().path)
@@ -224,10 +224,10 @@ class ProcessKill(TargetKill):
         processes that left its session and group. Returns the pids that were in there."""
         left: list[int] = []
         for group in self.target.cgroups:
-            found = cgroup.pids(group.path) if group.stands else []
-            if found and signals.write_kill(group)[0] == 0:
+            pids = cgroup.pids(group.path) if group.stands else []
+            if pids and signals.write_kill(group)[0] == 0:
                 self._reached("cgroup.kill")
-            left += found
+            left += pids
         return left
 
     @property
@@ -241,21 +241,21 @@ class ProcessKill(TargetKill):
             return True
         left = signals.group_members(self._session, stats, spared)
         # The whole group is signalled at once if possible: forks slip in between single signals.
-        if not any(one.group == self.target.pid and one.pid in spared for one in stats):
+        if not any(stat.group == self.target.pid and stat.pid in spared for stat in stats):
             signals.signal_whole_group(self.target.pid, left)
-        known = {one.pid for one in left}
+        known = {stat.pid for stat in left}
         inside = set(self._end_group())
-        left += [one for one in stats if one.pid in inside - known - spared]
+        left += [stat for stat in stats if stat.pid in inside - known - spared]
         return self._kill(now, left)
 
     def _kill(self, now: float, left: Sequence[process.Stat]) -> bool:
-        self._known = [(one.pid, one.start) for one in left]
+        self._known = [(stat.pid, stat.start) for stat in left]
         if not left:
             self.empty_at, self.stuck = now, ""
             return True
         self.rounds += 1
         if self.rounds <= 2:  # once for everything that was found after the leader
-            self._free([one.pid for one in left])
+            self._free([stat.pid for stat in left])
         done = signals.signal_processes(left, self._clock)
         if done.reached:
             self._reached("signals", done.first_at)
@@ -263,7 +263,7 @@ class ProcessKill(TargetKill):
             self._note("this user may not signal it")
         if now >= self._warn_at:
             self._warn_at = now + STUCK_S
-            self.stuck = signals.stuck([one.pid for one in left])
+            self.stuck = signals.stuck([stat.pid for stat in left])
         return False
 
 

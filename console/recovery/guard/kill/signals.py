@@ -165,13 +165,13 @@ def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[in
 def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -> Signalled:
     """Send SIGKILL to every process of a container's group. Repeat this until the group is
     empty."""
-    found = cgroup.pids(group.path) if group.stands else []
+    pids = cgroup.pids(group.path) if group.stands else []
     wanted = container.encode()
 
     def is_it(pid: int) -> bool:
         return wanted in read_bytes(f"/proc/{pid}/cgroup")
 
-    return signal_all([(pid, is_it) for pid in found], clock)
+    return signal_all([(pid, is_it) for pid in pids], clock)
 
 
 def signal_processes(stats: Iterable[process.Stat], clock: Clock = time.monotonic) -> Signalled:
@@ -179,8 +179,8 @@ def signal_processes(stats: Iterable[process.Stat], clock: Clock = time.monotoni
     return signal_all([(s.pid, _same(s)) for s in stats], clock)
 
 
-def _same(found: process.Stat) -> Callable[[int], bool]:
-    return lambda pid: process.start_time(pid) == found.start
+def _same(process_stat: process.Stat) -> Callable[[int], bool]:
+    return lambda pid: process.start_time(pid) == process_stat.start
 
 
 def signal_all(pids: Sequence[tuple[int, Callable[[int], bool]]], clock: Clock) -> Signalled:
@@ -231,8 +231,8 @@ def signal_leader(pid: int, start: int, reaper: mrelease.Reaper | None = None) -
 
 def signal_whole_group(group: int, members: Sequence[process.Stat]) -> bool:
     """Send SIGKILL to a process group in one call, if one of `members` is in it right now."""
-    for one in members:
-        if one.group == group and process.stat(one.pid) == one:
+    for member in members:
+        if member.group == group and process.stat(member.pid) == member:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
                 return True
@@ -259,14 +259,14 @@ def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list
     if not run_id:
         return []
     wanted, own = f"{COOKIE}={run_id}".encode(), os.getpid()
-    found = []
+    stray_stats = []
     for s in stats:
         if s.pid in spared or s.parent == own or s.state in "ZX":
             continue
         data = read_bytes(f"/proc/{s.pid}/environ")
         if wanted in data and wanted in data.split(b"\0"):
-            found.append(s)
-    return found
+            stray_stats.append(s)
+    return stray_stats
 
 
 @contextlib.contextmanager
@@ -299,16 +299,16 @@ def stuck(pids: Sequence[int]) -> str:
     named by its function."""
     words = []
     for pid in pids[:SHOWN]:
-        found = process.stat(pid)
-        if found is None or found.state in "ZX":
+        process_stat = process.stat(pid)
+        if process_stat is None or process_stat.state in "ZX":
             continue
         name = one_line(decode(read_bytes(f"/proc/{pid}/comm")), 20)
-        if found.state == "D":
+        if process_stat.state == "D":
             where = clean(decode(read_bytes(f"/proc/{pid}/wchan")))[:40]
             place = f" in {where}" if where not in ("", "0") else ""
             words.append(f"D-state: pid {pid} ({name}) waits in the kernel{place}")
         else:
-            words.append(f"pid {pid} ({name}) is still ending, state {found.state}")
+            words.append(f"pid {pid} ({name}) is still ending, state {process_stat.state}")
     if len(pids) > SHOWN:
         words.append(f"and {len(pids) - SHOWN} more")
     return "; ".join(words)

@@ -49,7 +49,7 @@ class Target:
     @property
     def pending(self) -> bool:
         """Whether it is a container whose control group has yet to be found."""
-        return bool(self.container) and not any(one.stands for one in self.cgroups)
+        return bool(self.container) and not any(group.stands for group in self.cgroups)
 
     @property
     def who(self) -> str:
@@ -102,7 +102,7 @@ class Deny:
     def groups(self, trees: Iterable[Hierarchy]) -> tuple[Cgroup, ...]:
         """Return the control groups of denied containers."""
         ids = [word for word in self.spare if FULL_ID.fullmatch(word)]
-        return tuple(one for word in ids for one in cgroup.find(word, trees, scan=False))
+        return tuple(group for word in ids for group in cgroup.find(word, trees, scan=False))
 
     def places(self) -> tuple[tuple[str, str], ...]:
         """Return (kind, path below the mount) of the control groups that this process and the
@@ -113,8 +113,8 @@ class Deny:
 
 def _is_or_was(pid: int, start: int) -> bool:
     """Return whether a pid belongs to this process, or to none: the process's group may live on."""
-    found = process.stat(pid)
-    return found is None or found.start == start
+    process_stat = process.stat(pid)
+    return process_stat is None or process_stat.start == start
 
 
 def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
@@ -228,23 +228,23 @@ def _refused_process(target: Target, deny: Deny) -> str:
 
 def _ids(pid: int) -> set[int]:
     """Return the session and the group of a process, as far as there are any."""
-    found = set()
+    ids = set()
     for of in (os.getsid, os.getpgid):
         with contextlib.suppress(OSError):
-            found.add(of(pid))
-    return found
+            ids.add(of(pid))
+    return ids
 
 
 def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
     denied = deny.groups(trees)
-    inodes = {(one.kind, one.inode) for one in denied}
+    inodes = {(group.kind, group.inode) for group in denied}
     mounts = {tree.kind: tree.mount for tree in trees}
-    spared = [one.path for one in denied]
+    spared = [group.path for group in denied]
     spared += [mounts[kind] + path for kind, path in deny.places() if kind in mounts]
-    for one in target.cgroups:
-        if (one.kind, one.inode) in inodes:
+    for own_group in target.cgroups:
+        if (own_group.kind, own_group.inode) in inodes:
             return "its control group is the baseline's or protected"
-        if any((path + "/").startswith(one.path + "/") for path in spared):
+        if any((path + "/").startswith(own_group.path + "/") for path in spared):
             return "a spared process or container runs inside it"
     return ""
 
@@ -278,14 +278,14 @@ class LiveTargets:
 
     def armed(self, now: float) -> bool:
         """Return whether something is alive or is about to start."""
-        return self.any or any(self._is_new(one, now) for one in self._pending)
+        return self.any or any(self._is_new(target, now) for target in self._pending)
 
     def _is_new(self, target: Target, now: float) -> bool:
         return now - self._since.get(target.container, now) < NEW_S
 
     def _split_pending(self) -> None:
         """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
-        self._pending = tuple(one for one in self.targets if one.pending)
+        self._pending = tuple(target for target in self.targets if target.pending)
         self.any = len(self._pending) < len(self.targets)
 
     def grew(self) -> bool:
@@ -298,15 +298,15 @@ class LiveTargets:
         entries = live.read(self._path)
         denied = deny(entries)
         self.targets, self.refused = sort_out(entries, denied, self._trees)
-        for one in self.targets:
-            if one.container:
-                self._since.setdefault(one.container, now)
+        for target in self.targets:
+            if target.container:
+                self._since.setdefault(target.container, now)
         self._split_pending()
         return denied
 
     def tick(self, now: float) -> bool:
         """Look for containers that have just been recorded. Returns whether one was found."""
-        new = [one for one in self._pending if self._is_new(one, now)]
+        new = [target for target in self._pending if self._is_new(target, now)]
         if not new:
             return False
         scan = now >= self._scan_at
@@ -318,26 +318,28 @@ class LiveTargets:
         """Check what is alive. Returns whether that changed: processes that ended, containers that
         came or went."""
         before = self.targets
-        gone = [one for one in self.targets if one.pid and not self._lives(one, now)]
+        gone = [target for target in self.targets if target.pid and not self._lives(target, now)]
         if now >= self._leaderless_at:
             self._leaderless_at = now + GROUP_S
-        self.targets = tuple(one for one in self.targets if one not in gone)
+        self.targets = tuple(target for target in self.targets if target not in gone)
         # the same container may get a new group under its id: it was restarted
         self._split_pending()
         self._refresh(list(self._pending), False)
-        for one in self.targets:
-            if one in self._pending:
-                self._since.setdefault(one.container, now)
-            elif one.container:
-                self._since.pop(one.container, None)
+        for known_target in self.targets:
+            if known_target in self._pending:
+                self._since.setdefault(known_target.container, now)
+            elif known_target.container:
+                self._since.pop(known_target.container, None)
         return self.targets != before
 
     def _refresh(self, some: list[Target], scan: bool) -> bool:
         inside = cgroup.processes() if scan and some else {}
-        found = {one: refreshed(one, self._trees, inside=inside) for one in some}
-        changed = {old: new for old, new in found.items() if not new.pending}
+        refreshed_targets = {
+            target: refreshed(target, self._trees, inside=inside) for target in some
+        }
+        changed = {old: new for old, new in refreshed_targets.items() if not new.pending}
         if changed:
-            self.targets = tuple(changed.get(one, one) for one in self.targets)
+            self.targets = tuple(changed.get(target, target) for target in self.targets)
             self._split_pending()
         return bool(changed)
 
@@ -347,7 +349,7 @@ class LiveTargets:
         if target.pid in self._leaderless and now < self._leaderless_at:
             return True
         # a group counts as alive while it has members, even if its leader is gone
-        left = any(not cgroup.is_empty(one) for one in target.cgroups)
+        left = any(not cgroup.is_empty(group) for group in target.cgroups)
         left = left or bool(process.members(target.pid, target.start, cookie=target.run))
         self._leaderless = (
             (self._leaderless | {target.pid}) if left else (self._leaderless - {target.pid})
@@ -356,7 +358,7 @@ class LiveTargets:
 
     def _file_stamp(self) -> tuple[int, int]:
         try:
-            found = os.stat(self._path)
+            file_stat = os.stat(self._path)
         except OSError:
             return (0, 0)
-        return (found.st_ino, found.st_size)
+        return (file_stat.st_ino, file_stat.st_size)

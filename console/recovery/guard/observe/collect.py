@@ -75,7 +75,7 @@ class Collector:
             self.cards = GpuCollector(self._clock, self._gpu_argv)
             self.cards.child.prepare = self._prepare_child
         # the runner's children share the limits on this process's control group; containers do not
-        self.machine.bound.inside = any(one.pid for one in targets)
+        self.machine.bound.inside = any(target.pid for target in targets)
         self._services.watch(targets)
         self.quick.watch(config.limits, targets, self._services.groups)
         self.slow_io.tell(config, ring, targets)
@@ -83,7 +83,7 @@ class Collector:
     def descriptors(self) -> list[int]:
         """Return the descriptors to poll beside the inbox."""
         children = [self.slow_io.child, *([self.cards.child] if self.cards else [])]
-        return [one.descriptor for one in children if one.descriptor >= 0]
+        return [child.descriptor for child in children if child.descriptor >= 0]
 
     def tend(self) -> None:
         """Read what the child processes wrote and restart dead ones."""
@@ -121,7 +121,7 @@ class Collector:
         loads, now = (*self._groups, *self.slow_io.loads()), self.quick.loads
         if not now:
             return loads
-        return (*(one for one in loads if (one.kind, one.name) not in now), *now.values())
+        return (*(load for load in loads if (load.kind, load.name) not in now), *now.values())
 
     def close(self) -> None:
         """End the child processes, which copy the recorder to disk one last time."""

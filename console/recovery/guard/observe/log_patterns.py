@@ -121,8 +121,8 @@ class Tail:
                     return size
             else:
                 size = self._at
-            found = os.stat(self.path)
-            if self._file < 0 or (found.st_dev, found.st_ino) != self._identity:
+            file_stat = os.stat(self.path)
+            if self._file < 0 or (file_stat.st_dev, file_stat.st_ino) != self._identity:
                 return self._size() if self._open(end=False) else None
         except OSError as error:
             self._report_unreadable(error.strerror)
@@ -138,16 +138,16 @@ class Tail:
         except OSError as error:
             self._report_unreadable(error.strerror)
             return False
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        file_stat = os.fstat(descriptor)
+        if not stat.S_ISREG(file_stat.st_mode):
             os.close(descriptor)
             self._report_unreadable("it is not a file")
             return False
         self.close()
         self._file, self.why = descriptor, ""
-        self._identity = (found.st_dev, found.st_ino)
+        self._identity = (file_stat.st_dev, file_stat.st_ino)
         if end:
-            self._at = found.st_size
+            self._at = file_stat.st_size
         else:
             self._find_place()
         return True
@@ -206,13 +206,16 @@ class Logs:
 
     def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
         """Follow each file (service → path) that has a pattern (limit, service, regex)."""
-        files = {one: files[one] for _, one, _ in patterns if one in files}
-        for service in [one for one in self.tails if files.get(one) != self.tails[one].path]:
+        files = {name: files[name] for _, name, _ in patterns if name in files}
+        for service in [name for name in self.tails if files.get(name) != self.tails[name].path]:
             self.tails.pop(service).close()
         for service, path in files.items():
             if service not in self.tails:
                 self.tails[service] = Tail(path)
-        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.limits}
+        before = {
+            (old_limit.limit, old_limit.service, old_limit.pattern.pattern): old_limit
+            for old_limit in self.limits
+        }
         self.limits, self.bad = [], {}
         self._invalid = [(limit, service) for limit, service, _ in patterns]
         for limit, service, text in patterns:
@@ -221,22 +224,27 @@ class Logs:
             except (re.error, RecursionError, OverflowError) as error:
                 self.bad[limit] = one_line(f"not a valid pattern: {error}")
                 continue
-            one = before.get((limit, service, text), made)
-            self.limits.append(one)
+            log_limit = before.get((limit, service, text), made)
+            self.limits.append(log_limit)
             self._invalid.remove((limit, service))
-            if one.timeouts >= MOST_TIMEOUTS:
+            if log_limit.timeouts >= MOST_TIMEOUTS:
                 self.bad[limit] = TOO_LONG
 
     def arm(self, armed: dict[str, int]) -> None:
         """Set the number of each service's arming. A new number starts the count at zero, and
         nothing is counted without one."""
         self._armed = frozenset(armed)
-        for one in self.limits:
-            number = armed.get(one.service, -1)
-            if number != one.armed:
-                one.armed, one.count, one.line, one.passed_over = number, 0, "", 0
-                if one.service in self.tails:
-                    self.tails[one.service].skipped = 0
+        for log_limit in self.limits:
+            number = armed.get(log_limit.service, -1)
+            if number != log_limit.armed:
+                log_limit.armed, log_limit.count, log_limit.line, log_limit.passed_over = (
+                    number,
+                    0,
+                    "",
+                    0,
+                )
+                if log_limit.service in self.tails:
+                    self.tails[log_limit.service].skipped = 0
 
     def read(self) -> bool:
         """Read new lines. Returns whether a count rose."""
@@ -245,9 +253,12 @@ class Logs:
             mine = [w for w in self.limits if w.service == service and w.armed >= 0]
             for line in tail.lines():
                 texts = [clean(decode(piece)) for piece in pieces(line)]
-                for one in mine:
-                    if one.timeouts < MOST_TIMEOUTS and (hit := self._hit(one, texts)) is not None:
-                        one.count, one.line, rose = one.count + 1, hit[:200], True
+                for log_limit in mine:
+                    if (
+                        log_limit.timeouts < MOST_TIMEOUTS
+                        and (hit := self._hit(log_limit, texts)) is not None
+                    ):
+                        log_limit.count, log_limit.line, rose = log_limit.count + 1, hit[:200], True
                         if line is tail.returned:
                             tail.forget()
         return rose
@@ -255,34 +266,36 @@ class Logs:
     def hits(self) -> list[dict[str, Any]]:
         """Return the count of each limit whose service is alive, and in `why` the reason if no more
         can be counted."""
-        found = [
+        counts = [
             {
-                "limit": one.limit, "count": one.count, "line": one.words,
-                "why": self.bad.get(one.limit) or self._why_not_counted(one.service),
+                "limit": log_limit.limit, "count": log_limit.count, "line": log_limit.words,
+                "why": self.bad.get(log_limit.limit) or self._why_not_counted(log_limit.service),
             }
-            for one in self.limits if one.armed >= 0
+            for log_limit in self.limits if log_limit.armed >= 0
         ]  # fmt: skip
-        found += [
+        counts += [
             {"limit": limit, "count": 0, "line": "", "why": self.bad[limit]}
             for limit, service in self._invalid if service in self._armed
         ]  # fmt: skip
-        return found
+        return counts
 
     def troubles(self) -> dict[str, str]:
         """Return for each service whose log could not be read, or not in full, the reason."""
-        reasons = {name: one.why or one.trouble for name, one in self.tails.items()}
+        reasons = {name: tail.why or tail.trouble for name, tail in self.tails.items()}
         return {name: why for name, why in reasons.items() if why}
 
     def uncounted(self) -> dict[str, str]:
         """Return for each service how many matching lines were not counted for their level."""
-        said = {}
-        for one in self.limits:
-            if one.armed >= 0 and one.passed_over:
-                lines = plural(one.passed_over, "matching line")
-                were = "was" if one.passed_over == 1 else "were"
-                level = "a warning" if one.passed_level is Level.WARNING else "information"
-                said[one.service] = f"{lines} {were} not counted: stated as {level}"
-        return said
+        words_by_service = {}
+        for log_limit in self.limits:
+            if log_limit.armed >= 0 and log_limit.passed_over:
+                lines = plural(log_limit.passed_over, "matching line")
+                were = "was" if log_limit.passed_over == 1 else "were"
+                level = "a warning" if log_limit.passed_level is Level.WARNING else "information"
+                words_by_service[log_limit.service] = (
+                    f"{lines} {were} not counted: stated as {level}"
+                )
+        return words_by_service
 
     def _why_not_counted(self, service: str) -> str:
         tail = self.tails.get(service)
@@ -292,31 +305,31 @@ class Logs:
         for tail in self.tails.values():
             tail.close()
 
-    def _hit(self, one: LogLimit, texts: list[str]) -> str | None:
+    def _hit(self, log_limit: LogLimit, texts: list[str]) -> str | None:
         """Return the first text that the pattern matches, from shortly before the match on; None if
         there is none, or if the line is none to act on."""
         for text in texts:
-            if (found := self._search(one, text)) is not None:
+            if (match := self._search(log_limit, text)) is not None:
                 level = read(texts[0]).level
-                if not one.any_level and is_low(texts[0]):
-                    one.passed_over, one.passed_level = one.passed_over + 1, level
+                if not log_limit.any_level and is_low(texts[0]):
+                    log_limit.passed_over, log_limit.passed_level = log_limit.passed_over + 1, level
                     return None
-                one.level = level
-                return text[max(0, found.start() - BEFORE) :]
+                log_limit.level = level
+                return text[max(0, match.start() - BEFORE) :]
         return None
 
-    def _search(self, one: LogLimit, text: str) -> re.Match[str] | None:
+    def _search(self, log_limit: LogLimit, text: str) -> re.Match[str] | None:
         try:
             with at_most(SEARCH_S):
-                places = list(islice(one.pattern.finditer(text), MAX_PLACES))
+                places = list(islice(log_limit.pattern.finditer(text), MAX_PLACES))
         except TooSlow:
-            one.timeouts += 1
-            if one.timeouts >= MOST_TIMEOUTS:
-                self.bad[one.limit] = TOO_LONG
+            log_limit.timeouts += 1
+            if log_limit.timeouts >= MOST_TIMEOUTS:
+                self.bad[log_limit.limit] = TOO_LONG
             return None
         # our own patterns take no time to speak of, and the first call compiles them
-        judged = (one.any_level or not why_hint(text, found.span()) for found in places)
-        return next((found for found, counts in zip(places, judged, strict=True) if counts), None)
+        judged = (log_limit.any_level or not why_hint(text, match.span()) for match in places)
+        return next((match for match, counts in zip(places, judged, strict=True) if counts), None)
 
 
 def pieces(line: bytes) -> Iterator[bytes]:

@@ -54,10 +54,10 @@ class Members:
     def update(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
         """Set the largest members to read. `ram` is what all members held together in the last
         second, `count` is their number, and `shared` is the shared memory in `ram`, in bytes."""
-        for pid in [one for one in self._open if one not in pids]:
+        for pid in [open_pid for open_pid in self._open if open_pid not in pids]:
             os.close(self._open.pop(pid))
         unknown = [pid for pid in pids if pid not in self._open]
-        groups = [one.path for one in self.target.cgroups if one.stands] if unknown else []
+        groups = [group.path for group in self.target.cgroups if group.stands] if unknown else []
         inside = {pid for path in groups for pid in cgroup.pids(path)}
         for pid in unknown:
             if self._is_mine(pid, inside):
@@ -72,15 +72,17 @@ class Members:
         self._rest = max(shared, rest)
 
     def _is_mine(self, pid: int, inside: set[int]) -> bool:
-        found, leader = process.stat(pid), self.target.pid
-        if found is None:
+        process_stat, leader = process.stat(pid), self.target.pid
+        if process_stat is None:
             return False
-        if leader not in (pid, found.session, found.group):
+        if leader not in (pid, process_stat.session, process_stat.group):
             return pid in inside
-        return pid != leader or found.start == self.target.start
+        return pid != leader or process_stat.start == self.target.start
 
     def guess(self) -> int | None:
-        sizes = [own for one in self._open.values() if (own := own_pages(one)) is not None]
+        sizes = [
+            own for descriptor in self._open.values() if (own := own_pages(descriptor)) is not None
+        ]
         return sum(sizes) * _PAGE_SIZE + self._rest if sizes else None
 
     def exact(self, at: float) -> Load | None:
@@ -134,11 +136,13 @@ class Quick:
         self, limits: Sequence[Limit], targets: Sequence[Target], groups: Mapping[str, Source]
     ) -> None:
         """Set what is alive. `groups` maps a container id to where its memory is read."""
-        levels = {one: level for one in targets if (level := level_of(one, limits)) is not None}
-        wanted = {one.pid for one in levels if one.pid}
-        for pid in [one for one in self._members if one not in wanted]:
+        levels = {
+            target: level for target in targets if (level := level_of(target, limits)) is not None
+        }
+        wanted = {target.pid for target in levels if target.pid}
+        for pid in [member_pid for member_pid in self._members if member_pid not in wanted]:
             self._members.pop(pid).close()
-        before = {one.target: one for one in self._limited}
+        before = {gauge.target: gauge for gauge in self._limited}
         self._limited, self.loads = [], {}
         for target, level in levels.items():
             source = groups.get(target.container) if target.container else self._members_of(target)
@@ -149,12 +153,12 @@ class Quick:
                 self._limited.append(made)
 
     def _members_of(self, target: Target) -> Members:
-        found = self._members.get(target.pid)
-        if found is None or found.target.start != target.start:
-            if found is not None:
-                found.close()
-            found = self._members[target.pid] = Members(target)
-        return found
+        members = self._members.get(target.pid)
+        if members is None or members.target.start != target.start:
+            if members is not None:
+                members.close()
+            members = self._members[target.pid] = Members(target)
+        return members
 
     def update(
         self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0
@@ -167,7 +171,7 @@ class Quick:
         """Return the seconds to the next reading, at most `otherwise`."""
         if not self._limited:
             return otherwise
-        left = min(one.level - one.value if one.at else 0.0 for one in self._limited)
+        left = min(gauge.level - gauge.value if gauge.at else 0.0 for gauge in self._limited)
         rest = max(REST_S, left / FASTEST)
         return min(NEAR_POLL_S if self.near else rest, otherwise)
 
@@ -177,8 +181,8 @@ class Quick:
             return
         loads: dict[tuple[str, str], Load] = {}
         self.near = False
-        for one in self._limited:
-            load, near = one.read(at)
+        for gauge in self._limited:
+            load, near = gauge.read(at)
             self.near = self.near or near
             if load is not None:
                 loads[load.kind, load.name] = load
@@ -186,18 +190,18 @@ class Quick:
 
     def held(self, target: Target) -> tuple[float, int] | None:
         """Return when the target was last read, and the bytes it held then; None if never."""
-        found = next((one for one in self._limited if one.target == target), None)
-        return found.points[-1] if found is not None and found.points else None
+        target_gauge = next((gauge for gauge in self._limited if gauge.target == target), None)
+        return target_gauge.points[-1] if target_gauge is not None and target_gauge.points else None
 
     def points(self, limit: Limit, of: str) -> list[tuple[float, int]]:
         """Return (monotonic second, bytes) of the last ticks if the limit is on the RAM of `of`."""
         name = limit.of or of
-        mine = [one for one in self._limited if one.target.name == name]
-        return [point for one in mine for point in one.points] if limit.metric == METRIC else []
+        mine = [gauge for gauge in self._limited if gauge.target.name == name]
+        return [point for gauge in mine for point in gauge.points] if limit.metric == METRIC else []
 
     def close(self) -> None:
-        for one in self._members.values():
-            one.close()
+        for members in self._members.values():
+            members.close()
         self._members.clear()
         self._limited.clear()
 
@@ -216,8 +220,8 @@ def gap_s(points: Sequence[tuple[float, int]], breach: Breach) -> float:
 def level_of(target: Target, limits: Sequence[Limit]) -> float | None:
     """Return the lowest limit on a target's RAM in bytes; None if there is none."""
     levels = [
-        one.above for one in limits
-        if one.metric == METRIC and one.above is not None and one.of in ("", target.name)
+        limit.above for limit in limits
+        if limit.metric == METRIC and limit.above is not None and limit.of in ("", target.name)
     ]  # fmt: skip
     return min(levels, default=None)
 

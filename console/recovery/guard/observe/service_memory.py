@@ -29,13 +29,15 @@ class Group:
         names, memory = _memory_group(target)
         self._cache_rows = tuple(f"\n{row} ".encode() for row in (names.active, names.inactive))
         self._swap_row = b"\ntotal_swap " if names is V1 else b""
-        pids = [one.path for one in target.cgroups if one.kind in ("", "pids")]
+        pids = [cgroup.path for cgroup in target.cgroups if cgroup.kind in ("", "pids")]
         self.limit = number_in(memory / names.most) if memory else None
         self._usage, self._stat, self._events, self._swap = (
             opened(memory / name) if memory else -1
             for name in (names.used, "memory.stat", names.events, "memory.swap.current")
         )
-        self._pids = next((d for one in pids if (d := opened(Path(one, "pids.current"))) >= 0), -1)
+        self._pids = next(
+            (d for path in pids if (d := opened(Path(path, "pids.current"))) >= 0), -1
+        )
         self._oom_before = self._oom() or 0
         self._cache: int | None = None
         self._restarts = 0
@@ -57,7 +59,7 @@ class Group:
         oom = self._oom()
         known = usage is not None and None not in cache
         self._restarts = restarts
-        self._cache = sum(one or 0 for one in cache) if known else None
+        self._cache = sum(size or 0 for size in cache) if known else None
         return Load(
             target.name, target.kind, at,
             ram=None if self._cache is None else max(0, (usage or 0) - self._cache),
@@ -97,8 +99,8 @@ class ServiceMemoryCollector:
     def watch(self, targets: Iterable[Target]) -> None:
         """Set the containers to read. A container whose control group is another one than before
         has been restarted."""
-        containers = {one.container: one for one in targets if one.container}
-        for identity in [one for one in self.groups if one not in containers]:
+        containers = {target.container: target for target in targets if target.container}
+        for identity in [container for container in self.groups if container not in containers]:
             self.groups.pop(identity).close()
             self._restarts.pop(identity, None)
         for identity, target in containers.items():
@@ -107,23 +109,23 @@ class ServiceMemoryCollector:
                 continue
             if before is not None:
                 before.close()
-                moved = {one.inode for one in before.target.cgroups} & {
-                    one.inode for one in target.cgroups
+                moved = {cgroup.inode for cgroup in before.target.cgroups} & {
+                    cgroup.inode for cgroup in target.cgroups
                 }
                 self._restarts[identity] = self._restarts.get(identity, 0) + (not moved)
             self.groups[identity] = Group(target)
         self._waiting = tuple(
-            one for identity, one in containers.items() if identity not in self.groups
+            target for identity, target in containers.items() if identity not in self.groups
         )
 
     def loads(self, at: float) -> tuple[Load, ...]:
         """Read every container. Those without a control group say so in `why`."""
-        found = [
+        readings = [
             group.read(at, self._restarts.get(identity, 0))
             for identity, group in self.groups.items()
         ]
-        found += [Load(one.name, one.kind, at, why=NOT_YET) for one in self._waiting]
-        return tuple(found)
+        readings += [Load(target.name, target.kind, at, why=NOT_YET) for target in self._waiting]
+        return tuple(readings)
 
     def swap(self, at: float) -> Swap:
         """Return swap traffic since the last call. The rates are None at the first call and if the
@@ -162,10 +164,10 @@ class ServiceMemoryCollector:
 
 def _memory_group(target: Target) -> tuple[Files, Path | None]:
     """Return the directory that accounts the target's memory, of version 2 if it can."""
-    for one in target.cgroups:
-        names = V2 if not one.kind else V1 if "memory" in one.kind.split(",") else None
-        if names is not None and os.path.exists(f"{one.path}/{names.used}"):
-            return names, Path(one.path)
+    for cgroup in target.cgroups:
+        names = V2 if not cgroup.kind else V1 if "memory" in cgroup.kind.split(",") else None
+        if names is not None and os.path.exists(f"{cgroup.path}/{names.used}"):
+            return names, Path(cgroup.path)
     return V2, None
 
 

@@ -61,16 +61,18 @@ class SlowIo:
     def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
         """Set what is to be watched. The fatal lines of a service are counted from the moment it
         was first alive."""
-        self._processes = tuple(one for one in targets if one.pid)
+        self._processes = tuple(target for target in targets if target.pid)
         now = self._clock.monotonic()
         self._first_told_at = {
             key: self._first_told_at.get(key, now) for key in map(_key, self._processes)
         }
-        names = {one.name for one in targets}
+        names = {target.name for target in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
             self._armed[name] = int(now * 1000)
-        patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
+        patterns = [
+            (i, limit.log, limit.matches) for i, limit in enumerate(config.limits) if limit.log
+        ]
         if patterns != self._patterns:
             self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
         message = {
@@ -78,8 +80,8 @@ class SlowIo:
             "logs": config.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
             "patterns": patterns,
             "groups": [
-                [one.pid, one.start, [group.path for group in one.cgroups if group.stands]]
-                for one in self._processes
+                [target.pid, target.start, [group.path for group in target.cgroups if group.stands]]
+                for target in self._processes
             ],
         }  # fmt: skip
         for name in gone:
@@ -116,21 +118,21 @@ class SlowIo:
     def take(self, line: bytes, now: float) -> None:
         """Take one report. An incomplete one changes nothing."""
         try:
-            found = json.loads(line)
-            disks = tuple(_disk(one, now) for one in found["disks"])
-            hits = tuple(_hit(one, now) for one in found["hits"])
-            groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
-            copy = found["copy"] or {}
-            uncounted = [f"log of {name}: {words}" for name, words in found["uncounted"].items()]
-            troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
-            troubles += [f"log limit {index}: {why}" for index, why in found["bad"].items()]
+            report = json.loads(line)
+            disks = tuple(_disk(disk, now) for disk in report["disks"])
+            hits = tuple(_hit(hit, now) for hit in report["hits"])
+            groups = {int(group["pid"]): _group(group, now) for group in report["groups"]}
+            copy = report["copy"] or {}
+            uncounted = [f"log of {name}: {words}" for name, words in report["uncounted"].items()]
+            troubles = [f"log of {name}: {why}" for name, why in report["logs"].items()]
+            troubles += [f"log limit {index}: {why}" for index, why in report["bad"].items()]
             if copy.get("why"):
                 troubles.append(f"the recorder is not copied to disk: {copy['why']}")
         except (ValueError, KeyError, TypeError, AttributeError):
             return
         self._heard_at, self.disks, self._hits, self._groups = now, disks, hits, groups
         self.uncounted = tuple(one_line(words) for words in uncounted)
-        self._troubles = tuple(one_line(str(one)) for one in troubles)
+        self._troubles = tuple(one_line(str(trouble)) for trouble in troubles)
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
 
@@ -146,8 +148,8 @@ class SlowIo:
         have been read is left out."""
         told_before = self._clock.monotonic() - FIRST_READ_S
         return tuple(
-            self._load(one) for one in self._processes
-            if one.pid in self._groups or self._first_told_at[_key(one)] <= told_before
+            self._load(target) for target in self._processes
+            if target.pid in self._groups or self._first_told_at[_key(target)] <= told_before
         )  # fmt: skip
 
     def _load(self, target: Target) -> Load:
@@ -213,10 +215,10 @@ class GpuCollector:
     def take(self, line: bytes, now: float) -> None:
         """Take one line of the reader. An incomplete line changes nothing."""
         try:
-            found = json.loads(line)
-            ages = found.get("ages", {})
-            cards = [_card(one, now - float(ages.get(one["uuid"], 0))) for one in found["gpus"]]
-            trouble = one_line(str(found["trouble"]))
+            report = json.loads(line)
+            ages = report.get("ages", {})
+            cards = [_card(gpu, now - float(ages.get(gpu["uuid"], 0))) for gpu in report["gpus"]]
+            trouble = one_line(str(report["trouble"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return
         self._heard_at, self._trouble = now, trouble
@@ -232,5 +234,5 @@ class GpuCollector:
 def _card(fields: dict[str, object], at: float) -> GpuMemory:
     uuid, why = str(fields["uuid"]), str(fields.get("why", ""))
     sizes = [fields.get(name) for name in ("used_bytes", "total_bytes")]
-    used, total = (one if isinstance(one, int) and one >= 0 else None for one in sizes)
+    used, total = (size if isinstance(size, int) and size >= 0 else None for size in sizes)
     return GpuMemory(one_line(uuid, 80), at, used, total, one_line(why))

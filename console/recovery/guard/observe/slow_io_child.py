@@ -83,8 +83,8 @@ class Poller:
 
 def free_of(path: str) -> int:
     """Return the bytes that an ordinary user may still write. Raises OSError."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    file_system = os.statvfs(path)
+    return file_system.f_bavail * file_system.f_frsize
 
 
 class Copy:
@@ -155,7 +155,7 @@ class Groups:
         if self._leaders and now - self._scanned >= SCAN_S:
             self._scanned = now
             self._scan(now)
-        found = []
+        groups = []
         for leader, pids in self._members.items():
             sizes = sorted(
                 ((*size, pid) for pid in pids if (size := own_memory(pid)) is not None),
@@ -163,12 +163,12 @@ class Groups:
             )
             if sizes:
                 shared = max(size for _, size, _ in sizes)
-                found.append({
+                groups.append({
                     "pid": leader, "ram": sum(size for size, _, _ in sizes) + shared,
                     "shared": shared, "pids": len(sizes),
                     "largest": [pid for _, _, pid in sizes[:LARGEST]],
                 })  # fmt: skip
-        return found
+        return groups
 
     def _scan(self, now: float) -> None:
         """Find the members of each group. A process outside these sessions never joins one later,
@@ -179,9 +179,11 @@ class Groups:
         there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         inside: dict[int, set[int]] = {}
         for pid, _, paths in self._leaders:
-            inside.setdefault(pid, set()).update(one for path in paths for one in cgroup.pids(path))
+            inside.setdefault(pid, set()).update(
+                member_pid for path in paths for member_pid in cgroup.pids(path)
+            )
         to_read = there - self._unrelated.difference(*inside.values())
-        every = [one for pid in to_read if (one := process.stat(pid))]
+        every = [stat for pid in to_read if (stat := process.stat(pid))]
         self._members = {
             pid: _members(every, pid, start, inside[pid]) for pid, start, _ in self._leaders
         }
@@ -192,11 +194,11 @@ class Groups:
 def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) -> list[int]:
     """Return the members as `process.members` does, from one listing of all processes, plus those
     that left the session but not the control group."""
-    taken = any(one.pid == pid and one.start != start for one in every)
+    taken = any(stat.pid == pid and stat.start != start for stat in every)
     return [
-        one.pid for one in every
-        if one.state not in "ZX" and (one.pid in inside or (
-            not taken and one.start >= start and pid in (one.pid, one.session, one.group)))
+        stat.pid for stat in every
+        if stat.state not in "ZX" and (stat.pid in inside or (
+            not taken and stat.start >= start and pid in (stat.pid, stat.session, stat.group)))
     ]  # fmt: skip
 
 
@@ -220,17 +222,17 @@ class SlowIoWorker:
 
     def take(self, message: dict[str, Any]) -> None:
         """Set what is to be watched."""
-        disks = [str(one) for one in message.get("disks", [])]
+        disks = [str(disk) for disk in message.get("disks", [])]
         for path in disks:
             if path not in self._disks:
                 self._disks[path] = Poller(lambda path=path: free_of(path))  # type: ignore[misc]
-        for path in [one for one in self._disks if one not in disks]:
+        for path in [disk for disk in self._disks if disk not in disks]:
             self._disks.pop(path).end()
         if self._copy is None and message.get("ring"):
             self._copy = Poller(Copy(str(message["ring"]), str(message["copy"])))
         if message.get("groups") != self._message.get("groups"):
             self._groups.leaders = [
-                (int(pid), int(start), tuple(str(one) for one in paths))
+                (int(pid), int(start), tuple(str(group_path) for group_path in paths))
                 for pid, start, *rest in message.get("groups", []) for paths in (rest or [()])
             ]  # fmt: skip
             if self._group_poller is not None:
@@ -253,8 +255,8 @@ class SlowIoWorker:
 
     def report(self) -> bytes:
         disks = [
-            {"path": path, "free": one.found, "why": one.why, "age": one.age()}
-            for path, one in self._disks.items()
+            {"path": path, "free": poller.found, "why": poller.why, "age": poller.age()}
+            for path, poller in self._disks.items()
         ]
         groups, copy = self._group_poller, self._copy
         line = {
@@ -263,7 +265,7 @@ class SlowIoWorker:
             "bad": {str(limit): why for limit, why in self._logs.bad.items()},
             "logs": self._logs.troubles(),
             "uncounted": self._logs.uncounted(),
-            "groups": [{**one, "age": groups.age()} for one in groups.found or []]
+            "groups": [{**group, "age": groups.age()} for group in groups.found or []]
             if groups else [],
             "copy": {"age": copy.age(), "why": copy.why} if copy else None,
         }  # fmt: skip

@@ -60,21 +60,21 @@ class Recording:
     def fast(self, last_s: float = math.inf) -> list[FastSample]:
         """Return the samples of the last seconds before the newest one, oldest first."""
         data = _read(self.path, recorder.FAST_AT, recorder.FAST_SLOT * recorder.FAST_SLOTS)
-        found = []
+        rows = []
         for slot in recorder.slots(data, recorder.FAST_SLOT):
             record = recorder.unsealed(slot, recorder.FAST.size)
             if record is not None and (fields := recorder.FAST.unpack(record))[0]:
-                found.append(fields)
-        found.sort()
+                rows.append(fields)
+        rows.sort()
         # Wall clocks jump, so the monotonic time gives the order.
-        since = found[-1][2] - last_s if found else 0.0
-        return [_sample(fields) for fields in found if fields[2] >= since]
+        since = rows[-1][2] - last_s if rows else 0.0
+        return [_sample(fields) for fields in rows if fields[2] >= since]
 
     def slow(self, last_s: float = math.inf) -> list[dict[str, Any]]:
         """Return the records of the last seconds before the newest one, oldest first."""
-        found = self._texts(recorder.SLOW_AT, recorder.SLOW_SLOT, recorder.SLOW_SLOTS)
-        since = _mono(found[-1]) - last_s if found else 0.0
-        return [one for one in found if _mono(one) >= since]
+        records = self._texts(recorder.SLOW_AT, recorder.SLOW_SLOT, recorder.SLOW_SLOTS)
+        since = _mono(records[-1]) - last_s if records else 0.0
+        return [record for record in records if _mono(record) >= since]
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events, oldest first: `wall`, `mono`, `what`, `text`."""
@@ -89,17 +89,19 @@ class Recording:
         return samples[-1].wall if samples else self.made
 
     def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
-        found = []
+        numbered_records = []
         for slot in recorder.slots(_read(self.path, at, size * count), size):
             if (pair := recorder.unpacked(slot)) and (value := recorder.table(pair[1])) is not None:
-                found.append((pair[0], value))
-        return [value for _, value in sorted(found, key=lambda one: one[0])]
+                numbered_records.append((pair[0], value))
+        return [value for _, value in sorted(numbered_records, key=lambda record: record[0])]
 
 
 def open_newest(run_dir: Path) -> Recording | None:
     """Return the newest recording of a run, in shared memory or on disk; None if there is none."""
-    found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
-    return max(found, key=Recording.newest, default=None)
+    recordings = [
+        recording for path in _places(run_dir) if (recording := open_ring(path)) is not None
+    ]
+    return max(recordings, key=Recording.newest, default=None)
 
 
 def open_ring(path: Path) -> Recording | None:
@@ -144,7 +146,7 @@ def _read(path: Path, at: int, size: int) -> bytes:
 def _sample(fields: recorder.Fast) -> FastSample:
     _, wall, mono, total, available, swap, some, full, level = fields
     name = recorder.LEVELS[level] if level < len(recorder.LEVELS) else ""
-    known = [None if math.isnan(one) else one for one in (some, full)]
+    known = [None if math.isnan(pressure) else pressure for pressure in (some, full)]
     return FastSample(wall, mono, total, available, swap, known[0], known[1], name)
 
 
@@ -167,10 +169,10 @@ def crash_words(run_dir: Path) -> str:
     if level not in TROUBLE and not gone:
         return ""
     ends = samples[-1].wall if samples else recording.newest()
-    said = f" at level {level}" if level in TROUBLE else ""
+    level_words = f" at level {level}" if level in TROUBLE else ""
     left = f", {format_bytes(samples[-1].available)} of RAM available" if samples else ""
     since = "; this machine has been restarted since" if gone else ""
-    return f"the recording ends at {utc(ends)}{said}{left}{since}"
+    return f"the recording ends at {utc(ends)}{level_words}{left}{since}"
 
 
 def _ended(recording: Recording) -> bool:

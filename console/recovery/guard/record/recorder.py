@@ -83,7 +83,9 @@ def header_of(data: bytes) -> Header | None:
     magic, version, size, run, pid, start, boot, made, _ = HEADER.unpack(record)
     if (magic, version, size) != (MAGIC, VERSION, SIZE):
         return None
-    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
+    run_id, boot_id = (
+        identifier.rstrip(b"\0").decode("utf-8", "replace") for identifier in (run, boot)
+    )
     return Header(run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
 
 
@@ -114,11 +116,11 @@ def table(text: bytes) -> dict[str, Any] | None:
 
 def page(head: bytes) -> dict[str, Any] | None:
     """Return the newest whole status page at the beginning of a ring buffer, or None."""
-    found = []
+    pages = []
     for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
         if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:
-            found.append((pair[0], value))
-    return max(found, key=lambda one: one[0])[1] if found else None
+            pages.append((pair[0], value))
+    return max(pages, key=lambda candidate: candidate[0])[1] if pages else None
 
 
 def newest(data: bytes) -> tuple[int, int, int]:
@@ -126,12 +128,12 @@ def newest(data: bytes) -> tuple[int, int, int]:
     after the status; 0 for none."""
     fast, rest = data[: SLOW_AT - FAST_AT], data[SLOW_AT - FAST_AT :]
     slow, events = rest[: EVENT_AT - SLOW_AT], rest[EVENT_AT - SLOW_AT :]
-    whole = (one for slot in slots(fast, FAST_SLOT) if (one := unsealed(slot, FAST.size)))
+    whole = (record for slot in slots(fast, FAST_SLOT) if (record := unsealed(slot, FAST.size)))
     texts = [
         max((pair[0] for slot in slots(area, size) if (pair := unpacked(slot))), default=0)
         for area, size in ((slow, SLOW_SLOT), (events, EVENT_SLOT))
     ]
-    return max((FAST.unpack(one)[0] for one in whole), default=0), texts[0], texts[1]
+    return max((FAST.unpack(record)[0] for record in whole), default=0), texts[0], texts[1]
 
 
 def slots(data: bytes, size: int) -> Iterator[bytes]:
@@ -240,10 +242,10 @@ def sweep(now: float, gone: str = "") -> None:
     """
     for path in SHM.glob(f"{PREFIX}{os.getuid()}.*.ring"):
         with contextlib.suppress(OSError):
-            found = path.lstat()
+            file_stat = path.lstat()
             run = path.name.removeprefix(f"{PREFIX}{os.getuid()}.").removesuffix(".ring")
-            wanted = run != gone and now - found.st_mtime < KEPT_S
-            if found.st_uid == os.getuid() and not wanted and not _is_written(path):
+            wanted = run != gone and now - file_stat.st_mtime < KEPT_S
+            if file_stat.st_uid == os.getuid() and not wanted and not _is_written(path):
                 path.unlink()
 
 
@@ -266,8 +268,8 @@ def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], by
     except OSError:
         return 0, {}, b""
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or found.st_size != SIZE:
+        file_stat = os.fstat(descriptor)
+        if file_stat.st_uid != os.getuid() or file_stat.st_size != SIZE:
             return 0, {}, b""
         data = os.pread(descriptor, SIZE, 0)
     except OSError:
@@ -307,7 +309,8 @@ def shortened(page: dict[str, Any], most: int) -> bytes:
     page = {**page, "cut": True}
     while len(data := _json(page)) > most:
         key = max(
-            (one for one in page if one != "cut"), key=lambda one: len(_json([one, page[one]]))
+            (name for name in page if name != "cut"),
+            key=lambda name: len(_json([name, page[name]])),
         )
         value = page[key]
         if isinstance(value, dict | list | tuple | str) and len(value) > 1:

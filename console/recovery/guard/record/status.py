@@ -92,5 +92,5 @@ def age(now: float, at: float) -> float:
 
 def _aged(part: GpuMemory | Disk | Load, now: float) -> dict[str, Any]:
     """Return the fields of a reading with its age in place of its time."""
-    values = {one.name: getattr(part, one.name) for one in fields(part) if one.name != "at"}
+    values = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "at"}
     return {**values, "age_s": age(now, part.at)}

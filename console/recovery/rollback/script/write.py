@@ -211,9 +211,11 @@ def _candidates(plan: SealedPlan) -> list[str]:
     """The name, port and addresses of each candidate that answers on this machine and not where the
     baseline does."""
     return [
-        f"{one.service} {relay.port_of(one.url)} {_patterns(one.url)}"
-        for one in plan.candidates
-        if one.url and is_local(one.url) and not left.is_at(one.url, plan.baseline.url)
+        f"{candidate.service} {relay.port_of(candidate.url)} {_patterns(candidate.url)}"
+        for candidate in plan.candidates
+        if candidate.url
+        and is_local(candidate.url)
+        and not left.is_at(candidate.url, plan.baseline.url)
     ]
 
 
@@ -360,8 +362,8 @@ def _recorded(plan: SealedPlan, *, anybody: bool) -> int | None:
     known = process.read_record(plan.records_dir, base.name, base.process)
     if known is not None and process.alive(*known):
         return known[0]
-    found = listener(base.url) if anybody else None
-    return found.pid if found is not None else None
+    server = listener(base.url) if anybody else None
+    return server.pid if server is not None else None
 
 
 def _shows_log(plan: SealedPlan, pid: int | None, *, later: bool) -> str:

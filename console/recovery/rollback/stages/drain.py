@@ -224,7 +224,7 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
     is something else.
     """
     at, limit = float(breach["at"]), breach["limit"]
-    held = sum((one["held"] or {}).get("ram") or 0 for one in breach["killed"])
+    held = sum((victim["held"] or {}).get("ram") or 0 for victim in breach["killed"])
     before = [float(row[1]) for row in breach["window"]["fast"] if float(row[0]) <= at]
     expected = before[-1] + held * (1 - SLACK_PART) - SLACK if before and held else 0.0
     if limit.get("metric") == "host.ram_available":

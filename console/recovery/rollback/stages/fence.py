@@ -59,11 +59,11 @@ def _kill_runners(context: RollbackContext) -> int:
 def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
     """(pid, start time) of the runners in live.jsonl and of the one that the pointer names, since
     live.jsonl may be lost. This process itself is left out."""
-    found = {(one.pid, one.start): None for one in context.live if one.kind == "runner"}
+    runners = {(entry.pid, entry.start): None for entry in context.live if entry.kind == "runner"}
     pointer = records.read(os.getuid())
     if pointer is not None and pointer.run_id and pointer.run_id == context.plan.run_id:
-        found[pointer.pid, pointer.start] = None
-    return [one for one in found if one[0] != os.getpid()]
+        runners[pointer.pid, pointer.start] = None
+    return [runner for runner in runners if runner[0] != os.getpid()]
 
 
 def _await_gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
@@ -108,12 +108,14 @@ def end_contained(context: RollbackContext) -> tuple[int, set[str]]:
     spared, inside = context.spared(), dict[tuple[int, int], str]()
 
     def find() -> list[tuple[int, int]]:
-        found = _strays(context, spared, inside=True)
-        inside.update((one, memory.container_of(one[0])) for one in found if one not in inside)
-        return found
+        strays = _strays(context, spared, inside=True)
+        inside.update(
+            (stray, memory.container_of(stray[0])) for stray in strays if stray not in inside
+        )
+        return strays
 
-    found = _end_all(find, context, context.grace_s)
-    return len(found), {inside[one] for one in found}
+    victims = _end_all(find, context, context.grace_s)
+    return len(victims), {inside[victim] for victim in victims}
 
 
 def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
@@ -129,7 +131,7 @@ def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[],
 def _strays(
     context: RollbackContext, spared: set[int], inside: bool = False
 ) -> list[tuple[int, int]]:
-    return [one for one in marked(context.plan.run_id, inside=inside) if one[0] not in spared]
+    return [stray for stray in marked(context.plan.run_id, inside=inside) if stray[0] not in spared]
 
 
 def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
@@ -139,18 +141,18 @@ def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
     recorded before it starts, so none is missed.
     """
     mine = memory.container_of(os.getpid())
-    found = process.by_cookie(run) if run else []
-    return [one for one in found if (memory.container_of(one[0]) != mine) is inside]
+    carriers = process.by_cookie(run) if run else []
+    return [carrier for carrier in carriers if (memory.container_of(carrier[0]) != mine) is inside]
 
 
 def _end_all(find: Find, context: RollbackContext, grace_s: float) -> list[tuple[int, int]]:
     """Send SIGTERM, then SIGKILL to what `find` returns. Return what it found at first."""
-    found = find()
-    kill_s = kill_wait_s(memory.resident(pid for pid, _ in found))
+    strays = find()
+    kill_s = kill_wait_s(memory.resident(pid for pid, _ in strays))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         if not _signal(find, context, number, limit_s):
             break
-    return found
+    return strays
 
 
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
@@ -159,7 +161,7 @@ def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -
     signalled: set[tuple[int, int]] = set()
     why = context.licence(Reason.COOKIE)
     denied: set[tuple[int, int]] = set()
-    while left := [one for one in find() if one not in denied]:
+    while left := [target for target in find() if target not in denied]:
         for stray in left:
             if stray in signalled and number != signal.SIGKILL:
                 continue

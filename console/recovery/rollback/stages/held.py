@@ -113,13 +113,13 @@ def _asks_for(port: int, pid: int, argv: tuple[str, ...], own: Engine | None) ->
     environ, is_seen = process.environ(pid), os.access(f"/proc/{pid}/fd", os.R_OK)
     # of another user's process it is only seen that this user listens there
     user = process.user_of(pid)
-    listens = ports_of([pid]) if is_seen else [one.port for one in doors() if one.uid == user]
-    told = port_of_engine(replace(engine, port=0), argv, environ)
-    if engine == OTHER and not told:
+    listens = ports_of([pid]) if is_seen else [door.port for door in doors() if door.uid == user]
+    engine_port = port_of_engine(replace(engine, port=0), argv, environ)
+    if engine == OTHER and not engine_port:
         return ""
-    if (told or engine.port) == port and port not in listens:
+    if (engine_port or engine.port) == port and port not in listens:
         return f"is to listen at port {port}"
-    may_read = is_seen and engine == own and not told and not listens
+    may_read = is_seen and engine == own and not engine_port and not listens
     if may_read and any(FILE.search(word) for word in argv[1:]):
         return f"may be told by a file to listen at port {port}"
     return ""

@@ -51,7 +51,11 @@ class Survivor:
 
 def at_candidates(context: RollbackContext) -> list[Survivor]:
     """Each process that answers at the address of a candidate that was to stop."""
-    gone = [one for one in context.plan.candidates if not context.may_stay(one.service)]
+    gone = [
+        candidate
+        for candidate in context.plan.candidates
+        if not context.may_stay(candidate.service)
+    ]
     plan = replace(context.plan, candidates=tuple(gone))
     return [
         Survivor(words, pid, process.start_time(pid) or 0)
@@ -64,7 +68,7 @@ def keep(plan: SealedPlan, survivors: Iterable[Survivor]) -> None:
     if not plan.site_name:
         return
     file = _file(plan)
-    rows = [asdict(one) for one in dict.fromkeys(survivors)][:MAX_KEPT]
+    rows = [asdict(survivor) for survivor in dict.fromkeys(survivors)][:MAX_KEPT]
     with contextlib.suppress(OSError):
         if rows:
             paths.make(file.parent)
@@ -87,12 +91,14 @@ def kept(plan: SealedPlan) -> list[Survivor]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
     baselines = list(licence.baselines(plan.records_dir))
-    return [one for one in known if one.runs and not _is_baseline(one, baselines)]
+    return [
+        survivor for survivor in known if survivor.runs and not _is_baseline(survivor, baselines)
+    ]
 
 
 def _is_baseline(survivor: Survivor, baselines: list[licence.Recorded]) -> bool:
     stat = process.stat(survivor.pid) if survivor.pid else None
-    return stat is not None and any(one.has(stat) for one in baselines)
+    return stat is not None and any(baseline.has(stat) for baseline in baselines)
 
 
 def _file(plan: SealedPlan) -> Path:
@@ -105,11 +111,11 @@ def answering(plan: SealedPlan, live: list[Live], spared: Callable[[], set[int]]
     began = min((e.start for e in live if e.kind == "runner"), default=None)
     if began is None:
         return {}  # without a run, nothing at the address can have come from it
-    mine, found = memory.container_of(os.getpid()), dict[int, str]()
-    for one in plan.candidates:
-        if not one.url or is_at(one.url, plan.baseline.url):
+    mine, words_by_pid = memory.container_of(os.getpid()), dict[int, str]()
+    for candidate in plan.candidates:
+        if not candidate.url or is_at(candidate.url, plan.baseline.url):
             continue
-        for listener in ports.listeners(one.url):
+        for listener in ports.listeners(candidate.url):
             stat = process.stat(listener.pid)
             if stat is None or stat.start < began or listener.pid in spared():
                 continue
@@ -117,9 +123,11 @@ def answering(plan: SealedPlan, live: list[Live], spared: Callable[[], set[int]]
                 continue  # a container, which its id identifies
             if any(baseline.has(stat) for baseline in licence.baselines(plan.records_dir)):
                 continue
-            words = f"pid {listener.pid}, {listener.words}, at {one.service}'s {one.url}"
-            found[listener.pid] = words
-    return found
+            words = (
+                f"pid {listener.pid}, {listener.words}, at {candidate.service}'s {candidate.url}"
+            )
+            words_by_pid[listener.pid] = words
+    return words_by_pid
 
 
 def is_at(url: str, other: str) -> bool:

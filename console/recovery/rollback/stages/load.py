@@ -42,10 +42,10 @@ class Load:
         elif now - self._far_at >= NOTE_S:
             self._far_at = now
             with contextlib.suppress(Exception):
-                far = self._load().look()
-                if far is not None and far != self._far:
-                    self._far = far
-                    fields = {"done": far.done, "total": far.total, "unit": far.unit}
+                progress = self._load().look()
+                if progress is not None and progress != self._far:
+                    self._far = progress
+                    fields = {"done": progress.done, "total": progress.total, "unit": progress.unit}
                     report.say("ready", "note", f"{state}: {detail}", fields)
 
     def goes_on(self, within_s: float) -> bool:

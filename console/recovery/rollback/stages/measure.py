@@ -202,9 +202,9 @@ class _Look:
 
 def _look(context: RollbackContext) -> _Look:
     url = context.plan.baseline.url
-    said = occupancy.look(url, LOOK_S)
-    silent = not said.known and is_local(url)
-    return _Look(said, lasting_clients(url, context.clock.sleep) if silent else 0)
+    server_occupancy = occupancy.look(url, LOOK_S)
+    silent = not server_occupancy.known and is_local(url)
+    return _Look(server_occupancy, lasting_clients(url, context.clock.sleep) if silent else 0)
 
 
 def _beside(before: _Look, after: _Look) -> str:
@@ -242,17 +242,17 @@ def _judged(plan: Baseline, samples: Samples, proven_tok_s: float | None) -> Mea
 
 def rate_words(measured: Measured, reference: float | None) -> str:
     """The rate or its bound, the reference, and what is to be known of both."""
-    told = []
+    parts = []
     if measured.tok_s is not None:
-        told.append(f"{measured.tok_s:.2f} tok/s")
+        parts.append(f"{measured.tok_s:.2f} tok/s")
     if measured.bound is not None:
-        of_proof = " in its proof" if told else ""
-        told = [f"{word}{of_proof}" for word in told]
-        told.append(
+        of_proof = " in its proof" if parts else ""
+        parts = [f"{word}{of_proof}" for word in parts]
+        parts.append(
             f"below {measured.bound:.2f} tok/s, as {TOKENS} tokens took longer than they may"
         )
-    told.append("no reference to compare with" if reference is None else "")
-    words = "; ".join(filter(None, told))
+    parts.append("no reference to compare with" if reference is None else "")
+    words = "; ".join(filter(None, parts))
     words = f"{words}, reference {reference:.2f}" if reference is not None else words
     beside = f"measured beside others ({measured.beside})" if measured.beside else ""
     return "; ".join(filter(None, (words, beside, measured.remark)))

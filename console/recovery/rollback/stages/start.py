@@ -103,12 +103,12 @@ class Baseline(Observed):
             self.process = None
         elif self.plan.unit is not None:
             units.stop(own, self.plan.unit, RESTART_GRACE_S, self.context.clock)
-        elif self.plan.kind == "container" and (found := self._container_to_stop()):
+        elif self.plan.kind == "container" and (container := self._container_to_stop()):
             with contextlib.suppress(EngineError):
                 if self.context.engine is not None:
-                    self.context.engine.stop(own, found, RESTART_GRACE_S)
+                    self.context.engine.stop(own, container, RESTART_GRACE_S)
                 else:
-                    stop.stop_by_command(self.context, {found: own}, RESTART_GRACE_S)
+                    stop.stop_by_command(self.context, {container: own}, RESTART_GRACE_S)
         return self.start()
 
     def address_lingers(self, lines: Sequence[str]) -> bool:
@@ -327,10 +327,10 @@ class Baseline(Observed):
         """Raise ServiceError if a container of `docker compose run` has the service's port."""
         engine = self.context.engine
         with contextlib.suppress(EngineError):  # compose itself is refused a port that is taken
-            for found in engine.one_offs(self.plan.compose_argv) if engine is not None else ():
-                container = engine.inspect(found.id) if engine is not None else {}
+            for one_off in engine.one_offs(self.plan.compose_argv) if engine is not None else ():
+                container = engine.inspect(one_off.id) if engine is not None else {}
                 if is_up(container) and is_published_at(container, self.plan.url):
-                    name = one_line(found.name or found.id[:12], 60)
+                    name = one_line(one_off.name or one_off.id[:12], 60)
                     self.displaced = (
                         f"container {name} has its port: it is of `docker compose run`, not the "
                         f"service's container, and is left alone; docker stop {name} ends it"

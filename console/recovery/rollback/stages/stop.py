@@ -66,7 +66,7 @@ def stop(context: RollbackContext) -> None:
     context.groups += groups
     for group, why in groups.items():
         context.report.note("stop", f"ending pid {group[0]}{_called(context, group)}: {why.reason}")
-    holding = resident(one.pid for group in groups for one in context.members(*group))
+    holding = resident(member.pid for group in groups for member in context.members(*group))
     context.count_held(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + LEEWAY_S
     worker = in_thread(lambda: _stop_processes(context, groups, limit_s))
@@ -92,14 +92,14 @@ def sweep(context: RollbackContext, when: str) -> None:
     if context.engine_away:
         engine = RawEngine(engine.path, AWAY_CALL_S)
     try:
-        found = {
+        targets = {
             c: why for c, why in _by_label(context, engine).items() if c not in context.containers
         }
     except EngineError:
         return  # the stages before and after this ask the engine too, and report its error
-    if found:
-        context.report.note("stop", f"{len(found)} late candidate(s) found {when}")
-        _stop_containers(context, engine, found)
+    if targets:
+        context.report.note("stop", f"{len(targets)} late candidate(s) found {when}")
+        _stop_containers(context, engine, targets)
 
 
 def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Live]:
@@ -114,7 +114,10 @@ def _process_groups(context: RollbackContext) -> dict[tuple[int, int], Licence]:
     that is on record, but has no licence, is named and left alone."""
     spared = context.spared()
     relays = relay.all_at(context.plan.baseline.url)
-    groups = {(found.pid, found.start): context.licence(Reason.RELAY) for found in relays}
+    groups = {
+        (relay_process.pid, relay_process.start): context.licence(Reason.RELAY)
+        for relay_process in relays
+    }
     for e in _candidate_processes(context, spared):
         groups.setdefault((e.pid, e.start), context.licence(Reason.CANDIDATE))
     for candidate in context.plan.candidates:
@@ -146,7 +149,7 @@ def _called(context: RollbackContext, group: tuple[int, int]) -> str:
 def _stop_processes(
     context: RollbackContext, groups: dict[tuple[int, int], Licence], limit_s: float
 ) -> None:
-    run_all([_process_task(context, *one) for one in groups.items()], limit_s)
+    run_all([_process_task(context, *entry) for entry in groups.items()], limit_s)
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
     for e in _candidate_processes(context, spared):
@@ -224,7 +227,7 @@ def _containers_run(context: RollbackContext) -> bool:
     The kernel knows this without the engine.
     """
     recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
-    return any(pids_of_container(one) for one in recorded)
+    return any(pids_of_container(container) for container in recorded)
 
 
 def lives_on(context: RollbackContext) -> str:
@@ -241,9 +244,9 @@ def survivor_of(context: RollbackContext) -> Survivor | None:
             first = members[0]
             return Survivor(f"candidate pid {first.pid}", first.pid, first.start)
     recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
-    for one in dict.fromkeys([*context.containers, *recorded]):
-        if _lives(one) and not _untouchable(context, one, ""):
-            return Survivor(f"candidate container {one[:12]}", container=one)
+    for container in dict.fromkeys([*context.containers, *recorded]):
+        if _lives(container) and not _untouchable(context, container, ""):
+            return Survivor(f"candidate container {container[:12]}", container=container)
     return next(iter(left.at_candidates(context)), None)
 
 
@@ -278,10 +281,10 @@ def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
     EngineError when the engine is away, but not for a single container that it cannot inspect: one
     that hangs inside the engine is killed here without it.
     """
-    found, why = _by_label(context, engine), context.licence(Reason.CANDIDATE)
+    targets, why = _by_label(context, engine), context.licence(Reason.CANDIDATE)
     recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
     for word in dict.fromkeys(recorded):
-        if word in found:
+        if word in targets:
             continue
         try:
             container = engine.inspect(word)
@@ -290,9 +293,9 @@ def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
         except EngineRefused as error:
             # The engine answers, so only this container is broken; /proc shows whether it runs.
             runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
-            said = "ending it" if runs else "nothing of it runs"
-            context.report.note("stop", f"container {word[:12]}: {error}; {said}")
-            found |= {word: why} if runs else {}
+            outcome = "ending it" if runs else "nothing of it runs"
+            context.report.note("stop", f"container {word[:12]}: {error}; {outcome}")
+            targets |= {word: why} if runs else {}
             continue
         except EngineTimeout as error:
             engine.ping()  # raises if the whole engine does not answer
@@ -301,8 +304,8 @@ def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
             continue
         identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
         if is_up(container) and not _untouchable(context, identity, name):
-            found[identity] = why
-    return found
+            targets[identity] = why
+    return targets
 
 
 def _end_hung(
@@ -346,7 +349,7 @@ def _kill_directly(
 def _lives(identity: str) -> bool:
     """Whether a container has a live process, as the kernel tells."""
     stats = (process.stat(pid) for pid in pids_of_container(identity))
-    return any(one is not None and one.state not in "ZX" for one in stats)
+    return any(stat is not None and stat.state not in "ZX" for stat in stats)
 
 
 def _kill_inside(identity: str, why: Licence) -> bool:
@@ -356,10 +359,10 @@ def _kill_inside(identity: str, why: Licence) -> bool:
 
 
 def _signal_inside(identity: str, why: Licence, number: int) -> None:
-    found = [one for pid in pids_of_container(identity) if (one := process.stat(pid)) is not None]
-    for one in found:
+    stats = [stat for pid in pids_of_container(identity) if (stat := process.stat(pid)) is not None]
+    for stat in stats:
         with contextlib.suppress(OSError, Refused):
-            licence.send(why, one.pid, one.start, number)
+            licence.send(why, stat.pid, stat.start, number)
 
 
 def _all_denied(identity: str, why: Licence) -> bool:
@@ -433,12 +436,14 @@ def _stop_containers(
         name = next((e.name for e in context.live if e.container == identity), "")
         called = f", {name}" if name else ""
         context.report.note("stop", f"stopping container {identity[:12]}{called}: {why.reason}")
-    holding = {one: resident(pids_of_container(one)) for one in targets}
-    for one in holding.values():
-        context.count_held(one)
-    most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
-    limit_s = context.grace_s + most_s + 15
-    tasks = [_container_task(context, engine, *one, most_s) for one in targets.items()]
+    holding = {container: resident(pids_of_container(container)) for container in targets}
+    for size in holding.values():
+        context.count_held(size)
+    longest_wait_s = max(
+        (GONE_S + kill_wait_s(resident_bytes) for resident_bytes in holding.values()), default=0.0
+    )
+    limit_s = context.grace_s + longest_wait_s + 15
+    tasks = [_container_task(context, engine, *entry, longest_wait_s) for entry in targets.items()]
     if not run_all(tasks, limit_s):
         context.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
@@ -488,14 +493,14 @@ def _ask_to_stop(
     if asking is None or not seen:
         join_all([asking] if asking else [], context.grace_s + ENGINE_WAIT_S)
         return "".join(errors[:1])
-    grace_s, told = context.grace_s + GRACE_EXTRA_S, False
+    grace_s, has_signalled = context.grace_s + GRACE_EXTRA_S, False
     while not join_all([asking], STEP_S):
         waited += STEP_S
         if not _lives(identity):
             join_all([asking], GRACE_EXTRA_S)  # the engine notices now, unless it hangs
             return ""
-        if waited >= min(TERM_AFTER_S, grace_s) and not told:
-            told = True
+        if waited >= min(TERM_AFTER_S, grace_s) and not has_signalled:
+            has_signalled = True
             _signal_inside(identity, why, signal.SIGTERM)
         if waited >= grace_s:
             return "the engine has not stopped it within its grace"
@@ -559,7 +564,11 @@ def stop_by_command(context: RollbackContext, targets: dict[str, Licence], grace
         argv = ["docker", "stop", "-t", f"{grace:.0f}", *targets]
         context.command(argv, grace + COMMAND_EXTRA_S)
     except EngineError:
-        seen = [one for one in targets if _lives(one)]
-        left = [one for one in seen if _kill_directly(context, None, one, targets[one])]
+        seen = [container for container in targets if _lives(container)]
+        left = [
+            container
+            for container in seen
+            if _kill_directly(context, None, container, targets[container])
+        ]
         if left or not seen:
             raise

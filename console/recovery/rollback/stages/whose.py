@@ -40,8 +40,8 @@ class Whose:
 
     def stranger(self) -> str:
         """Who answers at the baseline's address instead of it, in words; "" for nobody."""
-        found = self.not_the_baseline("")
-        return found[1] if found is not None else ""
+        failure = self.not_the_baseline("")
+        return failure[1] if failure is not None else ""
 
     def not_the_baseline(self, life: str) -> tuple[StageName, str] | None:
         """Return None if the baseline gave all answers without a restart; else stage and reason.
