@@ -38,7 +38,6 @@ from console.recovery.rollback.baseline_state import (
 from console.recovery.rollback.baseline_state import last_proof as newest_proof
 from console.recovery.rollback.progress import PROGRESS_FILE, SCRIPT
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime.probe import PAGE, engine_dead
 
 if TYPE_CHECKING:
     from console.runtime.answers.completion import Completion
@@ -79,6 +78,8 @@ def target_of(plan: SealedPlan) -> str:
 
 def of_completion(done: Completion, witness: Witness, at: float, life: str = "") -> Evidence:
     """What an answered, refused or failed completion says of the baseline that was asked."""
+    from console.runtime.probe import PAGE  # loaded by whoever has asked; a face has not
+
     kind, word = Kind.FAILED, Word.DOWN
     if done.ok:
         kind, word = Kind.PROOF, Word.SERVING
@@ -107,6 +108,8 @@ def of_benchmark(
     if garbage:
         return Evidence(Kind.FAILED, Word.GARBLED, at, Witness.BENCHMARK, garbage)
     if failure:
+        from console.runtime.probe import engine_dead  # as above
+
         dead = bool(engine_dead(failure))
         word = Word.DOWN if dead else Word.REFUSING
         return Evidence(Kind.FAILED, word, at, Witness.BENCHMARK, failure, dead=dead)

@@ -57,11 +57,7 @@ class _Plans:
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
         plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
         return next(
-            (
-                selection
-                for selection in plans
-                if selection and selection.plan.run_id == pointer.run_id
-            ),
+            (choice for choice in plans if choice and choice.plan.run_id == pointer.run_id),
             None,
         )
 
@@ -89,11 +85,9 @@ class _Plans:
             with contextlib.suppress(OSError):
                 stamped.append((os.stat(path).st_mtime, path))
         for _, path in sorted(stamped, reverse=True):
-            selection = self._read_plan(path, "the newest run")
-            if selection and (
-                _is_of(selection.plan, site) if site else not _is_rehearsal(selection.plan)
-            ):
-                yield selection
+            choice = self._read_plan(path, "the newest run")
+            if choice and (_is_of(choice.plan, site) if site else not _is_rehearsal(choice.plan)):
+                yield choice
 
 
 class Finder(_Plans):
@@ -129,16 +123,16 @@ class Finder(_Plans):
     def find(self) -> SelectedPlan | None:
         """The plan; None if there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
-        if selection := self._interrupted() or usual():
-            return selection
+        if choice := self._interrupted() or usual():
+            return choice
         # a run that was left alone is of another site, as may be the newest plan
         if (self.explicit_site or self._left_alone) and self.site_seal is not None:
             site = os.path.realpath(self.site) if self.site else ""
             return self._from_site(self.site_seal, site)
-        selection = self._without_a_run()
-        if selection is None:
+        choice = self._without_a_run()
+        if choice is None:
             _require_home()
-        return selection
+        return choice
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether this user has an active run that began after the plan was selected, and that is
@@ -371,14 +365,10 @@ class Finder(_Plans):
         """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
         If there is none of these, end what has the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
-        selection = (
-            self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
-        )
-        if selection is not None:
+        choice = self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
+        if choice is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
-            return replace(
-                selection, plan=replace(selection.plan, run_id=pointer.run_id, run_dir=there)
-            )
+            return replace(choice, plan=replace(choice.plan, run_id=pointer.run_id, run_dir=there))
         for who in process.by_cookie(pointer.run_id):
             with contextlib.suppress(ConsoleError):
                 why = Licence(Reason.COOKIE, pointer.run_id)

@@ -209,16 +209,7 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "tunings": view.tunings,
         "contracts": view.contracts,
         "qualities": view.qualities,
-        "verdicts": [
-            {
-                "step": v.step,
-                "verdict": v.verdict,
-                "outcome": v.outcome or None,
-                "overridden": v.overridden or None,
-                "criteria": v.criteria,
-            }
-            for v in view.verdicts
-        ],
+        "verdicts": [_verdict(verdict) for verdict in view.verdicts],
         "envelopes": view.envelopes,
         "peaks": view.peaks,
         "verbs": view.verbs,
@@ -230,6 +221,13 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "charts": [chart.name for chart in run_evidence.charts],
         "trouble": view.trouble[:MOST_TROUBLE],
     }
+
+
+def _verdict(verdict: Any) -> dict[str, Any]:
+    return {
+        "step": verdict.step, "verdict": verdict.verdict, "outcome": verdict.outcome or None,
+        "overridden": verdict.overridden or None, "criteria": verdict.criteria,
+    }  # fmt: skip
 
 
 def _step(step: Any) -> dict[str, Any]:
