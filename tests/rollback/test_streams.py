@@ -11,6 +11,7 @@ from console.host import process
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import Word
 from console.runtime.answers.completion import complete, streamed
+from console.runtime.answers.stream import whole
 from console.watch import look as watch
 from console.watch.plan import Settings
 from tests.rollback.conftest import Stage, serving
@@ -71,3 +72,47 @@ def test_a_stream_that_stops_is_no_slow_server(
     result = stage.roll_back()
     assert (result.serving, process.alive(*before)) == (False, True)
     assert "its streamed answer breaks: whole answers come in time" in result.detail
+
+
+WORD = {"choices": [{"delta": {"content": "Yes"}, "finish_reason": None}]}
+LAST = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        f"data: {json.dumps(WORD)}\n\ndata: {json.dumps(LAST)}\n\ndata: [DONE]\n\n",
+        f"data: {json.dumps(WORD)}\r\n\r\ndata: {json.dumps(LAST)}\r\n\r\n",
+        f"data: {json.dumps(WORD)}\ndata: {json.dumps(LAST)}\ndata: [DONE]\n",
+        f": ping\n\nevent: message\ndata: {json.dumps(WORD)}\nid: 7\n\n"
+        f"data: {json.dumps(LAST)}\n\n",
+        "".join(f"data: {line}\n" for line in json.dumps(WORD, indent=1).splitlines())
+        + f"\ndata: {json.dumps(LAST)}\n\n",
+    ],
+)
+def test_streams_of_every_lawful_form_are_whole(stream: str) -> None:
+    body, trouble = whole(stream.encode())
+    assert trouble == ""
+    assert json.loads(body)["choices"][0] == {
+        "message": {"content": "Yes"},
+        "finish_reason": "stop",
+    }
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ('event: error\ndata: {"message": "CUDA error: misaligned address"}\n\n', "misaligned"),
+        ('event: error\ndata: {"error": {"message": "no room"}}\n\n', "no room"),
+        ("event: error\ndata: no memory\n\n", "no memory"),
+        ('error: {"message": "no such adapter"}\n\n', "no such adapter"),
+        ('data: {"error": {"message": "dead"}}\n\n', "dead"),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', "ends with an error"),
+        ("", "before the answer does"),
+        ('data: {"choices": [{"del', "no JSON"),
+    ],
+)
+def test_streams_that_break_say_how(ends: str, words: str) -> None:
+    _, trouble = whole(f"data: {json.dumps(WORD)}\n\n{ends}".encode())
+    assert trouble.startswith("its streamed answer breaks: ")
+    assert words in trouble

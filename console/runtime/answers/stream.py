@@ -6,6 +6,7 @@ Standard library only, because the emergency side uses it too.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from console.common.text import decode, one_line
@@ -38,21 +39,29 @@ def whole(body: bytes) -> tuple[bytes, str]:
         count += 1
         answer |= {key: event[key] for key in ("usage", "timings") if event.get(key)}
         done = _add(event, answer["choices"][0], message) or done
+    if answer["choices"][0]["finish_reason"] == "error":
+        return b"", f"{BREAKS}: it ends with an error after {count} events"
     if not done:
         return b"", f"{BREAKS}: it ends after {count} events, before the answer does"
     return json.dumps(answer).encode(), ""
 
 
 def _events(body: bytes) -> list[str]:
-    """The data of the events, each of one line, as engines send them; an error may have a field of
-    its own."""
-    lines = [line.strip() for line in decode(body).splitlines()]
-    events = []
-    for line in lines:
-        if line.startswith("data:"):
-            events.append(line.removeprefix("data:").strip())
-        elif line.startswith("error:"):
-            events.append(f'{{"error": {line.removeprefix("error:").strip()}}}')
+    """The data of the events. One of several lines is joined, as the format has it, where that
+    makes JSON; engines also send lines of which each is an event, and errors in a field or an event
+    of their own."""
+    events: list[str] = []
+    for block in re.split(r"\r?\n\r?\n|\r\r", decode(body)):
+        lines = [line.strip() for line in block.splitlines()]
+        fields = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
+        failed = [line for line in lines if re.fullmatch(r"event:\s*error", line)]
+        joined = "\n".join(fields)
+        if failed and fields and "error" not in (_object(joined) or {}):
+            events.append(f'{{"error": {joined if _object(joined) else json.dumps(joined)}}}')
+        else:
+            events += [joined] if _object(joined) is not None else fields
+        errors = [line.removeprefix("error:").strip() for line in lines if line[:6] == "error:"]
+        events += [f'{{"error": {error}}}' for error in errors]
     return [data for data in events if data]
 
 
