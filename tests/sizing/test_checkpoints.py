@@ -471,7 +471,7 @@ def test_nothing_of_an_unknown_type_says_no_go(engine: str, words: str) -> None:
         (1, 16, "", "--hf-overrides {\"num_hidden_layers\":4}"),
         (1, 16, "", "--config /serve.yaml"),
         (2, 24, "-tp 2 --max-model-len 131072 --gpu-memory-utilization 0.6", "-dcp 2"),
-        (1, 19.3, "", "-cc {\"cudagraph_mode\":\"NONE\"}"),
+        (1, 18.9, "", "-cc {\"cudagraph_mode\":\"NONE\"}"),
         (8, 80, "-dp 16", "--nnodes 2"),
         (8, 80, "-dp 16", "-dpl 8"),
     ],

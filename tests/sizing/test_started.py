@@ -2,6 +2,7 @@
 not known. Formulas and refusals are those of vLLM 0.33 and SGLang 0.5.23."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -497,3 +498,46 @@ def test_a_parser_of_tools_that_is_not_known_here_is_unknown() -> None:
     assert (found.verdict, "mine" in found.because) == (Verdict.UNKNOWN, True)
     assert judged("vllm", f"{words} --tool-call-parser hermes", cards(1, 80)).verdict is Verdict.GO
     assert judged("vllm", words, cards(1, 80)).verdict is Verdict.NO_GO
+
+
+def of_release(release: tuple[int, int] | None, here: tuple[Card, ...], words: str) -> Assessment:
+    known = from_config(KNOWN["L31-8B"]["config"], KNOWN["L31-8B"]["bytes"])
+    plan = replace(vllm_plan(words.split()), release=release)
+    return assess(known, plan, Machine(cards=here, ram_available=512 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "verdict"),
+    [
+        (None, "", Verdict.UNKNOWN), ((0, 27), "", Verdict.TIGHT), ((0, 18), "", Verdict.NO_GO),
+        (None, "--gpu-memory-utilization 0.92", Verdict.TIGHT),
+        (None, "--gpu-memory-utilization 0.9", Verdict.NO_GO),
+    ],
+)  # fmt: skip
+def test_the_usual_part_of_a_card_is_that_of_the_release(
+    release: tuple[int, int] | None, words: str, verdict: Verdict
+) -> None:
+    """0.27.1 starts with 0.92 where 0.9 is too little (club-3090#1011)."""
+    words = f"--max-model-len 4096 --max-num-seqs 8 {words}"
+    need = of_release(None, cards(1, 24), words).need("card")
+    size = need / 0.91 / GIB
+    found = of_release(release, cards(1, size), words)
+    assert found.verdict is verdict, found.because
+    small = of_release(release, cards(1, need / 0.93 / GIB), words)
+    assert small.verdict is Verdict.NO_GO
+    if verdict is Verdict.UNKNOWN:
+        assert "0.92 since vLLM 0.19 and 0.9 before" in found.because
+
+
+@pytest.mark.parametrize(
+    ("release", "verdict"),
+    [(None, Verdict.UNKNOWN), ((0, 18), Verdict.GO), ((0, 19), Verdict.NO_GO)],
+)
+def test_what_is_free_is_less_than_a_newer_release_asks(
+    release: tuple[int, int] | None, verdict: Verdict
+) -> None:
+    card = Card("card", total=80 * GIB, free=int(73.2 * GIB), compute=(9, 0))
+    found = of_release(release, (card,), SHORT)
+    assert found.verdict is verdict, found.because
+    full = replace(card, free=70 * GIB)
+    assert of_release(release, (full,), SHORT).verdict is Verdict.NO_GO

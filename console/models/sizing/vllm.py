@@ -37,9 +37,9 @@ from console.models.sizing.serving.releases import not_known_of_vllm
 from console.models.sizing.serving.shares import absorbed, dense_of_layers
 from console.models.sizing.serving.states import Blocks, blocks_of, step_states
 
-FRACTION, OLD_FRACTION = 0.92, 0.90
-"""--gpu-memory-utilization where it is not given, now and before 0.19: the smaller one has to be
-enough, and the larger one has to be free."""
+FRACTION, OLD_FRACTION, LARGER_SINCE = 0.92, 0.90, (0, 19)
+"""--gpu-memory-utilization where it is not given, now and before 0.19 (CacheConfig in
+config/cache.py). Where the release is not known, NO-GO is what both of them refuse."""
 LARGE, LARGEST = 70 * GIB, 160 * GIB
 """Memory of a card from which the defaults of a step are larger (EngineArgs.get_batch_defaults)."""
 CONTEXT, COMMUNICATION = 600 * MIB, 1100 * MIB
@@ -165,7 +165,7 @@ def _beyond(
     where the release is known to do so, and said where it may be one that does."""
     if not plan.graphs or plan.cache_bytes is not None:
         return
-    asked = FRACTION if plan.fraction is None else plan.fraction
+    asked = fractions(plan)[1]
     known = [(capacity(card) or 0) - int((card.total or 0) * asked) for card in cards if card.total]
     left, most = min(known, default=0), graphs_of(facts, plan, GRAPH_SIZES[-1])[1]
     if not known or left < 0 or most <= left:
@@ -210,7 +210,6 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
     if total is None:
         ledger.unknown.append(f"the memory of {where}")
         return
-    fraction = OLD_FRACTION if plan.fraction is None else plan.fraction
     dense, experts = _weights(facts, plan, _dtype(facts, plan, [card]))
     ledger.add("weights", dense, where, _share_words(plan))
     ledger.add("experts", experts, where, f"1/{plan.ranks * plan.replicas} of them, by stage")
@@ -242,14 +241,16 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
             )
     else:
         ledger.add("cache", cache, where, f"one request of {tokens:,} tokens{_whose(plan)}")
-    _limit(plan, card, total, fraction, where, ledger)
+    _limit(plan, card, total, where, ledger)
     left = next((limit.left for limit in ledger.limits if limit.where == where), 0)
     if left >= 0 and cache is not None:
         _states(facts, plan, seqs, plan.cache_bytes or left + cache, ledger)
-    if 0 <= left < most - graphs:
+    least, largest = fractions(plan)
+    sure = left - (0 if plan.cache_bytes is not None else int(total * (largest - least)))
+    if left >= 0 and sure < most - graphs:
         ledger.tight.append(
-            f"{where} would have {format_bytes(left)} left of its part, and CUDA graphs have taken "
-            f"up to {format_bytes(most)} of such a model; --enforce-eager has none"
+            f"{where} would have {format_bytes(max(0, sure))} left of its part, and CUDA graphs "
+            f"have taken up to {format_bytes(most)} of such a model; --enforce-eager has none"
         )
 
 
@@ -265,15 +266,43 @@ def graphs_of(facts: ModelFacts, plan: VllmPlan, seqs: int) -> tuple[int, int]:
     return usual, LARGE_GRAPHS + count * large
 
 
-def _limit(
-    plan: VllmPlan, card: Card, total: int, fraction: float, where: str, ledger: Assessment
-) -> None:
+def fractions(plan: VllmPlan) -> tuple[float, float]:
+    """The smallest and the largest part of a card that this vLLM may ask for: equal where it is
+    given, or the release is known."""
+    if plan.fraction is not None:
+        return plan.fraction, plan.fraction
+    if plan.release is None:
+        return OLD_FRACTION, FRACTION
+    own = FRACTION if plan.release >= LARGER_SINCE else OLD_FRACTION
+    return own, own
+
+
+def _limit(plan: VllmPlan, card: Card, total: int, where: str, ledger: Assessment) -> None:
     """The fraction has to hold the sum, and has to be free."""
-    asked = FRACTION if plan.fraction is None else plan.fraction
-    have = capacity(card) or 0
+    have, (least, most) = capacity(card) or 0, fractions(plan)
     if plan.cache_bytes is not None:
         ledger.limit(where, have)
         return
+    _free(have, total, least, where, ledger)
+    ledger.limit(where, int(total * most))
+    if least == most:
+        return
+    words = f"--gpu-memory-utilization, {most:g} since vLLM 0.19 and {least:g} before: "
+    if have < int(total * most):
+        ledger.unknown.append(
+            f"{words}{format_bytes(have)} of {where} are free, and {most:g} asks for "
+            f"{format_bytes(int(total * most))}; giving it settles it"
+        )
+    need = ledger.need(where)
+    if int(total * least) < need <= int(total * most):
+        ledger.unknown.append(
+            f"{words}with {least:g} {where} would be {format_bytes(need - int(total * least))} "
+            "short; giving it settles it"
+        )
+
+
+def _free(have: int, total: int, asked: float, where: str, ledger: Assessment) -> None:
+    """What vLLM asks for has to be free when it starts, beside its own CUDA context."""
     if have < int(total * asked):
         ledger.stops.append(
             f"{format_bytes(have)} of {where} are free, and --gpu-memory-utilization {asked:g} "
@@ -285,7 +314,6 @@ def _limit(
             "CUDA context is there before it is asked for"
         )
         (ledger.stops if left < LEAST_CONTEXT else ledger.tight).append(words)
-    ledger.limit(where, int(total * fraction))
 
 
 def _whose(plan: VllmPlan) -> str:
