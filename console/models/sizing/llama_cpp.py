@@ -27,6 +27,7 @@ from console.models.sizing.assessment import (
     resident,
 )
 from console.models.sizing.cards.flash_attention import PAIRS, PLAIN, takes_types
+from console.models.sizing.cards.half_copies import doubt
 from console.models.sizing.compute import CONTEXT
 from console.models.sizing.kv_cache import CELLS
 from console.models.sizing.latent import LIMIT_MIB
@@ -331,14 +332,18 @@ def _cards(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> N
         if card.free is None:
             ledger.notes.append(f"what is free on {where} is not known: all of it is counted")
         limit = ledger.limit(where, have)
-        if not limit.short_by and limit.left < HEADROOM * (card.total or have):
+        left = limit.left - share.beside
+        if not limit.short_by and left < 0:
+            ledger.unknown.append(doubt(placement.plan, where, limit.left, share.beside))
+        copies = " beside F16 copies of the cache" if share.beside else ""
+        if not limit.short_by and left < HEADROOM * (card.total or have):
             ledger.tight.append(
-                f"{where} would have {format_bytes(limit.left)} left, less than "
+                f"{where} would have {format_bytes(max(0, left))} left{copies}, less than "
                 f"{HEADROOM:.0%} of it (F-005)"
             )
-        elif not limit.short_by and limit.left < CARD_MARGIN:
+        elif not limit.short_by and left < CARD_MARGIN:
             ledger.tight.append(
-                f"{where} would have {format_bytes(limit.left)} left, less than the "
+                f"{where} would have {format_bytes(max(0, left))} left{copies}, less than the "
                 f"{format_bytes(CARD_MARGIN)} for what no calculation covers"
             )
 

@@ -22,6 +22,8 @@ ONE_TYPE = frozenset({"f32", "f16", "bf16", "q8_0", "q4_0"})
 ROWS_GONE = 9890
 """The first build without split buffers: b9888 loads with `-sm row`, b9890 refuses it
 (ggml-org/llama.cpp#25884)."""
+COPIES_RESERVED = 9489
+"""The build that reserves the F16 copies of a quantized cache at its start (llama.cpp#23907)."""
 CACHE_BY_LAYER = 4500
 """A build of January 2025: since about then the cache of a layer lies with it under `-sm row`."""
 EXPERTS_OF_LAYER = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
@@ -69,6 +71,11 @@ class Build:
         if self.serves:
             return True
         return None if self.number is None else self.number < ROWS_GONE
+
+    def reserves_copies(self, ik: bool) -> bool:
+        """Whether it surely reserves the copies that flash attention makes of a cache: the fork of
+        August 2026 does not."""
+        return not ik and self.number is not None and self.number >= COPIES_RESERVED
 
     @property
     def keeps_cache_on_main(self) -> bool:
@@ -151,8 +158,8 @@ class LlamaPlan:
     @property
     def depends_on_build(self) -> bool:
         """Whether what builds of llama.cpp differ in matters to it; see `Build`."""
-        rare = self.type_k not in ONE_TYPE
-        return not self.ik and (self.split_mode == "row" or self.type_k != self.type_v or rare)
+        copied = (self.type_k, self.type_v) != ("f16", "f16")
+        return not self.ik and (self.split_mode == "row" or copied)
 
     @property
     def slots(self) -> int:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from console.common.text import clean
 from console.host.sample import Card
 from console.models.sizing.cards.flash_attention import OLD_CARDS, by_vectors, has_kernel, settled
+from console.models.sizing.cards.half_copies import beside
 from console.models.sizing.cards.tensor_split import TensorSplit, single, tensor_split
 from console.models.sizing.compute import (
     CONTEXT,
@@ -58,7 +59,8 @@ TABLE_TWICE = frozenset({"gemma3n"})
 class Share:
     """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
 
-    `draft` is what a model takes that guesses ahead for this one.
+    `draft` is what a model takes that guesses ahead for this one. `beside` is no part of the sum:
+    what builds keep of copies beside their buffers (cards/half_copies.py).
     `layers` are those that run there, `active` the bytes read for one token, `sizes` the largest
     tensors of its layers and `moved` those that an override took from another place's layer.
     """
@@ -72,6 +74,7 @@ class Share:
     context: int = 0
     extra: int = 0
     draft: int = 0
+    beside: int = 0
     active: int = 0
     layers: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
@@ -493,6 +496,8 @@ def _compute(
                 helped=most if helps and attends else 0, states=_states(facts, share),
                 attends=helps or any(cache.layers[layer] for layer in share.layers),
             )  # fmt: skip
+        if plan.kv_offload and any(cache.layers[layer] for layer in share.layers):
+            share.beside = beside(facts, plan, work, output=scores)
     computes, states = bool(host.layers) and not lends, _states(facts, host)
     host.compute = host_compute_bytes(facts, work, computes=computes, states=states)
     if plan.mtp and facts.spare_layers:
