@@ -55,6 +55,11 @@ def with_tower(name: str, engine: str, words: str, here: tuple[Card, ...]) -> As
 
 
 SHORT = "--max-model-len 8192"
+INT4 = {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group", "symmetric": True}
+W4A16 = {
+    "quant_method": "compressed-tensors", "format": "pack-quantized",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": INT4}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -541,3 +546,26 @@ def test_what_is_free_is_less_than_a_newer_release_asks(
     assert found.verdict is verdict, found.because
     full = replace(card, free=70 * GIB)
     assert of_release(release, (full,), SHORT).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "verdict"),
+    [
+        ({"quant_method": "fp8"}, "", Verdict.UNKNOWN),  # vllm#8409
+        (W4A16, "", Verdict.UNKNOWN),  # vllm#39137
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "", Verdict.UNKNOWN),
+        ({"quant_method": "quark"}, "", Verdict.UNKNOWN),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "", Verdict.GO),
+        (None, "", Verdict.GO), (None, "--quantization fp8", Verdict.NO_GO),
+    ],
+)  # fmt: skip
+def test_scales_of_a_cache_are_not_those_of_e5m2(
+    method: Mapping[str, object] | None, words: str, verdict: Verdict
+) -> None:
+    """ "fp8_e5m2 kv-cache is not supported with fp8 checkpoints", and of others."""
+    more = {} if method is None else {"quantization_config": method}
+    asked = f"{SHORT} {words} --kv-cache-dtype"
+    found = judged("vllm", f"{asked} fp8_e5m2", cards(1, 80), more=more)
+    assert found.verdict is verdict, found.because
+    assert ("fp8_e5m2" in found.because) == (verdict is not Verdict.GO)
+    assert "fp8_e5m2" not in judged("vllm", f"{asked} fp8", cards(1, 80), more=more).because

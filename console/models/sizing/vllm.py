@@ -32,6 +32,7 @@ from console.models.sizing.serving.refused import (
     by_vllm,
     fp8_cache,
     not_known_of_blocks,
+    scaled_cache,
 )
 from console.models.sizing.serving.releases import not_known_of_vllm
 from console.models.sizing.serving.shares import absorbed, dense_of_layers
@@ -138,6 +139,9 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
+    refused, unknown = scaled_cache(facts, plan)
+    ledger.stops += [f"vLLM refuses {what}" for what in refused]
+    ledger.unknown += unknown
     unknown, notes = fp8_cache(facts, plan.type_kv, cards)
     ledger.unknown += unknown
     ledger.notes += notes

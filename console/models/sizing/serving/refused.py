@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
-from console.models.sizing.serving.loaded import FLOAT32
+from console.models.sizing.serving.loaded import FLOAT32, HALF, is_online
 
 NO_FLOAT16 = frozenset((
     "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Glm4ForCausalLM",
@@ -53,6 +53,10 @@ SPANNING = (
     "flashinfer_megamoe", "mori", "pplx",
 )  # fmt: skip
 """Ways to exchange tokens with which SGLang shares whole experts out among all ranks."""
+E5M2 = "fp8_e5m2"
+NO_SCALES = (*HALF, "float32", "fp32", "awq", "gptq", "mxfp4", "auto-round", "gguf")
+"""Kinds of weights whose quantization has no scales for a cache, as FP8, ModelOpt, Quark and
+compressed-tensors have."""
 
 
 def by_vllm(
@@ -114,10 +118,28 @@ def fp8_cache(
         f"--kv-cache-dtype {kind} at compute capability {oldest[0]}.{oldest[1]}: Triton's kernels "
         "for attention take FP8 from 8.9 on, FlashInfer's from 8.0 on"
     )
-    sure = kind == "fp8_e5m2" or backend == "flashinfer"
+    sure = kind == E5M2 or backend == "flashinfer"
     if oldest < BF16_SINCE or facts.attention.latent or not sure:
         return [f"whether an attention backend takes {words}"], []
     return [], [words]
+
+
+def scaled_cache(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[str]]:
+    """(refused, not known) of a cache in fp8_e5m2, which vLLM does not take where the quantization
+    of the checkpoint may have scales for a cache (`_init_kv_cache_quant` in
+    layers/attention/attention.py: vllm#8409, vllm#39137)."""
+    words = f"--kv-cache-dtype {E5M2} for weights in "
+    if plan.type_kv != E5M2:
+        return [], []
+    if is_online(facts, plan.quantization):
+        return [f"{words}{plan.quantization}, which it quantizes as it loads (vllm#8409)"], []
+    if facts.stored in NO_SCALES:
+        return [], []
+    return [], [
+        f"whether vLLM takes {words}{facts.stored}: it refuses it for a checkpoint in FP8, of "
+        "ModelOpt or of Quark, and before June 2026 for all of compressed-tensors (vllm#39137, "
+        "vllm#45040); fp8 or auto instead"
+    ]
 
 
 def not_known_of_blocks(facts: ModelFacts, plan: VllmPlan) -> list[str]:
