@@ -57,4 +57,4 @@ _ORDER = (Level.OK, Level.WARN, Level.UNKNOWN, Level.FAIL)
 
 def worst(findings: Iterable[Finding]) -> Level:
     """The worst level, which decides; OK without findings."""
-    return max((one.level for one in findings), key=_ORDER.index, default=Level.OK)
+    return max((finding.level for finding in findings), key=_ORDER.index, default=Level.OK)

@@ -118,8 +118,8 @@ class Preflight:
         listing = self.contents.listing
         pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
         out = [f"{one_line(listing.repo, 60)}{pinned}"]
-        for one in [*self.contents.lines(), self.here.words, self._line()]:
-            out += fit_text.wrapped(f"  {one}", "    ", width) if one else []
+        for line in [*self.contents.lines(), self.here.words, self._line()]:
+            out += fit_text.wrapped(f"  {line}", "    ", width) if line else []
         if self.arguments:
             out += fit_text.wrapped(f"  loaded as: {self.arguments}", "    ", width)
         out.append("")
@@ -137,20 +137,20 @@ class Preflight:
         return download_time(self.here.to_fetch, self.machine.line_bps, origin)
 
     def to_json(self) -> dict[str, Any]:
-        found, listing = self.assessment, self.contents.listing
+        assessment, listing = self.assessment, self.contents.listing
         return {
             "repo": listing.repo, "commit": listing.commit, "verdict": str(self.verdict),
             "because": self.because, "architecture": self.architecture,
             "set": {"label": self.chosen.label, "files": len(self.chosen.files),
                     "bytes": self.chosen.size, "whole": self.chosen.whole},
             "to_fetch": self.here.to_fetch, "download_s": self.download_s,
-            "findings": [{**asdict(one), "level": str(one.level)} for one in self.findings],
-            "terms": [asdict(one) for one in found.terms] if found else [],
-            "limits": [{**asdict(one), "short_by": one.short_by} for one in found.limits]
-            if found else [],
-            "would_make_it_go": list(found.would_make_it_go) if found else [],
-            "ceiling_tok_s": found.ceiling_tok_s if found else None,
-            "envelope": found.envelope.to_json() if found else None,
+            "findings": [{**asdict(each), "level": str(each.level)} for each in self.findings],
+            "terms": [asdict(term) for term in assessment.terms] if assessment else [],
+            "limits": [{**asdict(limit), "short_by": limit.short_by}
+                       for limit in (assessment.limits if assessment else ())],
+            "would_make_it_go": list(assessment.would_make_it_go) if assessment else [],
+            "ceiling_tok_s": assessment.ceiling_tok_s if assessment else None,
+            "envelope": assessment.envelope.to_json() if assessment else None,
         }  # fmt: skip
 
 
@@ -181,14 +181,14 @@ def preflight(
     judge = Judge(ask, machine, site, listing, (*unseen, *elsewhere), by_build, asks)
     known = known_of(listing, chosen, about)
     loader = fitting(ask.loader, chosen.format)
-    found = here.look(listing, contents.files, ask.to)
-    judged = judge.of(known, loader, found)
+    files_here = here.look(listing, contents.files, ask.to)
+    judged = judge.of(known, loader, files_here)
     if judged.assessment is not None and judged.verdict in (Verdict.TIGHT, Verdict.NO_GO):
         others = offers(judge, listing, about, contents.sets, known, judged.verdict)
         judged.assessment.would_make_it_go += tuple(others)
     arguments = " ".join(loader.args)
     return Preflight(
-        contents, chosen, found, machine, judged.assessment, judged.findings, known.why,
+        contents, chosen, files_here, machine, judged.assessment, judged.findings, known.why,
         known.facts.architecture if known.facts else "",
         one_line(f"{arguments} ({loader.of})" if loader.of else arguments, 300),
     )  # fmt: skip
@@ -224,7 +224,7 @@ def known_of(listing: Listing, chosen: WeightSet, about: Described) -> Known:
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
         return Known(chosen, tuple(findings), why=why)
-    header = merged([one.header for one in readings]) if readings else None
+    header = merged([reading.header for reading in readings]) if readings else None
     return Known(chosen, tuple(findings), facts, header)
 
 
@@ -240,7 +240,7 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """Any failed check is a NO-GO, whatever the memory says."""
-        if any(one.level is Level.FAIL for one in self.findings):
+        if any(finding.level is Level.FAIL for finding in self.findings):
             return Verdict.NO_GO
         if self.assessment is None:
             return Verdict.UNKNOWN
@@ -250,8 +250,8 @@ class Judged:
 
     @property
     def because(self) -> str:
-        failed = [one for one in self.findings if one.level is Level.FAIL]
-        words = [f"{one.title}: {one.words}" for one in failed]
+        failed = [finding for finding in self.findings if finding.level is Level.FAIL]
+        words = [f"{finding.title}: {finding.words}" for finding in failed]
         if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
             words.append(self.assessment.because)
         elif self.assessment is not None and not failed:
@@ -278,14 +278,14 @@ class Judge:
         default_factory=dict
     )
 
-    def of(self, known: Known, loader: Loader, found: Here, *, advised: bool = True) -> Judged:
-        """`loader` fits the set's format; `found`: its files here. `advised`: see `assess`."""
+    def of(self, known: Known, loader: Loader, files_here: Here, *, advised: bool = True) -> Judged:
+        """`loader` fits the set's format; `files_here`: its files here. `advised`: see `assess`."""
         ask, chosen, facts = replace(self.ask, loader=loader), known.chosen, known.facts
         plan = plan_of(self._settled(loader, chosen.format), chosen.format)
         plan, weights = self._with_experts(plan, loader, facts)
         plan = with_draft(plan, inside=loader.inside, of_service=bool(loader.of))
         findings = [
-            *self.unseen, *known.findings, *self._standing(known, loader, plan, found),
+            *self.unseen, *known.findings, *self._standing(known, loader, plan, files_here),
             *not_there(loader, chosen.format), *weights,
         ]  # fmt: skip
         if facts is None:
@@ -309,13 +309,13 @@ class Judge:
             return plan, ()
         key = plan.kt_weights, plan.kt_method, plan.model, facts
         if key not in self._experts:
-            size, found = load_format.kt_weights(
+            size, findings = load_format.kt_weights(
                 plan, facts, Path(self.listing.repo), inside=loader.inside,
                 here=self.ask.beside or self._measured_here,
             )  # fmt: skip
-            self._experts[key] = size, () if loader.served else tuple(found)
-        size, told = self._experts[key]
-        return replace(plan, kt_experts=size), told
+            self._experts[key] = size, () if loader.served else tuple(findings)
+        size, cached_findings = self._experts[key]
+        return replace(plan, kt_experts=size), cached_findings
 
     @property
     def _measured_here(self) -> bool:
@@ -337,7 +337,7 @@ class Judge:
         return replace(loader, takes=takes, build=self.asks.about if depends else None)
 
     def _standing(
-        self, known: Known, loader: Loader, plan: LoaderPlan, found: Here
+        self, known: Known, loader: Loader, plan: LoaderPlan, files_here: Here
     ) -> tuple[Finding, ...]:
         """Findings that depend on few of the flags, and are kept for the next question."""
         chosen, facts, ask = known.chosen, known.facts, self.ask
@@ -348,7 +348,7 @@ class Judge:
             header = known.header if self.by_build is None else None
             self._kept[key] = (
                 *format_(loader, chosen), *load_format.findings(plan, chosen, self.listing),
-                *disk(ask.to, found, self.machine),
+                *disk(ask.to, files_here, self.machine),
                 *(beside(self.machine) if ask.beside else ()),
                 *(table(loader, chosen, facts, self.machine) if facts else ()),
                 *(self._unasked(chosen, header) if facts and header is not None else ()),
@@ -375,9 +375,11 @@ def offers(
     was, the largest first, as far as the first GO."""
     size = known.chosen.size or 0
     others = [
-        one for one in sets if one is not known.chosen and one.size and loadable(listing, one)
+        candidate
+        for candidate in sets
+        if candidate is not known.chosen and candidate.size and loadable(listing, candidate)
     ]
-    for other in sorted(others, key=lambda one: -(one.size or 0))[:MAX_OFFERS]:
+    for other in sorted(others, key=lambda candidate: -(candidate.size or 0))[:MAX_OFFERS]:
         if other.format is known.chosen.format and (other.size or 0) >= size:
             continue
         try:
@@ -387,8 +389,8 @@ def offers(
         except ConsoleError:  # what cannot be read is no offer
             continue
         loader = fitting(judge.ask.loader, other.format)
-        found = here.look(listing, other.files, judge.ask.to)
-        better = judge.of(read, loader, found, advised=False).verdict
+        files_here = here.look(listing, other.files, judge.ask.to)
+        better = judge.of(read, loader, files_here, advised=False).verdict
         if better is Verdict.UNKNOWN or ORDER.index(better) >= ORDER.index(verdict):
             continue
         yield f"{named(other)} ({format_bytes(other.size or 0)}): {better}"
@@ -396,19 +398,19 @@ def offers(
             return
 
 
-def loadable(listing: Listing, one: WeightSet) -> bool:
+def loadable(listing: Listing, weight_set: WeightSet) -> bool:
     """Whether an engine is given this set as it lies here: a whole GGUF, or whole safetensors with
     a config.json beside them; copies in a trainer's own format are not."""
-    beside = _in_folder(one, model_config.CONFIG)
-    if one.format is Format.SAFETENSORS:
-        return one.whole and listing.find(beside) is not None
-    return one.whole and one.format is Format.GGUF
+    beside = _in_folder(weight_set, model_config.CONFIG)
+    if weight_set.format is Format.SAFETENSORS:
+        return weight_set.whole and listing.find(beside) is not None
+    return weight_set.whole and weight_set.format is Format.GGUF
 
 
-def names_all(listing: Listing, one: WeightSet) -> bool:
+def names_all(listing: Listing, weight_set: WeightSet) -> bool:
     """Whether the index in the directory of a set, if there is one, names only files that are
     there. Raises HubError. The index of the outermost directory was read with the listing."""
-    path = _in_folder(one, model_config.INDEX)
+    path = _in_folder(weight_set, model_config.INDEX)
     if not listing.commit or path == model_config.INDEX or listing.find(path) is None:
         return True
     index = model_config.read_index(
@@ -418,17 +420,19 @@ def names_all(listing: Listing, one: WeightSet) -> bool:
     return all(listing.find(folder + name) is not None for name in index.files)
 
 
-def _in_folder(one: WeightSet, name: str) -> str:
-    folder = one.stem.rpartition("/")[0]
+def _in_folder(weight_set: WeightSet, name: str) -> str:
+    folder = weight_set.stem.rpartition("/")[0]
     return f"{folder}/{name}" if folder else name
 
 
-def named(one: WeightSet) -> str:
+def named(weight_set: WeightSet) -> str:
     """A set's label, with its directory if that says more."""
-    folder, _, stem = one.stem.rpartition("/")
-    label = one.label if one.quantization else f"{one.label} {stem}"
-    told = not folder or (one.quantization and one.quantization.lower() in folder.lower())
-    return one_line(label if told else f"{label} in {folder}/", 80)
+    folder, _, stem = weight_set.stem.rpartition("/")
+    label = weight_set.label if weight_set.quantization else f"{weight_set.label} {stem}"
+    is_complete = not folder or (
+        weight_set.quantization and weight_set.quantization.lower() in folder.lower()
+    )
+    return one_line(label if is_complete else f"{label} in {folder}/", 80)
 
 
 def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
@@ -436,7 +440,7 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
     known = site.baseline.reference
     if known is None or not ask.loader.own or ask.loader.ctx is not None:
         return None
-    names = {Path(one).name for one in site.baseline.models}
+    names = {Path(path).name for path in site.baseline.models}
     pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
     serves = ask.loader.served and model in names
     return Reference(f"{site.name}'s baseline", pace, serves=serves)
@@ -492,16 +496,16 @@ def whole(chosen: WeightSet) -> list[Finding]:
 def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
     """Whether the files hold what their headers promise, and form the set a loader expects."""
     words = [
-        f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
-        for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
+        f"{one_line(file.path)} lacks {reading.missing_bytes} bytes"
+        for file, reading in zip(chosen.files, readings, strict=True) if reading.missing_bytes
     ]  # fmt: skip
     listed = [(file.path, file.size) for file in chosen.files]
-    words += check_shards(listed, [one.header for one in readings])
+    words += check_shards(listed, [reading.header for reading in readings])
     if not words:
         return []
-    told = list(dict.fromkeys(words))[:SHOWN]
+    faults = list(dict.fromkeys(words))[:SHOWN]
     hint = "no loader takes it: fetch what is cut again, or another copy"
-    return [Finding(Level.FAIL, "files", "; ".join(told), hint)]
+    return [Finding(Level.FAIL, "files", "; ".join(faults), hint)]
 
 
 def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
@@ -516,7 +520,7 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
     return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
 
 
-def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
+def disk(to: Path | None, files_here: Here, machine: Machine) -> list[Finding]:
     """The download's size against the disk: as declared, or measured now at the destination."""
     declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
         "measured"
@@ -525,11 +529,11 @@ def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
         words = "it is a file"
         return [Finding(Level.FAIL, f"disk {to}", words, "name a directory to download to")]
     if not declared:
-        return [] if to is None else [host_checks.disk(to, found.to_write)]
-    if found.to_write == 0:
+        return [] if to is None else [host_checks.disk(to, files_here.to_write)]
+    if files_here.to_write == 0:
         return []
     title = f"disk {to or ''}".rstrip()
-    return [host_checks.room(title, machine.disk_free or 0, found.to_write)]
+    return [host_checks.room(title, machine.disk_free or 0, files_here.to_write)]
 
 
 def beside(machine: Machine) -> list[Finding]:
@@ -557,15 +561,15 @@ def table(
         getattr(plan, "dtype", "auto"), *compatibility.kernels_of(ask, engine, facts, plan),
         facts.classes,
     )  # fmt: skip
-    found = (*compatibility.check(question), *_types(ask, engine, facts))
+    findings = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:
         words = f"its memory is calculated as {like}'s: only a first estimate"
-        found = (*found, Finding(Level.WARN, engine, words))
+        findings = (*findings, Finding(Level.WARN, engine, words))
     if isinstance(plan, SglangPlan):
-        found = (*found, *load_format.if_converted(question, plan))
+        findings = (*findings, *load_format.if_converted(question, plan))
         if plan.kt_idle:
-            found = (*found, Finding(Level.WARN, *KT_IDLE))
-    return found
+            findings = (*findings, Finding(Level.WARN, *KT_IDLE))
+    return findings
 
 
 def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
@@ -585,7 +589,7 @@ def _types(ask: Loader, engine: str, facts: ModelFacts) -> list[Finding]:
 def not_known(findings: Iterable[Finding]) -> str:
     """Needed facts that the table does not cover, in words; empty if it covers all."""
     missing = [
-        one for one in findings
-        if one.level is Level.UNKNOWN and any(word in one.title for word in NEEDED)
+        finding for finding in findings
+        if finding.level is Level.UNKNOWN and any(word in finding.title for word in NEEDED)
     ]  # fmt: skip
-    return "; ".join(f"{one.title}: {one.words}" for one in missing)
+    return "; ".join(f"{finding.title}: {finding.words}" for finding in missing)

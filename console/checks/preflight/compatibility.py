@@ -201,10 +201,10 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
         known = ", ".join(rows.engines())
         words = f"the table has no such engine; it knows {known}"
         return (Finding(Level.UNKNOWN, f"engine {question.engine}", words),)
-    found: list[tuple[Rule, Finding]] = []
+    matches: list[tuple[Rule, Finding]] = []
     covered: dict[str, bool] = {}
     untried: dict[str, int] = {}
-    for rule in (one for one in rows.rules if engine in one.engine):
+    for rule in (candidate for candidate in rows.rules if engine in candidate.engine):
         facts = _facts(rule.when, question, rows)
         if False in facts.values():
             continue
@@ -212,16 +212,16 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
         if not missing or (rule.level != "ok" and not set(missing) & {*ASKED, "split"}):
             # Where a rule objects, "it has kernels for that" has nothing to add.
             covered[rule.about] = covered.get(rule.about, False) or rule.level != "ok"
-            found.append((rule, _finding(question, rule, missing)))
+            matches.append((rule, _finding(question, rule, missing)))
         elif rule.level == "fail":
             untried |= {name: untried.get(name, 0) + 1 for name in missing if name in REQUIRED}
-    kept = [one for rule, one in found if rule.level != "ok" or not covered[rule.about]]
+    kept = [finding for rule, finding in matches if rule.level != "ok" or not covered[rule.about]]
     kept += _uncovered(question, covered, untried)
     if not kept:
         words = "the table has no row for what is known here"
         return (Finding(Level.UNKNOWN, f"engine {engine}", words),)
     order = (Level.FAIL, Level.WARN, Level.UNKNOWN, Level.OK)
-    return tuple(sorted(kept, key=lambda one: order.index(one.level)))
+    return tuple(sorted(kept, key=lambda finding: order.index(finding.level)))
 
 
 def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None]:
@@ -234,7 +234,7 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
             names = rows.names(given, question.classes)
             facts[name] = bool(names & set(wanted)) if given else None
         elif wanted:
-            facts[name] = given.lower() in [one.lower() for one in wanted] if given else None
+            facts[name] = given.lower() in [choice.lower() for choice in wanted] if given else None
     if when.dtype:
         facts["dtype"] = question.dtype in when.dtype
     if when.sm or when.except_sm or when.below or when.from_sm:
@@ -251,18 +251,18 @@ def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None
 
 def _is_of(machine: Machine | None, when: When) -> bool | None:
     """Whether the cards meet all that a rule says of their compute capability."""
-    found: list[bool | None] = []
+    answers: list[bool | None] = []
     if when.sm:
-        found.append(_has_sm(machine, when.sm))
+        answers.append(_has_sm(machine, when.sm))
     if when.except_sm:
         has = _has_sm(machine, when.except_sm)
-        found.append(None if has is None else not has)
+        answers.append(None if has is None else not has)
     if when.below:
-        found.append(_is_below(machine, when.below))
+        answers.append(_is_below(machine, when.below))
     if when.from_sm:
         below = _is_below(machine, when.from_sm)
-        found.append(None if below is None else not below)
-    return False if False in found else None if None in found else True
+        answers.append(None if below is None else not below)
+    return False if False in answers else None if None in answers else True
 
 
 def _has_sm(machine: Machine | None, wanted: Sequence[str]) -> bool | None:
@@ -387,18 +387,20 @@ def _known_build(loader: Loader) -> Build:
 
 def _by_ik(plan: LlamaPlan, by_llama: LlamaPlan) -> LlamaPlan:
     """ik_llama.cpp's reading of a command line that may as well be for llama.cpp."""
-    told = "; ".join(one for one in by_llama.problems if one not in plan.problems)
-    words = f"{told}, and ik_llama.cpp's llama-server has it (--engine ik_llama.cpp if it is that)"
+    complaint = "; ".join(problem for problem in by_llama.problems if problem not in plan.problems)
+    words = (
+        f"{complaint}, and ik_llama.cpp's llama-server has it (--engine ik_llama.cpp if it is that)"
+    )
     return replace(plan, problems=(*plan.problems, words))
 
 
 def contested_by(loader: Loader) -> dict[str, tuple[str, ...]]:
     """The options of a llama.cpp's command line that some builds refuse; see `contested`."""
     engines = {"llama.cpp": ("llama_cpp",), "ik_llama.cpp": ("ik_llama",)}
-    found: dict[str, tuple[str, ...]] = {}
+    options: dict[str, tuple[str, ...]] = {}
     for engine in engines.get(loader.engine, ("llama_cpp", "ik_llama")):
-        found |= contested(engine, loader.args, loader.env)
-    return found
+        options |= contested(engine, loader.args, loader.env)
+    return options
 
 
 def _ik(loader: Loader) -> LlamaPlan:
@@ -445,10 +447,10 @@ ENGINES = {
 
 def fitting(loader: Loader, format_: Format) -> Loader:
     """The loader for this format: a baseline's arguments do not apply to another engine."""
-    asked = replace(loader, engine="") if loader.inferred else loader
-    if not loader.own or speaks_gguf(asked, format_) == _starts_llama(loader):
+    bare_loader = replace(loader, engine="") if loader.inferred else loader
+    if not loader.own or speaks_gguf(bare_loader, format_) == _starts_llama(loader):
         return loader
-    return replace(asked, args=(), env={}, of="", own=False, served=False)
+    return replace(bare_loader, args=(), env={}, of="", own=False, served=False)
 
 
 def _starts_llama(loader: Loader) -> bool:
@@ -457,7 +459,7 @@ def _starts_llama(loader: Loader) -> bool:
     if started not in (None, engines.OTHER):
         return started is engines.LLAMA
     strange = {
-        name: sum(one.option is None for one in given(loader.args, options_of(name)))
+        name: sum(argument.option is None for argument in given(loader.args, options_of(name)))
         for name in ("llama_cpp", "ik_llama", "sglang", "vllm")
     }
     return min(strange, key=lambda name: strange[name]) in ("llama_cpp", "ik_llama")

@@ -30,25 +30,25 @@ def parse_archs(text: str) -> tuple[str, ...] | None:
 
     Empty for `[]`; None if the text is no such list.
     """
-    found = tuple(one[0] for one in _ARCH.finditer(text))
+    architectures = tuple(match[0] for match in _ARCH.finditer(text))
     empty = text.strip() in ("[]", "None", "")
-    return found if found or empty else None
+    return architectures if architectures or empty else None
 
 
 def runs_on(archs: Iterable[str], capability: Pair) -> bool:
     """Whether a build with these architectures has code for a card."""
     for arch in archs:
-        found = _ARCH.fullmatch(arch)
-        if found is None:
+        match = _ARCH.fullmatch(arch)
+        if match is None:
             continue
-        built = int(found[2][:-1]), int(found[2][-1])
-        exact, family = found[3] == "a", found[3] == "f"
+        built = int(match[2][:-1]), int(match[2][-1])
+        exact, family = match[3] == "a", match[3] == "f"
         same = built[0] == capability[0] and built[1] <= capability[1]
         if exact and built == capability:
             return True
-        if not exact and same and (found[1] == "sm" or family):
+        if not exact and same and (match[1] == "sm" or family):
             return True
-        if found[1] == "compute" and not found[3] and built <= capability:
+        if match[1] == "compute" and not match[3] and built <= capability:
             return True
     return False
 
@@ -83,23 +83,25 @@ def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Fin
     title = f"CUDA of {one_line(what, 50)}"
     if cuda is None:
         return (Finding(Level.UNKNOWN, title, "it does not say its version"),)
-    found = []
+    findings = []
     for capability in sorted({card.compute for card in cards if card.compute}):
         name = f"sm_{capability[0]}{capability[1]}"
-        row = next((one for one in table().cards if _version(one.sm) == capability), None)
+        row = next(
+            (card_row for card_row in table().cards if _version(card_row.sm) == capability), None
+        )
         if row is None:
             words = f"the table does not say which CUDA is the first with {name}"
-            found.append(Finding(Level.UNKNOWN, title, words))
+            findings.append(Finding(Level.UNKNOWN, title, words))
         elif cuda < _version(row.cuda):
             words = f"{cuda[0]}.{cuda[1]} has no {name}; the first that has it is {row.cuda}"
             hint = f"a base image with CUDA {row.cuda} or newer" + (
                 f", PyTorch {row.pytorch} or newer with it" if row.pytorch else ""
             )
             source = f"{row.source}, {row.date}"
-            found.append(Finding(Level.FAIL, title, words, hint, tuple(row.lessons), source))
+            findings.append(Finding(Level.FAIL, title, words, hint, tuple(row.lessons), source))
         else:
-            found.append(Finding(Level.OK, title, f"{cuda[0]}.{cuda[1]} has {name}"))
-    return tuple(found)
+            findings.append(Finding(Level.OK, title, f"{cuda[0]}.{cuda[1]} has {name}"))
+    return tuple(findings)
 
 
 def check_driver(
@@ -113,7 +115,9 @@ def check_driver(
     if version < numbers(least):
         words = f"{driver}; {one_line(least, 40)} or newer is wanted"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot")
-    row = next((one for one in table().drivers if cuda and one.cuda == cuda[0]), None)
+    row = next(
+        (driver_row for driver_row in table().drivers if cuda and driver_row.cuda == cuda[0]), None
+    )
     if row is not None and version < numbers(row.driver):
         words = f"{driver} is too old for CUDA {row.cuda}, which wants {row.driver} or newer"
         source = f"{row.source}, {row.date}"
@@ -140,5 +144,5 @@ def _version(text: str) -> Pair:
 
 def numbers(text: str) -> tuple[int, ...]:
     """The numbers that a version begins with."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(map(int, match[0].split("."))) if match else ()

@@ -50,13 +50,13 @@ def of_build(header: Header) -> list[Complaint]:
     return [*of_names(header), *of_scaling(header), *of_gating(header)]
 
 
-def told(found: Sequence[Complaint]) -> list[Finding]:
+def told(header_complaints: Sequence[Complaint]) -> list[Finding]:
     """Complaints as findings: what every build refuses, else what is not known."""
-    sure = [one for one in found if one.sure]
+    sure = [complaint for complaint in header_complaints if complaint.sure]
     if sure:
-        told = "; ".join(one_line(one.words, LINE) for one in sure)
-        return [Finding(Level.FAIL, TITLE, f"{FAILED}: {told}", sure[0].hint or _WRONG)]
-    return [_doubt(one) for one in found]
+        words = "; ".join(one_line(complaint.words, LINE) for complaint in sure)
+        return [Finding(Level.FAIL, TITLE, f"{FAILED}: {words}", sure[0].hint or _WRONG)]
+    return [_doubt(complaint) for complaint in header_complaints]
 
 
 def _doubt(complaint: Complaint) -> Finding:

@@ -49,17 +49,19 @@ def processor(machine: Machine, method: str = "") -> tuple[Finding, ...]:
     title = "processor"
     if not machine.cpu_flags:
         why = machine.given.get("cpu_flags", "nothing says them")
-        found = [Finding(Level.UNKNOWN, title, f"its features are not known: {why}")]
+        processor_findings = [Finding(Level.UNKNOWN, title, f"its features are not known: {why}")]
     else:
         has = [name for flag, name in _FEATURES if flag in machine.cpu_flags]
         lacks = [name for flag, name in _FEATURES if flag not in machine.cpu_flags]
         words = f"{machine.cpu_name or 'unnamed'}: {', '.join(has) or 'none of them'}"
         words += f"; without {', '.join(lacks)}" if lacks else ""
-        found = [Finding(Level.OK, title, words)]
+        processor_findings = [Finding(Level.OK, title, words)]
     if method:
         rules = check(Question("kt-kernel", method=method, machine=machine))
-        found += [one for one in rules if one.title.startswith("kt-kernel, method")]
-    return tuple(found)
+        processor_findings += [
+            finding for finding in rules if finding.title.startswith("kt-kernel, method")
+        ]
+    return tuple(processor_findings)
 
 
 def kernel(
@@ -141,12 +143,12 @@ def room(title: str, free: int, need: int | None) -> Finding:
     return Finding(Level.OK, title, words)
 
 
-def cards_present(uuids: Sequence[str], found: Cards) -> tuple[Finding, ...]:
-    title, there = "cards", {card.uuid for card in found.cards}
+def cards_present(uuids: Sequence[str], cards: Cards) -> tuple[Finding, ...]:
+    title, there = "cards", {card.uuid for card in cards.cards}
     if not uuids:
         return ()
-    if found.words and not there:
-        return (Finding(Level.UNKNOWN, title, f"{len(uuids)} named; {found.words}"),)
+    if cards.words and not there:
+        return (Finding(Level.UNKNOWN, title, f"{len(uuids)} named; {cards.words}"),)
     listed = ", ".join(sorted(there)) or "none"
     missing = [
         Finding(
@@ -165,19 +167,19 @@ def engine(host: str = "") -> Finding:
     try:
         client = connect(host or None)
         try:
-            found = ask("Asking the engine's version", client.api.version)
+            version_info = ask("Asking the engine's version", client.api.version)
         finally:
             client.close()
     except EngineError as error:
         return Finding(Level.FAIL, title, str(error), error.hint)
-    version = one_line(str(found.get("Version", "?")), 40)
+    version = one_line(str(version_info.get("Version", "?")), 40)
     return Finding(Level.OK, title, f"version {version} answers at {engine_host(host or None)}")
 
 
 def compose_file(files: Sequence[Path], env: Mapping[str, str], host: str) -> tuple[Finding, ...]:
     """Whether `docker compose` accepts the files; `host` is the engine's address."""
     title = f"compose file {one_line(' '.join(path.name for path in files), 50)}"
-    said: list[str] = []
+    output_lines: list[str] = []
     argv = ["docker", "compose"]
     argv += [word for path in files for word in ("-f", str(path))]
     missing = [path for path in files if not os.path.isfile(path)]
@@ -187,12 +189,12 @@ def compose_file(files: Sequence[Path], env: Mapping[str, str], host: str) -> tu
 
     what = "`docker compose config`"
     try:
-        compose([*argv, "config", "-q"], host, env, what, COMPOSE_S, said.append)
+        compose([*argv, "config", "-q"], host, env, what, COMPOSE_S, output_lines.append)
     except EngineError as error:
         return (Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint),)
     except ConsoleError as error:
         return (Finding(Level.FAIL, title, error.detail or str(error), error.hint),)
-    warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(said))
+    warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(output_lines))
     return warned or (Finding(Level.OK, title, "is valid"),)
 
 
@@ -261,8 +263,8 @@ def _cards(ask: HostAsk, cards: tuple[Card, ...], seen: Cards) -> Iterator[Findi
         size = "size not known" if card.total is None else format_bytes(card.total)
         yield Finding(Level.OK, f"GPU {card.name or card.uuid}", f"{size}, {gpu.sm(card)}")
     if not cards:
-        asked = ask.gpus or ask.compute or ask.torch or ask.cuda
-        level = Level.UNKNOWN if asked else Level.WARN
+        needs_card = ask.gpus or ask.compute or ask.torch or ask.cuda
+        level = Level.UNKNOWN if needs_card else Level.WARN
         yield Finding(level, "GPU", seen.words or "none is here")
     yield from cards_present(ask.gpus, seen)
     if seen.driver or ask.driver:
@@ -286,9 +288,9 @@ def _compute(card: Card, least: tuple[int, int]) -> Finding:
 def _image(ref: str, torch: bool, cards: tuple[Card, ...], connect: Connect) -> Iterator[Finding]:
     try:
         client = connect()
-        found = image.check_image(client, ref)
-        yield from found
-        if torch and not any(one.level is Level.FAIL for one in found):
+        image_findings = image.check_image(client, ref)
+        yield from image_findings
+        if torch and not any(finding.level is Level.FAIL for finding in image_findings):
             built = torch_of(client, ref)
             if built is None:
                 yield Finding(Level.FAIL, f"PyTorch of {ref}", "it has none that can be imported")

@@ -72,8 +72,8 @@ class Image:
 
     @property
     def cuda(self) -> tuple[int, int] | None:
-        found = _VERSION.match(self.env.get("CUDA_VERSION", ""))
-        return (int(found[1]), int(found[2])) if found else None
+        match = _VERSION.match(self.env.get("CUDA_VERSION", ""))
+        return (int(match[1]), int(match[2])) if match else None
 
     def argv(self, entrypoint: tuple[str, ...] = (), command: tuple[str, ...] = ()) -> list[str]:
         """What a container of it runs; a given entrypoint discards the image's command."""
@@ -84,16 +84,16 @@ class Image:
 def look(client: docker.DockerClient, ref: str) -> Image | None:
     """The image by tag, digest or id; None if the engine has none. Raises EngineError."""
     api: Any = client.api
-    found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
-    if found is None:
+    inspection = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
+    if inspection is None:
         return None
-    config = found.get("Config") or {}
+    config = inspection.get("Config") or {}
     pairs = (str(pair).partition("=") for pair in config.get("Env") or ())
     return Image(
         ref=one_line(ref),
-        id=clean(str(found.get("Id", ""))),
-        os=clean(str(found.get("Os", ""))),
-        architecture=clean(str(found.get("Architecture", ""))),
+        id=clean(str(inspection.get("Id", ""))),
+        os=clean(str(inspection.get("Os", ""))),
+        architecture=clean(str(inspection.get("Architecture", ""))),
         entrypoint=tuple(map(str, config.get("Entrypoint") or ())),
         command=tuple(map(str, config.get("Cmd") or ())),
         env={name: value for name, _, value in pairs},
@@ -102,9 +102,9 @@ def look(client: docker.DockerClient, ref: str) -> Image | None:
 
 def engine_platform(client: docker.DockerClient) -> str:
     """The platform of the engine's machine, like `linux/amd64`. Raises EngineError."""
-    found: dict[str, Any] = ask("Asking the engine's version", client.api.version)
-    arch = clean(str(found.get("Arch", "")))
-    return f"{clean(str(found.get('Os', '')))}/{_SAME.get(arch, arch)}"
+    version_info: dict[str, Any] = ask("Asking the engine's version", client.api.version)
+    arch = clean(str(version_info.get("Arch", "")))
+    return f"{clean(str(version_info.get('Os', '')))}/{_SAME.get(arch, arch)}"
 
 
 def check_image(client: docker.DockerClient, ref: str) -> tuple[Finding, ...]:
@@ -179,12 +179,12 @@ def check_imports(
         ended, nonce = _run(client, ref, modules, python, cancelled, labels or {})
     except EngineError as error:
         return (_no_python(error, title),)
-    told = _told(ended, nonce)
-    found = [_finding(one) for one in told if one.kind or one.chain]
-    rest = [name for name in modules if name not in {one.module for one in told}]
+    attempts = _told(ended, nonce)
+    findings = [_finding(attempt) for attempt in attempts if attempt.kind or attempt.chain]
+    rest = [name for name in modules if name not in {attempt.module for attempt in attempts}]
     if rest:
-        found.append(_cut_off(rest[0], ended))
-    return tuple(found)
+        findings.append(_cut_off(rest[0], ended))
+    return tuple(findings)
 
 
 def torch_of(
@@ -193,10 +193,10 @@ def torch_of(
     """The PyTorch of an image: its CUDA and the cards it has kernels for, without using a card.
     None if it has none that can be imported. Raises EngineError."""
     ended, nonce = _run(client, ref, ["--torch"], "", None, labels or {})
-    for found in _records(ended, nonce):
-        if isinstance(found.get("torch"), str):
-            archs = parse_archs(str(found.get("archs") or ""))
-            return Torch(one_line(found["torch"], 40), one_line(str(found["cuda"]), 20), archs)
+    for record in _records(ended, nonce):
+        if isinstance(record.get("torch"), str):
+            archs = parse_archs(str(record.get("archs") or ""))
+            return Torch(one_line(record["torch"], 40), one_line(str(record["cuda"]), 20), archs)
     return None
 
 
@@ -241,7 +241,7 @@ def _no_python(error: EngineError, title: str) -> Finding:
 
 def _records(ended: Outcome, nonce: str) -> list[dict[str, Any]]:
     """What the probe wrote, without what the modules themselves print."""
-    found = []
+    records = []
     for line in ended.lines:
         _, mark, text = line.partition(f"{nonce} ")
         try:
@@ -249,38 +249,38 @@ def _records(ended: Outcome, nonce: str) -> list[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return found
+            records.append(value)
+    return records
 
 
 def _told(ended: Outcome, nonce: str) -> list[Imported]:
     return [
         Imported(
-            module=one_line(str(one["module"]), 100),
-            chain=tuple(one_line(str(name), 100) for name in one.get("chain") or ()),
-            kind=one_line(str(one.get("kind") or ""), 60),
-            message=one_line(str(one.get("message") or ""), 300),
-            missing=one_line(str(one.get("missing") or ""), 100),
-            place=one_line(str(one.get("place") or ""), 160),
+            module=one_line(str(record["module"]), 100),
+            chain=tuple(one_line(str(name), 100) for name in record.get("chain") or ()),
+            kind=one_line(str(record.get("kind") or ""), 60),
+            message=one_line(str(record.get("message") or ""), 300),
+            missing=one_line(str(record.get("missing") or ""), 100),
+            place=one_line(str(record.get("place") or ""), 160),
         )
-        for one in _records(ended, nonce)
-        if "module" in one
+        for record in _records(ended, nonce)
+        if "module" in record
     ]
 
 
-def _finding(one: Imported) -> Finding:
-    title = f"import {one.module}"
-    if not one.kind:
+def _finding(attempt: Imported) -> Finding:
+    title = f"import {attempt.module}"
+    if not attempt.kind:
         return Finding(Level.OK, title, "its whole chain imports")
-    chain, last = " → ".join(_short(one.chain)), f"{one.kind}: {one.message}"
-    words = f"{chain} ends in {last}" + (f" ({one.place})" if one.place else "")
-    low = one.message.lower()
+    chain, last = " → ".join(_short(attempt.chain)), f"{attempt.kind}: {attempt.message}"
+    words = f"{chain} ends in {last}" + (f" ({attempt.place})" if attempt.place else "")
+    low = attempt.message.lower()
     if any(sign in low for sign in _NO_GPU):
         hint = "no card is visible to this check: not proof, the real start with cards decides"
         return Finding(Level.UNKNOWN, title, words, hint, NO_CARD)
-    if one.missing:
-        return Finding(Level.FAIL, title, words, *_missing(one))
-    symbol, library = _SYMBOL.search(one.message), _LIBRARY.search(one.message)
+    if attempt.missing:
+        return Finding(Level.FAIL, title, words, *_missing(attempt))
+    symbol, library = _SYMBOL.search(attempt.message), _LIBRARY.search(attempt.message)
     if symbol:
         hint = "compiled against another PyTorch: rebuild the extension inside this image"
         return Finding(Level.FAIL, title, words, hint, ABI)
@@ -291,19 +291,20 @@ def _finding(one: Imported) -> Finding:
     return Finding(Level.FAIL, title, words, hint, CHAIN)
 
 
-def _missing(one: Imported) -> tuple[str, tuple[str, ...]]:
-    if one.missing == "sched_ext":
+def _missing(attempt: Imported) -> tuple[str, tuple[str, ...]]:
+    if attempt.missing == "sched_ext":
         return (
             "a C++ extension of KTransformers itself (csrc/balance_serve): no package and no "
             "kernel brings it; SGLang with kt-kernel, or llama.cpp, do without",
             SCHED_EXT,
         )
-    if one.missing == one.module.partition(".")[0]:
+    if attempt.missing == attempt.module.partition(".")[0]:
         return (
-            f"{one.missing} is not installed in this image: was the phase that installs it built?",
+            f"{attempt.missing} is not installed in this image: was the phase that installs "
+            "it built?",
             NOT_INSTALLED,
         )
-    return f"the image lacks the package that brings {one.missing}", CHAIN
+    return f"the image lacks the package that brings {attempt.missing}", CHAIN
 
 
 def _short(chain: Sequence[str]) -> list[str]:

@@ -87,7 +87,9 @@ def _files(
     name: str, patterns: tuple[str, ...], chosen: WeightSet, listing: Listing
 ) -> Iterator[Finding]:
     judged = {file.path for file in chosen.files}
-    read = next((hits for one in patterns if (hits := _matching(one, chosen, listing))), set())
+    read = next(
+        (hits for pattern in patterns if (hits := _matching(pattern, chosen, listing))), set()
+    )
     if patterns and not read:
         words = f"--load-format {name} reads {' or '.join(patterns)}, and there is no such file"
         yield Finding(Level.FAIL, TITLE, words, "leave --load-format out")
@@ -105,12 +107,12 @@ def _files(
 def _matching(pattern: str, chosen: WeightSet, listing: Listing) -> set[str]:
     """The files beside the set that a pattern takes: the engines look into one directory."""
     folder = chosen.stem.rpartition("/")[0]
-    found = set()
+    paths = set()
     for file in listing.files:
         parent, _, name = file.path.rpartition("/")
         if parent == folder and fnmatchcase(name, pattern):
-            found.add(file.path)
-    return found
+            paths.add(file.path)
+    return paths
 
 
 def kt_weights(
@@ -133,14 +135,16 @@ def kt_weights(
         hint = "ask on the machine that has it; its bytes are taken to be what the method makes"
         return None, [Finding(Level.UNKNOWN, KT_TITLE, words, hint)]
     if plan.kt_method == LLAMAFILE:
-        found = _of_gguf(path)
+        expert_files = _of_gguf(path)
     elif not path.is_dir():
-        found = ExpertFiles(wrong="it is no directory")
+        expert_files = ExpertFiles(wrong="it is no directory")
     else:
-        kept = [one for one in facts.weights if one.kind is Kind.EXPERTS]
-        layers = frozenset(one.layer for one in kept if one.layer is not None)
-        found = experts.look(path, plan.kt_method, layers, sum(one.elements for one in kept))
-    return found.bytes, [] if found.bytes is not None else [_kt(plan, found)]
+        kept = [weight for weight in facts.weights if weight.kind is Kind.EXPERTS]
+        layers = frozenset(weight.layer for weight in kept if weight.layer is not None)
+        expert_files = experts.look(
+            path, plan.kt_method, layers, sum(weight.elements for weight in kept)
+        )
+    return expert_files.bytes, [] if expert_files.bytes is not None else [_kt(plan, expert_files)]
 
 
 def if_converted(question: Question, plan: SglangPlan) -> list[Finding]:
@@ -150,9 +154,9 @@ def if_converted(question: Question, plan: SglangPlan) -> list[Finding]:
         return []
     ready = set(check(question))
     return [
-        replace(found, level=Level.WARN, words=f"if made of this checkpoint: {found.words}")
-        for found in check(replace(question, converts=True))
-        if found not in ready and found.level in (Level.FAIL, Level.UNKNOWN)
+        replace(finding, level=Level.WARN, words=f"if made of this checkpoint: {finding.words}")
+        for finding in check(replace(question, converts=True))
+        if finding not in ready and finding.level in (Level.FAIL, Level.UNKNOWN)
     ]
 
 
@@ -175,9 +179,10 @@ def _of_gguf(path: Path) -> ExpertFiles:
     return ExpertFiles(size, unknown="" if size else "it is not one whole set of GGUF files")
 
 
-def _kt(plan: SglangPlan, found: ExpertFiles) -> Finding:
-    level = Level.FAIL if found.wrong else Level.UNKNOWN
+def _kt(plan: SglangPlan, expert_files: ExpertFiles) -> Finding:
+    level = Level.FAIL if expert_files.wrong else Level.UNKNOWN
     method = plan.kt_method or "no --kt-method"
-    words = f"{one_line(plan.kt_weights, 120)} for {method}: {found.wrong or found.unknown}"
+    trouble = expert_files.wrong or expert_files.unknown
+    words = f"{one_line(plan.kt_weights, 120)} for {method}: {trouble}"
     hint = "convert_cpu_weights.py of kt-kernel makes them" if plan.kt_method in CONVERTED else ""
     return Finding(level, KT_TITLE, one_line(words, 300), hint)

@@ -108,10 +108,10 @@ def checkpoint(
     if line_bps:
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent, own)
-    asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
+    ask = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = named or lent is not None or loader.own
     known = cache(build)
-    found = preflight(asked, machine, site, _by(known, loader, sure=sure), Asking(known, sure=sure))
+    found = preflight(ask, machine, site, _by(known, loader, sure=sure), Asking(known, sure=sure))
     if not named or speaks_gguf(fitting(loader, found.chosen.format), found.chosen.format):
         return found
     words = "it was not asked: only llama.cpp's tell what they take without a card"
@@ -127,12 +127,10 @@ def suggestion(
     """What of a repository fits, on the machine that `checkpoint` judges, with the engine of the
     baseline that comes back (`own`, or the site's `args`). Raises ConsoleError."""
     loader = loader_for(site, kind, engine, args, ctx, own=own)
-    asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
+    ask = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     machine = machine_for(site, to, beside=beside)
     known, sure = cache(build), named or loader.own
-    return suggest(
-        asked, machine, site, _by(known, loader, sure=sure), top, Asking(known, sure=sure)
-    )
+    return suggest(ask, machine, site, _by(known, loader, sure=sure), top, Asking(known, sure=sure))
 
 
 def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
@@ -143,21 +141,21 @@ def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
     architectures: Kept = {}
     headers: Kept = {}
 
-    def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
+    def by_build(header: Header, plan: LoaderPlan, assessment: Assessment) -> list[Finding]:
         seen = known()
         own = None if isinstance(seen, Absent) else seen
-        if own is not None and not found.served_by:
-            told = _once(architectures, header, lambda: _knows(own, header, sure=sure))
-            if not all(one.level in (Level.OK, Level.WARN) for one in told):
-                return [*told, *header_checks.unasked(header)]  # it says nothing of the rest
-        elif isinstance(seen, Absent) and missed and not found.served_by:
-            told = absent.findings(seen, loader, header)
+        if own is not None and not assessment.served_by:
+            findings = _once(architectures, header, lambda: _knows(own, header, sure=sure))
+            if not all(finding.level in (Level.OK, Level.WARN) for finding in findings):
+                return [*findings, *header_checks.unasked(header)]  # it says nothing of the rest
+        elif isinstance(seen, Absent) and missed and not assessment.served_by:
+            findings = absent.findings(seen, loader, header)
         else:
-            told = []
+            findings = []
         # what serves with its options was asked by whoever started it
         refused = [] if own is None or loader.served else options.findings(own, loader, sure=sure)
         rest = _once(headers, header, lambda: _of_header(own, loader, header, sure=sure))
-        return [*told, *refused, *rest, *memory.findings(own, header, plan, found)]
+        return [*findings, *refused, *rest, *memory.findings(own, header, plan, assessment)]
 
     return by_build
 
@@ -218,22 +216,22 @@ class Asking:
         return Build(number, True if found.takes_pairs else None)
 
 
-def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
+def host(site: Site, ask: HostAsk, connect: Connect) -> list[Finding]:
     """What this machine offers for a request; engine and compose variables are the site's."""
     env = tuple(site.compose_env.items())
-    asked = replace(asked, engine=site.model.engine.host, compose_env=env)
-    return list(on_host.findings(asked, machine_for(site.model, asked.disk), connect))
+    ask = replace(ask, engine=site.model.engine.host, compose_env=env)
+    return list(on_host.findings(ask, machine_for(site.model, ask.disk), connect))
 
 
-def build(site: Site, asked: BuildAsk, connect: Connect) -> list[Finding]:
+def build(site: Site, ask: BuildAsk, connect: Connect) -> list[Finding]:
     """Every fault of a build that can be known before it, for the cards of this site."""
     from console.checks.lint.rule import facts_of
     from console.checks.preflight.sources import assistant  # a checkpoint needs none of it
 
-    compute = tuple(one.compute for one in machine_for(site.model, None).cards if one.compute)
+    compute = tuple(card.compute for card in machine_for(site.model, None).cards if card.compute)
     facts = replace(facts_of(site), compute=compute)
-    what = f"The source tree {asked.source or asked.context}"
-    asks = partial(assistant.findings, asked, facts, connect if asked.dockerfile else None)
+    what = f"The source tree {ask.source or ask.context}"
+    asks = partial(assistant.findings, ask, facts, connect if ask.dockerfile else None)
     return within(BUILD_S, what, asks, "is it on a mount that is gone? `findmnt -T` names it")
 
 
@@ -244,7 +242,7 @@ def imports(
     """Whether an image's modules can be imported, if the image can run here at all."""
     from console.checks.preflight.image import check_image, check_imports
 
-    found = check_image(client, image)
-    if worst(found) is Level.FAIL:
-        return found
+    findings = check_image(client, image)
+    if worst(findings) is Level.FAIL:
+        return findings
     return check_imports(client, image, modules, python=python, cancelled=cancelled, labels=labels)

@@ -40,32 +40,32 @@ def not_there(loader: Loader, format_: Format) -> list[Finding]:
         return []
     engine = loader.engine or ("llama.cpp" if speaks_gguf(loader, format_) else "sglang")
     options = ENGINES[engine].options
-    found = _foreign(value_of(loader.args, "--host", option_table(options), loader.env) or "")
+    findings = _foreign(value_of(loader.args, "--host", option_table(options), loader.env) or "")
     missing, wrong = list[str](), list[str]()
-    for one in opened(options, loader.args, loader.env):
-        shown = f"{one_line(one.path, 120)} ({one.option})"
-        if not Path(one.path).is_absolute():
+    for file in opened(options, loader.args, loader.env):
+        shown = f"{one_line(file.path, 120)} ({file.option})"
+        if not Path(file.path).is_absolute():
             continue
-        if not is_there(Path(one.path), one.kind):
+        if not is_there(Path(file.path), file.kind):
             missing.append(shown)
-        elif why := _wrong(one):
+        elif why := _wrong(file):
             wrong.append(f"{shown}: {why}")
     if missing:
         words = f"not on this machine: {', '.join(missing)}; without it the server does not start"
-        found.append(
+        findings.append(
             Finding(Level.UNKNOWN, OPENED, words, "is it there where the command runs?")
         )  # fmt: skip
     if wrong:
         hint = "the server may end at its start: start it once by hand, or correct the file"
-        found.append(Finding(Level.UNKNOWN, OPENED, "; ".join(wrong), hint))
-    return found
+        findings.append(Finding(Level.UNKNOWN, OPENED, "; ".join(wrong), hint))
+    return findings
 
 
-def _wrong(one: Opened) -> str:
+def _wrong(file: Opened) -> str:
     """Why a file that is there may be refused, in words; "" where nothing speaks against it. What
     llama-server b11669 ends with: a grammar or a JSON schema that it cannot read, weights that are
     no GGUF. A template that it cannot read it may pass over, and others end with it."""
-    path = Path(one.path)
+    path = Path(file.path)
     if not os.access(path, os.R_OK):
         return "this user may not read it"
     try:
@@ -75,15 +75,15 @@ def _wrong(one: Opened) -> str:
             head = stream.read(MAX_READ)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
-    if one.option in WITH_WEIGHTS:
+    if file.option in WITH_WEIGHTS:
         return "" if head.startswith(MAGIC) else "it is no GGUF"
     text = decode(head)
-    if one.option in TEMPLATES:
+    if file.option in TEMPLATES:
         why = "" if len(head) == MAX_READ else fault(text)
         return f"no template: {one_line(why, 80)}" if why else ""
-    if one.option == "--json-schema-file":
+    if file.option == "--json-schema-file":
         return _no_schema(text)
-    if one.option == "--grammar-file" and text.strip():
+    if file.option == "--grammar-file" and text.strip():
         return "nobody here can tell whether the engine can read this grammar"
     return ""
 
@@ -127,16 +127,18 @@ def _has(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def _addresses(name: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
     """The addresses of a name; none if it has none, or no name server tells in time."""
-    found: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = []
+    addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = []
 
     def look() -> None:
         try:
-            told = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            found.extend(ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in told)
+            entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            addresses.extend(
+                ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries
+            )
         except (OSError, ValueError):  # UnicodeError is a ValueError
             return
 
     lookup = Thread(target=look, daemon=True)
     lookup.start()
     lookup.join(LOOKUP_S)
-    return list(found)
+    return list(addresses)

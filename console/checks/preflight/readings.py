@@ -85,7 +85,7 @@ def facts_of(
     """The model's facts: from the GGUF headers of all shards, else from config.json and the headers
     of safetensors. Raises BadFacts, HubError, and GgufError for a header that no loader takes."""
     if readings:
-        return from_gguf(merged([one.header for one in readings]))
+        return from_gguf(merged([reading.header for reading in readings]))
     if about.config is None:
         raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
     if chosen.size is None:
@@ -148,11 +148,13 @@ def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
     folder = Path(listing.repo)
     places = [listing.url(f.path) if listing.commit else str(folder / f.path) for f in wanted]
     fresh = read_shards(places, token=sent, deadline_s=READ_S)
-    for file, one in zip(wanted, fresh, strict=True):
-        kept[file.path] = one
-        if file.path in keys and one.file_bytes == file.size:
-            cache.put(keys[file.path], one)
-    return [found for file in chosen.files if (found := kept[file.path]) is not None]
+    for file, reading in zip(wanted, fresh, strict=True):
+        kept[file.path] = reading
+        if file.path in keys and reading.file_bytes == file.size:
+            cache.put(keys[file.path], reading)
+    return [
+        header_reading for file in chosen.files if (header_reading := kept[file.path]) is not None
+    ]
 
 
 def _key(file: RemoteFile) -> str:

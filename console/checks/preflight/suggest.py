@@ -73,9 +73,9 @@ class Case:
     def bits(self) -> float:
         """Bits per weight, the measure of quality; 0 if they are not known."""
         facts = self.known.facts
-        weights = [one for one in facts.weights if one.elements] if facts else []
-        elements = sum(one.elements for one in weights)
-        return 8 * sum(one.bytes for one in weights) / elements if elements else 0.0
+        weights = [weight for weight in facts.weights if weight.elements] if facts else []
+        elements = sum(weight.elements for weight in weights)
+        return 8 * sum(weight.bytes for weight in weights) / elements if elements else 0.0
 
     def arguments(self, fit: Fit) -> Args:
         return _arguments(self.loader, self.plan, fit.args, fit.ctx)
@@ -172,26 +172,26 @@ def suggest(
     for chosen, read in zip(sets, _read(listing, about, sets), strict=True):
         if isinstance(read, str):
             unknown.append((named(chosen), read))
-        elif read.facts is None or any(one.level is Level.FAIL for one in read.findings):
+        elif read.facts is None or any(finding.level is Level.FAIL for finding in read.findings):
             why = Judged(read.findings, None, read.why)
             broken = why.verdict is Verdict.NO_GO
             (left_out if broken else unknown).append((named(chosen), why.because))
         else:
             cases.append(_searched(judge, listing, read))
-    unknown += [(one.name, one.result.unknown) for one in cases if one.result.unknown]
+    unknown += [(case.name, case.result.unknown) for case in cases if case.result.unknown]
     rows = sorted(
-        (Row(one, fit, fit.trial.said) for one in cases if (fit := one.result.fit)), key=_order
+        (Row(case, fit, fit.trial.said) for case in cases if (fit := case.result.fit)), key=_order
     )
-    asked = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
-    table = _best(rows, top, asked)
+    row_judge = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
+    table = _best(rows, top, row_judge)
     nearest = [
-        Nearest(one.name, one.result.nearest) for one in cases
-        if one.result.nearest and not one.result.unknown
+        Nearest(case.name, case.result.nearest) for case in cases
+        if case.result.nearest and not case.result.unknown
     ]  # fmt: skip
     return Suggestion(
         listing, machine, tuple(table.shown), len(rows) - len(table.tried),
         (*unknown, *table.refused), tuple(left_out),
-        tuple(sorted(nearest, key=lambda one: one.fit.trial.short_by)),
+        tuple(sorted(nearest, key=lambda candidate: candidate.fit.trial.short_by)),
     )  # fmt: skip
 
 
@@ -206,29 +206,31 @@ def _candidates(
 ) -> tuple[list[WeightSet], list[tuple[str, str]]]:
     """The whole sets that the engine reads, the largest first, and why the others are none."""
     good, left_out = list[WeightSet](), list[tuple[str, str]]()
-    for one in sorted(sets, key=lambda one: -(one.size or 0)):
-        other = format_(fitting(loader, one.format), one)
-        if not one.whole:
-            left_out.append((named(one), one.gap))
+    for weight_set in sorted(sets, key=lambda candidate: -(candidate.size or 0)):
+        other = format_(fitting(loader, weight_set.format), weight_set)
+        if not weight_set.whole:
+            left_out.append((named(weight_set), weight_set.gap))
         elif other:
-            left_out.append((named(one), other[0].words.partition(": ")[2]))
-        elif not loadable(listing, one):
-            left_out.append((named(one), "no engine reads it as it lies here"))
+            left_out.append((named(weight_set), other[0].words.partition(": ")[2]))
+        elif not loadable(listing, weight_set):
+            left_out.append((named(weight_set), "no engine reads it as it lies here"))
         elif len(good) == MAX_SETS:
-            left_out.append((named(one), f"more than {MAX_SETS} sets: name it with --include"))
+            left_out.append(
+                (named(weight_set), f"more than {MAX_SETS} sets: name it with --include")
+            )
         else:
-            good.append(one)
+            good.append(weight_set)
     return good, left_out
 
 
 def _read(listing: Listing, about: Described, sets: Sequence[WeightSet]) -> Iterator[Known | str]:
     """What each set's headers tell, or why they could not be read; each is read once."""
 
-    def read(one: WeightSet) -> Known | str:
+    def read(weight_set: WeightSet) -> Known | str:
         try:
-            if not names_all(listing, one):
+            if not names_all(listing, weight_set):
                 return "its index names files that are not there"
-            return known_of(listing, one, about)
+            return known_of(listing, weight_set, about)
         except ConsoleError as error:
             return "; ".join(part for part in (str(error), error.detail) if part)
 
@@ -241,13 +243,13 @@ def _searched(judge: Judge, listing: Listing, known: Known) -> Case:
     assert facts is not None
     loader = _said(fitting(judge.ask.loader, known.chosen.format))
     plan = plan_of(loader, known.chosen.format)
-    found = here.look(listing, known.chosen.files, judge.ask.to)
+    files_here = here.look(listing, known.chosen.files, judge.ask.to)
     names = tuple(labels(judge.machine.cards))
 
     @cache
     def judged(args: Args, ctx: int) -> Judged:
-        asked = replace(loader, args=_arguments(loader, plan, args, ctx), ctx=None)
-        return judge.of(known, asked, found, advised=False)
+        trial_loader = replace(loader, args=_arguments(loader, plan, args, ctx), ctx=None)
+        return judge.of(known, trial_loader, files_here, advised=False)
 
     def on_cards(sum_: Assessment) -> bool:
         full = any(limit.where in names for limit in sum_.short)
@@ -285,8 +287,8 @@ def _asked(judge: Judge, listing: Listing, row: Row) -> Judged:
     """The row judged again by a judge that asks the build."""
     case = row.case
     loader = replace(case.loader, args=row.args, ctx=None)
-    found = here.look(listing, case.known.chosen.files, judge.ask.to)
-    return judge.of(case.known, loader, found, advised=False)
+    files_here = here.look(listing, case.known.chosen.files, judge.ask.to)
+    return judge.of(case.known, loader, files_here, advised=False)
 
 
 def _order(row: Row) -> tuple[object, ...]:

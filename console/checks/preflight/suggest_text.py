@@ -48,10 +48,10 @@ def left(row: Row) -> dict[str, int]:
     return {name: free[name] for name in sorted(free, key=lambda name: name == HOST)}
 
 
-def command(found: Suggestion, row: Row, place: Place) -> list[str]:
+def command(suggestion: Suggestion, row: Row, place: Place) -> list[str]:
     """The whole command line of the server, with the port."""
     port = ["--port", str(place.port)]
-    model = model_of(found, row, place)
+    model = model_of(suggestion, row, place)
     if isinstance(row.case.plan, VllmPlan):
         return ["vllm", "serve", model, *row.args, *port]
     if isinstance(row.case.plan, SglangPlan):
@@ -60,49 +60,49 @@ def command(found: Suggestion, row: Row, place: Place) -> list[str]:
     return ["llama-server", "-m", model, *row.args, *port]
 
 
-def model_of(found: Suggestion, row: Row, place: Place) -> str:
+def model_of(suggestion: Suggestion, row: Row, place: Place) -> str:
     """The path of a GGUF's first file, or the directory (on the hub: the name) of safetensors."""
     first = row.case.known.chosen.files[0].path
     gguf = not isinstance(row.case.plan, SglangPlan | VllmPlan)
-    if gguf or not found.listing.commit:
-        folder = folder_of(found, row, place)
+    if gguf or not suggestion.listing.commit:
+        folder = folder_of(suggestion, row, place)
         return str(folder / first) if gguf else str((folder / first).parent)
-    return found.listing.repo
+    return suggestion.listing.repo
 
 
-def folder_of(found: Suggestion, row: Row, place: Place) -> Path:
-    listing = found.listing
+def folder_of(suggestion: Suggestion, row: Row, place: Place) -> Path:
+    listing = suggestion.listing
     if not listing.commit:
         return Path(listing.repo)
-    if place.to is None and not fetched(found, row, place):
+    if place.to is None and not fetched(suggestion, row, place):
         return here.snapshot(listing)
     return place.to if place.to is not None else Path(listing.repo.rpartition("/")[2]).absolute()
 
 
-def fetched(found: Suggestion, row: Row, place: Place) -> bool:
+def fetched(suggestion: Suggestion, row: Row, place: Place) -> bool:
     """Whether some of the files are still to be fetched."""
-    if not found.listing.commit:
+    if not suggestion.listing.commit:
         return False
     files = row.case.known.chosen.files
-    return here.look(found.listing, files, place.to).to_fetch != 0
+    return here.look(suggestion.listing, files, place.to).to_fetch != 0
 
 
-def download(found: Suggestion, row: Row, place: Place) -> list[str]:
+def download(suggestion: Suggestion, row: Row, place: Place) -> list[str]:
     """What fetches the files, [] where they are here or the engine fetches them itself."""
-    if isinstance(row.case.plan, SglangPlan | VllmPlan) or not fetched(found, row, place):
+    if isinstance(row.case.plan, SglangPlan | VllmPlan) or not fetched(suggestion, row, place):
         return []
     files = row.case.known.chosen.files
     names = [files[0].path]
     if len(files) > 1:
         names = [re.sub(r"-\d{5,6}-of-", "-*-of-", files[0].path)]
-    to = str(folder_of(found, row, place))
-    return ["hf", "download", found.listing.repo, "--revision", found.listing.commit,
+    to = str(folder_of(suggestion, row, place))
+    return ["hf", "download", suggestion.listing.repo, "--revision", suggestion.listing.commit,
             "--include", *names, "--local-dir", to]  # fmt: skip
 
 
-def service(found: Suggestion, row: Row, place: Place) -> list[str]:
+def service(suggestion: Suggestion, row: Row, place: Place) -> list[str]:
     """The lines of a playbook's service."""
-    words = [_scalar(word) for word in redact.argv(command(found, row, place))]
+    words = [_scalar(word) for word in redact.argv(command(suggestion, row, place))]
     argv, indent = [], " " * 8
     text = f"      argv: [{words[0]}"
     for word in words[1:]:
@@ -141,34 +141,37 @@ def shell(words: Sequence[str]) -> list[str]:
     return [*out, text]
 
 
-def lines(found: Suggestion, place: Place, width: int = WIDTH) -> list[str]:
-    listing = found.listing
+def lines(suggestion: Suggestion, place: Place, width: int = WIDTH) -> list[str]:
+    listing = suggestion.listing
     pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
     out = [f"{one_line(listing.repo, 60)}{pinned}", ""]
-    if found.rows:
-        out += list(_table(found, width))
+    if suggestion.rows:
+        out += list(_table(suggestion, width))
     else:
-        out += list(_nothing(found, width))
-    for number, row in enumerate(found.rows[:MAX_PASTED], 1):
+        out += list(_nothing(suggestion, width))
+    for number, row in enumerate(suggestion.rows[:MAX_PASTED], 1):
         out += ["", f"{number}  {row.case.name}, {row.fit.words}:"]
-        out += [line for words in (download(found, row, place), command(found, row, place))
-                for line in (shell(words) if words else [])]  # fmt: skip
-    if found.rows:
+        out += [
+            line
+            for words in (download(suggestion, row, place), command(suggestion, row, place))
+            for line in (shell(words) if words else [])
+        ]
+    if suggestion.rows:
         out += ["", "The first as a service of a playbook, under `services:`:"]
-        out += service(found, found.rows[0], place)
-    out += list(_others(found, width))
+        out += service(suggestion, suggestion.rows[0], place)
+    out += list(_others(suggestion, width))
     return out
 
 
-def _table(found: Suggestion, width: int) -> Iterator[str]:
+def _table(suggestion: Suggestion, width: int) -> Iterator[str]:
     yield "What fits, the best first, with the largest context of each:"
-    if len(found.rows) + max(0, found.more) > 1:
+    if len(suggestion.rows) + max(0, suggestion.more) > 1:
         yield from wrapped(WORDS, "", width)
-    names = [row.case.name.removeprefix("GGUF ") for row in found.rows]
+    names = [row.case.name.removeprefix("GGUF ") for row in suggestion.rows]
     size = max([12, *(len(name) for name in names)])
-    for number, (name, row) in enumerate(zip(names, found.rows, strict=True), 1):
+    for number, (name, row) in enumerate(zip(names, suggestion.rows, strict=True), 1):
         chosen = row.case.known.chosen
-        if number == 1 or row.merits.heading != found.rows[number - 2].merits.heading:
+        if number == 1 or row.merits.heading != suggestion.rows[number - 2].merits.heading:
             yield ""
             yield from wrapped(f"{row.merits.heading}:", "", width)
         yield (
@@ -185,9 +188,10 @@ def _table(found: Suggestion, width: int) -> Iterator[str]:
             yield f"   at most {row.sum.ceiling_tok_s:.3g} tok/s"
         if str(row.judged.verdict) != "GO":
             yield from wrapped(f"   {row.judged.verdict}: {row.judged.because}", "   ", width)
-    if found.more > 0:
+    if suggestion.more > 0:
         yield ""
-        yield f"{plural(found.more, 'row')} more: --top {len(found.rows) + found.more}"
+        count = len(suggestion.rows) + suggestion.more
+        yield f"{plural(suggestion.more, 'row')} more: --top {count}"
 
 
 def _longer(row: Row) -> str:
@@ -195,26 +199,26 @@ def _longer(row: Row) -> str:
     return f"or {row.fit.ctx:,} tokens, {row.merits.cost.label}: {row.fit.words} ({flags})"
 
 
-def _nothing(found: Suggestion, width: int) -> Iterator[str]:
+def _nothing(suggestion: Suggestion, width: int) -> Iterator[str]:
     """Nothing fits: what is missing, and how much, for what is nearest."""
-    unknown = " is known to fit" if found.unknown else " fits"
-    yield from wrapped(f"{found.verdict}: nothing of it{unknown} this machine.", "  ", width)
-    for one in found.nearest[:MAX_TOLD]:
-        yield from wrapped(f"  {_nearest(one)}", "    ", width)
-    if len(found.nearest) > MAX_TOLD:
-        yield f"  and {len(found.nearest) - MAX_TOLD} more sets, which lack more"
+    unknown = " is known to fit" if suggestion.unknown else " fits"
+    yield from wrapped(f"{suggestion.verdict}: nothing of it{unknown} this machine.", "  ", width)
+    for candidate in suggestion.nearest[:MAX_TOLD]:
+        yield from wrapped(f"  {_nearest(candidate)}", "    ", width)
+    if len(suggestion.nearest) > MAX_TOLD:
+        yield f"  and {len(suggestion.nearest) - MAX_TOLD} more sets, which lack more"
 
 
-def _nearest(one: Nearest) -> str:
-    fit = one.fit
-    return f"{one.name}, {fit.words}, {fit.ctx:,} tokens: {fit.trial.said.because}"
+def _nearest(candidate: Nearest) -> str:
+    fit = candidate.fit
+    return f"{candidate.name}, {fit.words}, {fit.ctx:,} tokens: {fit.trial.said.because}"
 
 
-def _others(found: Suggestion, width: int) -> Iterator[str]:
+def _others(suggestion: Suggestion, width: int) -> Iterator[str]:
     """What is not in the table, and why."""
     for title, rows in (
-        ("Not known, and so not suggested:", found.unknown),
-        ("Not looked at:", found.left_out),
+        ("Not known, and so not suggested:", suggestion.unknown),
+        ("Not looked at:", suggestion.left_out),
     ):
         if rows:
             yield ""
@@ -225,33 +229,41 @@ def _others(found: Suggestion, width: int) -> Iterator[str]:
             yield f"  and {len(rows) - MAX_TOLD} more"
 
 
-def to_json(found: Suggestion, place: Place) -> dict[str, Any]:
-    listing = found.listing
+def to_json(suggestion: Suggestion, place: Place) -> dict[str, Any]:
+    listing = suggestion.listing
     return {
-        "repo": listing.repo, "commit": listing.commit, "verdict": str(found.verdict),
-        "rows": [_row(found, row, place) for row in found.rows], "more": max(0, found.more),
-        "unknown": [{"set": name, "why": why} for name, why in found.unknown],
-        "left_out": [{"set": name, "why": why} for name, why in found.left_out],
+        "repo": listing.repo,
+        "commit": listing.commit,
+        "verdict": str(suggestion.verdict),
+        "rows": [_row(suggestion, row, place) for row in suggestion.rows],
+        "more": max(0, suggestion.more),
+        "unknown": [{"set": name, "why": why} for name, why in suggestion.unknown],
+        "left_out": [{"set": name, "why": why} for name, why in suggestion.left_out],
         "nearest": [
-            {"set": one.name, "placement": one.fit.words, "ctx": one.fit.ctx,
-             "args": list(one.fit.args), "short_by": one.fit.trial.short_by,
-             "because": one.fit.trial.said.because}
-            for one in found.nearest
+            {
+                "set": candidate.name,
+                "placement": candidate.fit.words,
+                "ctx": candidate.fit.ctx,
+                "args": list(candidate.fit.args),
+                "short_by": candidate.fit.trial.short_by,
+                "because": candidate.fit.trial.said.because,
+            }
+            for candidate in suggestion.nearest
         ],
-    }  # fmt: skip
+    }
 
 
-def _row(found: Suggestion, row: Row, place: Place) -> dict[str, Any]:
+def _row(suggestion: Suggestion, row: Row, place: Place) -> dict[str, Any]:
     chosen = row.case.known.chosen
     return {
         "set": row.case.name, "quantization": chosen.quantization, "bytes": chosen.size,
-        "bits_per_weight": round(row.case.bits, 3), "files": [one.path for one in chosen.files],
+        "bits_per_weight": round(row.case.bits, 3), "files": [file.path for file in chosen.files],
         "engine": row.engine, "cost": row.merits.cost.label, "placement": row.fit.words,
         "args": redact.argv(row.args),
         "ctx": row.fit.ctx, "verdict": str(row.judged.verdict), "because": row.judged.because,
         "left": left(row), "ceiling_tok_s": row.sum.ceiling_tok_s,
-        "download": redact.argv(download(found, row, place)),
-        "command": redact.argv(command(found, row, place)),
-        "service": "\n".join(service(found, row, place)),
-        "longer": _row(found, row.longer, place) if row.longer else None,
+        "download": redact.argv(download(suggestion, row, place)),
+        "command": redact.argv(command(suggestion, row, place)),
+        "service": "\n".join(service(suggestion, row, place)),
+        "longer": _row(suggestion, row.longer, place) if row.longer else None,
     }  # fmt: skip

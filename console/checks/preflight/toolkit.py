@@ -74,11 +74,11 @@ def _nvcc(
     except (OSError, subprocess.TimeoutExpired):
         yield Finding(Level.UNKNOWN, title, f"{one_line(path)} does not say its version")
         return
-    found = _RELEASE.search(decode(out))
-    if code != 0 or found is None:
+    match = _RELEASE.search(decode(out))
+    if code != 0 or match is None:
         yield Finding(Level.UNKNOWN, title, f"{one_line(path)} does not say its version")
         return
-    version = int(found[1]), int(found[2])
+    version = int(match[1]), int(match[2])
     words = f"{one_line(path)} is {version[0]}.{version[1]}"
     if cuda is not None and version < cuda:
         words += f"; {cuda[0]}.{cuda[1]} or newer is wanted"
@@ -91,17 +91,19 @@ def _nvcc(
 def _header(name: str, env: dict[str, str], prefix: str) -> Finding:
     """Whether the compiler finds a header, in its own places, the toolkit's or the prefix's."""
     title = f"header {one_line(name, 60)}"
-    compiler = next((one for one in COMPILERS if shutil.which(one, path=env.get("PATH"))), None)
+    compiler = next(
+        (program for program in COMPILERS if shutil.which(program, path=env.get("PATH"))), None
+    )
     if compiler is None:
         return Finding(Level.UNKNOWN, title, "no C++ compiler is on PATH to look for it")
     nvcc = shutil.which(NVCC, path=env.get("PATH"))
     places = [str(Path(os.path.realpath(nvcc)).parents[1] / "include")] if nvcc else []
     places += [f"{prefix}/include"] if prefix else []
     places += [str(USUAL / "include")]
-    argv = [compiler, "-E", "-x", "c++", *(f"-I{one}" for one in places), "-"]
-    asked = f"#if !__has_include(<{name}>)\n#error missing\n#endif\n"
+    argv = [compiler, "-E", "-x", "c++", *(f"-I{place}" for place in places), "-"]
+    source = f"#if !__has_include(<{name}>)\n#error missing\n#endif\n"
     try:
-        code, _, _ = children.run(argv, ASK_S, env=env, given=asked.encode(errors="replace"))
+        code, _, _ = children.run(argv, ASK_S, env=env, given=source.encode(errors="replace"))
     except (OSError, subprocess.TimeoutExpired):
         return Finding(Level.UNKNOWN, title, f"{compiler} cannot be asked for it")
     if code != 0:

@@ -27,16 +27,16 @@ def seen(machine: Machine, env: Mapping[str, str]) -> tuple[Machine, list[Findin
             break
         by_number = by_number or word.isdigit()
         cards.append(card)
-    found = replace(machine, cards=tuple(cards))
+    visible_machine = replace(machine, cards=tuple(cards))
     if by_number and env.get(ORDER) != BY_SLOT and len({card.total for card in machine.cards}) > 1:
         words = (
             f"{VISIBLE}={one_line(value, 60)}: without {ORDER}={BY_SLOT} CUDA numbers the fastest "
             "card first, and which of these unequal cards is meant is not known"
         )
-        return found, [
+        return visible_machine, [
             Finding(Level.UNKNOWN, TITLE, words, f"set {ORDER}={BY_SLOT}, or give UUIDs")
         ]
-    return found, []
+    return visible_machine, []
 
 
 def _named(word: str, cards: tuple[Card, ...]) -> Card | None:

@@ -28,10 +28,10 @@ def another_model(loader: Loader, listing: Listing, chosen: WeightSet) -> list[F
     if loader.own:
         return []
     gguf = speaks_gguf(loader, chosen.format)
-    told = next((_of_llama if gguf else _of_python)(loader, listing, chosen), "")
-    if not told:
+    message = next((_of_llama if gguf else _of_python)(loader, listing, chosen), "")
+    if not message:
         return []
-    return [Finding(Level.UNKNOWN, ANOTHER, one_line(told, 240), "ask about what it loads")]
+    return [Finding(Level.UNKNOWN, ANOTHER, one_line(message, 240), "ask about what it loads")]
 
 
 def _of_llama(loader: Loader, listing: Listing, chosen: WeightSet) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _of_llama(loader: Loader, listing: Listing, chosen: WeightSet) -> Iterator[s
     def value(name: str) -> str:
         return value_of(loader.args, name, options, loader.env) or ""
 
-    names = {one.path for one in chosen.files}
+    names = {file.path for file in chosen.files}
     yield from _of_hub(value("--hf-repo"), value("--hf-file"), listing, chosen)
     if docker := value("--docker-repo"):
         yield f"the command loads {one_line(docker, 60)} (--docker-repo), whatever that holds"
@@ -58,10 +58,10 @@ def _of_hub(repo: str, file: str, listing: Listing, chosen: WeightSet) -> Iterat
     name, _, tag = repo.partition(":")
     if repo and listing.commit and name.lower() != listing.repo.lower():
         yield f"the command loads {one_line(repo, 60)} (--hf-repo), which is not {listing.repo}"
-    elif file and file not in {one.path for one in chosen.files}:
+    elif file and file not in {weight_file.path for weight_file in chosen.files}:
         yield f"the command loads {one_line(file, 60)} (--hf-file), which is not judged here"
     elif repo and listing.commit and not file and chosen.quantization:
-        usual = any(USUAL in one.path.lower() for one in listing.files)
+        usual = any(USUAL in weight_file.path.lower() for weight_file in listing.files)
         taken = (tag or (USUAL if usual else "")).lower()
         if taken and taken not in (chosen.quantization.lower(), "latest"):
             how = f"the command loads {taken.upper()} of {listing.repo} (--hf-repo)"
@@ -78,12 +78,12 @@ def _is_of(url: str, listing: Listing, names: set[str]) -> bool:
 def _of_files(model: str, times: int, listing: Listing, names: set[str]) -> Iterator[str]:
     """A path. Where it is given twice, the last one counts; where it lies here, it can be seen
     whether it is what is judged. What a container calls a file tells nothing."""
-    same = PurePosixPath(model).name in {PurePosixPath(one).name for one in names}
+    same = PurePosixPath(model).name in {PurePosixPath(name).name for name in names}
     if times > 1 and not same:
         yield f"the command gives --model {times} times, and loads the last, {one_line(model, 80)}"
     if listing.commit or not Path(model).is_absolute() or not os.path.isfile(model):
         return
-    own = {os.path.realpath(Path(listing.repo) / one) for one in names}
+    own = {os.path.realpath(Path(listing.repo) / name) for name in names}
     if os.path.realpath(model) not in own:
         yield f"the command loads {one_line(model, 100)} (--model), which is not judged here"
 
@@ -107,4 +107,6 @@ def _of_python(loader: Loader, listing: Listing, chosen: WeightSet) -> Iterator[
 
 def _times(loader: Loader, name: str, options: Table) -> int:
     """How many different values the command line gives an option."""
-    return len({one.value for one in given(loader.args, options) if one.name == name})
+    return len(
+        {argument.value for argument in given(loader.args, options) if argument.name == name}
+    )

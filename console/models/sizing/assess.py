@@ -121,10 +121,10 @@ class Case:
 
     def better(self, than: Verdict, plan: LoaderPlan) -> str | None:
         """The verdict of a changed case if it is better, as a word; else None."""
-        found = self.weigh(plan).verdict
-        if found is Verdict.UNKNOWN or ORDER.index(found) >= ORDER.index(than):
+        verdict = self.weigh(plan).verdict
+        if verdict is Verdict.UNKNOWN or ORDER.index(verdict) >= ORDER.index(than):
             return None
-        return str(found)
+        return str(verdict)
 
 
 def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
@@ -132,23 +132,23 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
     verdict = ledger.verdict
     if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
         return ()
-    found: list[str] = []
+    changes: list[str] = []
     if isinstance(case.plan, LlamaPlan) and case.plan.unsettled:
         settled = advise(replace(case, plan=replace(case.plan, unsettled=())), ledger)
         return tuple(f"{words}, if the build takes the options" for words in settled)
     if isinstance(case.plan, LlamaPlan):
         # what gives a GO; only where there is none, what is TIGHT
         for goal in dict.fromkeys((min(Verdict.TIGHT, verdict, key=ORDER.index), verdict)):
-            found = found or list(_llama(case, case.plan, ledger, goal))
+            changes = changes or list(_llama(case, case.plan, ledger, goal))
     elif isinstance(case.plan, SglangPlan):
-        found += _sglang(case, case.plan, ledger)
+        changes += _sglang(case, case.plan, ledger)
     elif isinstance(case.plan, VllmPlan):
-        found += _vllm(case, case.plan, ledger)
+        changes += _vllm(case, case.plan, ledger)
     elif isinstance(case.plan, ConversionPlan):
-        found += _conversion(ledger)
+        changes += _conversion(ledger)
     else:
         assert_never(case.plan)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(changes))
 
 
 def _told(words: str, verdict: str | None) -> list[str]:
@@ -182,12 +182,12 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
     """Other splits, fewer layers, experts on the host, a smaller cache."""
     facts, cards = case.facts, case.machine.cards
     whole = (facts.layers or 0) + facts.spare_layers + 1
-    asked = min(ALL if plan.gpu_layers is None else plan.gpu_layers, whole)
-    given = replace(plan, gpu_layers=asked)
+    gpu_layers = min(ALL if plan.gpu_layers is None else plan.gpu_layers, whole)
+    given = replace(plan, gpu_layers=gpu_layers)
     split = best_split(facts, given, cards)
     if split is not None:
         yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
-    for name, changed in _fewer(case, given, split or given, asked, verdict):
+    for name, changed in _fewer(case, given, split or given, gpu_layers, verdict):
         yield from _told(name, case.better(verdict, changed))
     ctx = plan.tokens(facts.context_length)
     while ctx and ctx // 2 >= LEAST_CTX:
@@ -201,7 +201,7 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
 
 
 def _fewer(
-    case: Case, given: LlamaPlan, split: LlamaPlan, asked: int, verdict: Verdict
+    case: Case, given: LlamaPlan, split: LlamaPlan, gpu_layers: int, verdict: Verdict
 ) -> Iterator[tuple[str, LlamaPlan]]:
     """The most layers, and the fewest moved experts, with the split as it is or a better one."""
 
@@ -209,12 +209,15 @@ def _fewer(
         return case.better(verdict, plan) is not None
 
     def fits_without(start: LlamaPlan, gone: int) -> bool:
-        return fits(replace(start, gpu_layers=asked - gone))
+        return fits(replace(start, gpu_layers=gpu_layers - gone))
 
     for start in dict.fromkeys((given, split)):
-        gone = least(asked, partial(fits_without, start))
+        gone = least(gpu_layers, partial(fits_without, start))
         if gone:
-            yield f"--n-gpu-layers {asked - gone}", replace(start, gpu_layers=asked - gone)
+            yield (
+                f"--n-gpu-layers {gpu_layers - gone}",
+                replace(start, gpu_layers=gpu_layers - gone),
+            )
             break
     if case.facts.experts.count:
         layers = case.facts.layers or 0
@@ -230,8 +233,8 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
         if plan.ranks > 1:
             alone = replace(plan, ranks=1)
             yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
-            if found := by_layers(case.facts, plan.ctx or sglang.CTX, case.machine.cards):
-                yield found
+            if alternative := by_layers(case.facts, plan.ctx or sglang.CTX, case.machine.cards):
+                yield alternative
         fewer = _fewer_experts(case, plan, cards)
         if fewer is not None:
             also = "" if plan.kt_skips or HOST not in short else "; RAM holds all experts anyway"
@@ -277,8 +280,8 @@ def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
         return None
 
     def fits(gone: int) -> bool:
-        found = case.weigh(replace(plan, kt_gpu_experts=plan.kt_gpu_experts - gone))
-        return not any(limit.where in cards and limit.short_by for limit in found.limits)
+        assessment = case.weigh(replace(plan, kt_gpu_experts=plan.kt_gpu_experts - gone))
+        return not any(limit.where in cards and limit.short_by for limit in assessment.limits)
 
     fewer = least(plan.kt_gpu_experts, fits)
     return None if not fewer else plan.kt_gpu_experts - fewer

@@ -136,15 +136,15 @@ class Assessment:
         return sum(term.bytes or 0 for term in self.terms if term.where == where)
 
     def limit(self, where: str, have: int, hard: bool = True) -> Limit:
-        found = Limit(where, self.need(where), max(0, have), hard)
-        self.limits.append(found)
-        return found
+        place_limit = Limit(where, self.need(where), max(0, have), hard)
+        self.limits.append(place_limit)
+        return place_limit
 
     def pool(self, name: str, need: int, have: int) -> Limit:
         """Add a limit of what several places share."""
-        found = Limit(name, need, max(0, have))
-        self.limits.append(found)
-        return found
+        limit = Limit(name, need, max(0, have))
+        self.limits.append(limit)
+        return limit
 
     @property
     def short(self) -> list[Limit]:
@@ -236,34 +236,34 @@ def held(need: int, machine: Machine) -> tuple[int, int]:
     return ram, min(need - ram, machine.swap_free or 0)
 
 
-def lines(found: Assessment, width: int = WIDTH) -> list[str]:
+def lines(assessment: Assessment, width: int = WIDTH) -> list[str]:
     """Everything an operator needs to follow the verdict, without markup."""
-    out = wrapped(f"{found.verdict}  {found.strategy}: {found.because}", "  ", width)
-    for where in dict.fromkeys(term.where for term in found.terms):
-        out += ["", *_place(found, where, width)]
-    if found.biggest:
+    out = wrapped(f"{assessment.verdict}  {assessment.strategy}: {assessment.because}", "  ", width)
+    for where in dict.fromkeys(term.where for term in assessment.terms):
+        out += ["", *_place(assessment, where, width)]
+    if assessment.biggest:
         out += ["", "The three biggest:"]
         out += [
             f"  {term.name} on {term.where}: {both_units(term.bytes or 0)}"
-            for term in found.biggest
+            for term in assessment.biggest
         ]
-    out += list(_limiting(found, width))
-    if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
+    out += list(_limiting(assessment, width))
+    if assessment.verdict is Verdict.NO_GO and not assessment.would_make_it_go:
         out += ["", "What would make it go: nothing that was tried here"]
-    elif found.would_make_it_go:
+    elif assessment.would_make_it_go:
         out += ["", "What would make it go:"]
-        for one in found.would_make_it_go:
-            out += wrapped(f"  - {one}", "    ", width)
-    if found.envelope.points:
-        no_go = found.verdict is Verdict.NO_GO
+        for text in assessment.would_make_it_go:
+            out += wrapped(f"  - {text}", "    ", width)
+    if assessment.envelope.points:
+        no_go = assessment.verdict is Verdict.NO_GO
         tried = "Predicted while it loads, until the memory is exhausted:"
         out += ["", tried if no_go else "Predicted while it loads:"]
-        for one in found.envelope.lines():
-            out += wrapped(f"  {one}", "    ", width)
-    if found.notes:
+        for text in assessment.envelope.lines():
+            out += wrapped(f"  {text}", "    ", width)
+    if assessment.notes:
         out.append("")
-        for one in found.notes:
-            out += wrapped(f"note: {one}", "      ", width)
+        for text in assessment.notes:
+            out += wrapped(f"note: {text}", "      ", width)
     return out
 
 
@@ -272,13 +272,13 @@ def wrapped(text: str, indent: str = "", width: int = WIDTH) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent) or [""]
 
 
-def _place(found: Assessment, where: str, width: int) -> Iterator[str]:
+def _place(assessment: Assessment, where: str, width: int) -> Iterator[str]:
     """The sum at one place, under a rule, against what is available."""
-    terms = [term for term in found.terms if term.where == where]
+    terms = [term for term in assessment.terms if term.where == where]
     yield where
     for term in terms:
         yield from _term(term, width)
-    limit = next((one for one in found.limits if one.where == where), None)
+    limit = next((limit for limit in assessment.limits if limit.where == where), None)
     total = sum(term.bytes or 0 for term in terms)
     if limit is None:
         yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is available is unknown"
@@ -305,19 +305,19 @@ def _have(limit: Limit) -> str:
     return f"{format_bytes(limit.have)}: {format_bytes(limit.left)} left"
 
 
-def _limiting(found: Assessment, width: int) -> Iterator[str]:
-    worst = found.worst
+def _limiting(assessment: Assessment, width: int) -> Iterator[str]:
+    worst = assessment.worst
     if worst is None:
         return
     yield ""
     if worst.short_by:
-        said = f"{both_units(worst.short_by)} short"
+        margin = f"{both_units(worst.short_by)} short"
     else:
-        said = f"{both_units(worst.left)} left"
-    yield from wrapped(f"Limiting: {worst.where}, {said}", "  ", width)
-    if found.ceiling_tok_s is not None:
-        yield f"Projected ceiling: {found.ceiling_tok_s:.3g} tok/s"
-    elif found.verdict is Verdict.STREAMING:
+        margin = f"{both_units(worst.left)} left"
+    yield from wrapped(f"Limiting: {worst.where}, {margin}", "  ", width)
+    if assessment.ceiling_tok_s is not None:
+        yield f"Projected ceiling: {assessment.ceiling_tok_s:.3g} tok/s"
+    elif assessment.verdict is Verdict.STREAMING:
         yield "Projected ceiling: not known"
-    elif any(limit.where == PAGES and limit.need for limit in found.limits):
+    elif any(limit.where == PAGES and limit.need for limit in assessment.limits):
         yield "Projected ceiling: the disk sets none, all pages can stay in memory"

@@ -94,8 +94,10 @@ def kept_wide(config: Mapping[str, object]) -> frozenset[str]:
     without such a list. The ends are nearly always in it, so a list that names attention is taken
     to mean all but the experts."""
     how = quantization(config)
-    listed = [one for key in _LEFT_OUT if isinstance(one := how.get(key), list) and one]
-    names = [name for one in listed for name in one if isinstance(name, str)]
+    listed = [
+        name_list for key in _LEFT_OUT if isinstance(name_list := how.get(key), list) and name_list
+    ]
+    names = [name for name_list in listed for name in name_list if isinstance(name, str)]
     if not names:
         return frozenset()
     return frozenset({ENDS, DENSE}) if any(map(_ATTENTION.search, names)) else frozenset({ENDS})
@@ -109,7 +111,7 @@ def normal(config: Mapping[str, object]) -> dict[str, object]:
         if isinstance(inner, Mapping):
             table = {**{name: value for name, value in inner.items() if value is not None}, **table}
     for name, others in SYNONYMS.items():
-        known = next((table[one] for one in (name, *others) if one in table), None)
+        known = next((table[key] for key in (name, *others) if key in table), None)
         if known is not None:
             table[name] = known
     for name in EACH:
@@ -122,13 +124,15 @@ def normal(config: Mapping[str, object]) -> dict[str, object]:
 
 def _sizes(value: object) -> list[int]:
     """The whole numbers of a list of nothing else; none where it is no such list."""
-    found = [one for one in value if type(one) is int] if isinstance(value, list) else []
-    return found if isinstance(value, list) and len(found) == len(value) else []
+    numbers = [number for number in value if type(number) is int] if isinstance(value, list) else []
+    return numbers if isinstance(value, list) and len(numbers) == len(value) else []
 
 
 def uneven(config: Mapping[str, object], layers: int) -> Iterator[tuple[str, object]]:
     """Sizes of which a configuration lists others for other layers, or for something else."""
-    for name in (other for one in EACH for other in (one, *SYNONYMS.get(one, ()))):
+    for name in (
+        other for size_name in EACH for other in (size_name, *SYNONYMS.get(size_name, ()))
+    ):
         sizes = _sizes(config.get(name))
         if sizes and (len(set(sizes)) > 1 or len(sizes) < layers):
             yield name, config[name]
@@ -189,8 +193,8 @@ def layers_with_heads(
 ) -> tuple[tuple[bool, ...], list[str]] | None:
     """Which layers have attention with a cache, where a model has others, and the kinds of layers
     that nobody here knows (they are taken to have one). None where nothing tells of others."""
-    kinds = next((list(one) for name in _LISTS if isinstance(one := table.get(name), list | str)
-                  and len(one) >= layers), None)  # fmt: skip
+    kinds = next((list(each) for name in _LISTS if isinstance(each := table.get(name), list | str)
+                  and len(each) >= layers), None)  # fmt: skip
     if kinds is not None:
         words = ["linear" if kind == 0 else "full" if kind == 1 else str(kind) for kind in kinds]
         without = {word for word in words if _STATE.search(word) or _ALONE.search(word)}
@@ -278,16 +282,16 @@ def classes(config: Mapping[str, object]) -> tuple[str, ...]:
 def encoders(config: Mapping[str, object]) -> tuple[Encoder, ...]:
     """The parts for images and for sound that a configuration has: by its keys, else by the name of
     its class."""
-    found: dict[str, Encoder] = {}
+    encoder_by_input: dict[str, Encoder] = {}
     for part in parts(config):
         # a tower's own configuration tells more than a key about it
-        for key, value in sorted(part.items(), key=lambda one: not isinstance(one[1], Mapping)):
+        for key, value in sorted(part.items(), key=lambda pair: not isinstance(pair[1], Mapping)):
             reads = _reads(key)
             tells = isinstance(value, Mapping) or (isinstance(value, str | int) and bool(value))
-            if reads and tells and reads not in found:
-                found[reads] = _encoder(reads, value)
-    if found:
-        return tuple(found.values())
+            if reads and tells and reads not in encoder_by_input:
+                encoder_by_input[reads] = _encoder(reads, value)
+    if encoder_by_input:
+        return tuple(encoder_by_input.values())
     others = [name for name in classes(config) if name not in _TEXT_CLASSES]
     return (Encoder(""),) if any(map(_CLASSES.search, others)) else ()
 

@@ -158,12 +158,12 @@ def _gptq_besides(how: Mapping[str, object]) -> tuple[str, ...]:
     if how.get("quant_method") != "gptq":
         return ()
     bits = how.get("bits")
-    found = {
+    problems = {
         "desc_act=true": bool(how.get("desc_act", False)),
         "sym=false": not how.get("sym", True),
         f"{one_line(str(bits), 20)} bits": bits not in (None, 4),
     }
-    return tuple(name for name, there in found.items() if there)
+    return tuple(name for name, there in problems.items() if there)
 
 
 def _unpack(value: object) -> tuple[object, ...] | None:
@@ -173,7 +173,11 @@ def _unpack(value: object) -> tuple[object, ...] | None:
 def _words(table: Mapping[str, object]) -> list[str]:
     """Names of keys, and the kinds of layers in a list."""
     listed = table.get("layer_types")
-    kinds = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
+    kinds = (
+        {layer_type for layer_type in listed if isinstance(layer_type, str)}
+        if isinstance(listed, list)
+        else set()
+    )
     return [*(str(key) for key in table), *kinds]
 
 
@@ -230,10 +234,10 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
 def _without_linear(keys: Keys, heads: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """The heads without those of layers that keep a state instead of a cache (MiniMax-01, Jamba,
     Qwen3-Next), or nothing."""
-    found = None if heads is None else layers_with_heads(keys.table, len(heads))
-    if heads is None or found is None:
+    head_layers = None if heads is None else layers_with_heads(keys.table, len(heads))
+    if heads is None or head_layers is None:
         return heads
-    has, odd = found
+    has, odd = head_layers
     for kind_ in odd[:MAX_ODD]:
         keys.missing.append(f"the cache of layers of the kind {one_line(kind_, 40)}")
     return tuple(count if keeps else 0 for count, keeps in zip(heads, has, strict=True))
@@ -244,8 +248,8 @@ def _states(keys: Keys, arch: str, attention: Attention) -> Recurrent | None:
     heads = attention.kv_heads or ()
     known = gated(keys, arch, [count > 0 for count in heads]) if 0 in heads else None
     named = any(word in name for word in RECURRENT for name in _words(keys.table))
-    found = layers_with_heads(keys.table, len(heads))
-    if known is None and (named or (found is not None and not all(found[0]))):
+    head_layers = layers_with_heads(keys.table, len(heads))
+    if known is None and (named or (head_layers is not None and not all(head_layers[0]))):
         keys.missing.append(STATES)
     return known
 
@@ -259,7 +263,7 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         return 0, ()
     kinds = keys.raw("layer_types")
     if isinstance(kinds, list) and len(kinds) >= layers:
-        near = [one == "sliding_attention" for one in kinds[:layers]]
+        near = [layer_type == "sliding_attention" for layer_type in kinds[:layers]]
         near[-1] &= arch not in GLOBAL_APART
         return window, tuple(near)
     period = keys.count("sliding_window_pattern", MOST_LAYERS) or WINDOW_PERIODS.get(arch, 0)
@@ -369,9 +373,9 @@ class _Sizes:
         if beyond:
             words = f"what layer {max(beyond)} is (config.json has {self.layers} layers)"
             self.keys.missing.append(words)
-        found = [replace(group, bytes=part) for group, part in _parted(groups, by_place)]
+        weights = [replace(group, bytes=part) for group, part in _parted(groups, by_place)]
         placed = {(group.layer, group.kind) for group in groups}
-        return (*found, *(
+        return (*weights, *(
             Weight(f"other {kind}.weight", kind, size, 0, layer)
             for (layer, kind), size in by_place.items() if size and (layer, kind) not in placed
         ))  # fmt: skip
@@ -449,10 +453,10 @@ class _Sizes:
         else:
             dense += 3 * width * self._forward(layer, width)
         kinds = (Kind.SKIPPED,) * 2 if skipped else (Kind.DENSE, Kind.EXPERTS)
-        found = [Weight(f"blk.{layer}.attn_and_ffn.weight", kinds[0], 0, dense, layer)]
+        weights = [Weight(f"blk.{layer}.attn_and_ffn.weight", kinds[0], 0, dense, layer)]
         # one group for each of the three tensors, which are moved one by one
         names = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps") if experts else ()
-        return found + [
+        return weights + [
             Weight(f"blk.{layer}.{name}.weight", kinds[1], 0, experts // 3, layer) for name in names
         ]
 

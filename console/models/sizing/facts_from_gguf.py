@@ -82,11 +82,11 @@ def experts_at(directory: Path) -> int | None:
     """Bytes of the experts of the one set of GGUF files in a directory; None if there is none, or
     if they are more than one set, or not whole."""
     try:
-        files = sorted(one for one in directory.iterdir() if one.suffix == ".gguf")
-        found = read_shards([str(one) for one in files], token="", deadline_s=READ_S)
-        headers = [one.header for one in found]
-        sizes = [(one.name, one.stat().st_size) for one in files]
-        sets = {(shard(one.name) or (one.name,))[0] for one in files}
+        files = sorted(path for path in directory.iterdir() if path.suffix == ".gguf")
+        readings = read_shards([str(path) for path in files], token="", deadline_s=READ_S)
+        headers = [reading.header for reading in readings]
+        sizes = [(path.name, path.stat().st_size) for path in files]
+        sets = {(shard(path.name) or (path.name,))[0] for path in files}
         if len(sets) != 1 or check_shards(sizes, headers):
             return None
         return from_gguf(merged(headers)).bytes_of(Kind.EXPERTS) or None
@@ -164,12 +164,12 @@ def _attention_missing(keys: Keys, attention: Attention, states: bool) -> list[s
         return []
     if attention.kv_heads is None and attention.heads in (None, 0) and states:
         return []
-    found = []
+    missing_keys = []
     if attention.kv_heads is None:
-        found.append(f"{keys.name('attention.head_count')} (heads of attention)")
+        missing_keys.append(f"{keys.name('attention.head_count')} (heads of attention)")
     if attention.key is None or attention.value is None:
-        found.append(f"{keys.name('attention.key_length')} (length of a head)")
-    return found
+        missing_keys.append(f"{keys.name('attention.key_length')} (length of a head)")
+    return missing_keys
 
 
 def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
@@ -219,7 +219,7 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         return 0, ()
     listed = "attention.sliding_window_pattern"
     if keys.is_array(listed):
-        return window, tuple(bool(one) for one in keys.counts(listed, layers, 1) or ())
+        return window, tuple(bool(flag) for flag in keys.counts(listed, layers, 1) or ())
     period, dense_first = PERIODS.get(arch, (1, False))
     if arch == "exaone4" and layers == 64:
         period = 4
@@ -246,7 +246,9 @@ def _indexer(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]
     long = (keys.tokens("context_length") or 0) >= _SHARING_FROM
     if types is None and arch == SHARING and long:
         types = tuple(int(index < 2 or (index - 2) % 4 == 0) for index in range(layers))
-    return length, tuple(bool(one) for one in types) if types else (True,) * layers
+    return length, tuple(bool(indexer_type) for indexer_type in types) if types else (
+        True,
+    ) * layers
 
 
 def _experts(keys: Keys, forward: int) -> Experts:
@@ -276,18 +278,18 @@ def _contradicted(tensors: Iterable[Tensor] | None, attention: Attention, arch: 
     if attention.kv_heads is None or attention.key is None:
         return []
     for tensor in tensors or ():
-        found = _BLOCK.fullmatch(tensor.name)
-        if found is None or found[2] != "attn_k.weight" or len(tensor.dims) != 2:
+        match = _BLOCK.fullmatch(tensor.name)
+        if match is None or match[2] != "attn_k.weight" or len(tensor.dims) != 2:
             continue
-        layer, rows = int(found[1]), tensor.dims[1]
+        layer, rows = int(match[1]), tensor.dims[1]
         if layer >= len(attention.kv_heads):
             continue
         near = attention.window_key or attention.key
-        widths = {attention.kv_heads[layer] * one for one in (attention.key, near)}
+        widths = {attention.kv_heads[layer] * head_length for head_length in (attention.key, near)}
         if rows not in widths:
-            said = " or ".join(str(one) for one in sorted(widths))
+            expected_widths = " or ".join(str(width) for width in sorted(widths))
             name = shown_name(tensor.name)
-            return [f"{name}: it is {rows} wide, and {arch}'s keys make K {said} wide"]
+            return [f"{name}: it is {rows} wide, and {arch}'s keys make K {expected_widths} wide"]
     return []
 
 
@@ -297,7 +299,7 @@ def _weights(
     """Every tensor with its use, and what could not be determined."""
     if tensors is None:
         return (), ["the tensor table (only the start of the header was read)"]
-    found, unknown = [], []
+    weights, unknown = [], []
     for tensor in tensors:
         name = shown_name(tensor.name)
         if tensor.bytes is None:
@@ -317,10 +319,10 @@ def _weights(
             )
         kind_of = _kind(name, layer, layers)
         size = packed.block if packed is not None else 0
-        found.append(Weight(name, kind_of, tensor.bytes, prod(tensor.dims), layer, size))
-    if not found:
+        weights.append(Weight(name, kind_of, tensor.bytes, prod(tensor.dims), layer, size))
+    if not weights:
         unknown.append("the tensors (there are none)")
-    return tuple(found), unknown[:3]
+    return tuple(weights), unknown[:3]
 
 
 def _refuse_unlike(
@@ -329,14 +331,14 @@ def _refuse_unlike(
 ) -> None:  # fmt: skip
     """Refuse keys that the tensors belie, as a loader does with "missing tensor" or "wrong shape":
     a block without tensors, a feed-forward part of no width. Raises BadFacts."""
-    wide = {one.layer: one.name for one in weights if _FORWARD.search(one.name)}
-    experts = {one.layer: one.name for one in weights if _EXPERT.search(one.name)}
+    wide = {weight.layer: weight.name for weight in weights if _FORWARD.search(weight.name)}
+    experts = {weight.layer: weight.name for weight in weights if _EXPERT.search(weight.name)}
     if keys.raw("expert_feed_forward_length") is None:
         wide |= experts
     for layer, width in enumerate(forward or ()):
         if width == 0 and layer in wide:
             keys.bad("feed_forward_length", 0, f"the width of {wide[layer]}")
-    held = {one.layer for one in weights if one.layer is not None}
+    held = {weight.layer for weight in weights if weight.layer is not None}
     for layer in range(blocks) if held else ():
         if layer in held or (forward and forward[layer] == 0):
             continue

@@ -182,7 +182,11 @@ class _Layers:
 def _layers(layers: int, spec: Attention, states: Recurrent | None) -> _Layers:
     has = _layers_with_cache(layers, spec, states)
     every = [lengths(spec, layer) for layer in range(layers)]
-    cached = tuple(dict.fromkeys(one for one, keeps in zip(every, has, strict=True) if keeps))
+    cached = tuple(
+        dict.fromkeys(
+            layer_lengths for layer_lengths, keeps in zip(every, has, strict=True) if keeps
+        )
+    )
     kinds = tuple(
         (cached.index(every[layer]), spec.has_window and spec.windowed[layer])
         if has[layer] else None

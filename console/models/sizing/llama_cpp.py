@@ -62,9 +62,11 @@ def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Lla
     tries = [tuple(float(round(size * PERCENT / whole)) for size in known)]
     if len(used) == 2:
         tries = [(float(first), float(PERCENT - first)) for first in range(1, PERCENT)]
-    plans = [replace(plan, split_mode="layer", tensor_split=one) for one in tries]
-    fitting = [one for one in plans if spare(facts, one, cards) >= 0]
-    return min(fitting, key=lambda one: _fullest(place(facts, one, cards), cards), default=None)
+    plans = [replace(plan, split_mode="layer", tensor_split=split) for split in tries]
+    fitting = [candidate for candidate in plans if spare(facts, candidate, cards) >= 0]
+    return min(
+        fitting, key=lambda candidate: _fullest(place(facts, candidate, cards), cards), default=None
+    )
 
 
 def _fullest(placement: Placement, cards: Sequence[Card]) -> float:
@@ -80,12 +82,12 @@ def words(plan: LlamaPlan) -> str:
 
 def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str | None:
     """What a split by layers would put on each card, for a plan that splits evenly."""
-    found = best_split(facts, LlamaPlan(gpu_layers=ALL, ctx=ctx, parallel=1), cards)
-    if found is None:
+    plan = best_split(facts, LlamaPlan(gpu_layers=ALL, ctx=ctx, parallel=1), cards)
+    if plan is None:
         return None
-    placed = place(facts, found, cards)
+    placed = place(facts, plan, cards)
     loads = " and ".join(f"{format_bytes(share.bytes)} on {share.name}" for share in placed.cards)
-    how = f"llama.cpp --tensor-split {words(found)} --ctx-size {ctx}, as GGUF of this size"
+    how = f"llama.cpp --tensor-split {words(plan)} --ctx-size {ctx}, as GGUF of this size"
     return f"a split by layers instead ({how}): {loads}"
 
 
@@ -97,10 +99,10 @@ def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPl
         return replace(plan, gpu_layers=0)
     if not plan.fit or plan.split_mode == "tensor" or spare(facts, whole, cards) >= 0:
         return whole  # --fit knows no split by rows
-    found = _shorter(facts, whole, cards)
-    if spare(facts, found, cards) < 0:
-        found = _fewer_on_cards(facts, found, cards)
-    return found
+    auto_plan = _shorter(facts, whole, cards)
+    if spare(facts, auto_plan, cards) < 0:
+        auto_plan = _fewer_on_cards(facts, auto_plan, cards)
+    return auto_plan
 
 
 def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
@@ -115,15 +117,15 @@ def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> Llam
     if None in sizes:
         return whole
     room = sum((size or 0) - kept_free(whole, at) for at, size in enumerate(sizes))
-    least_plan = replace(whole, ctx=shortest)
-    most, few = place(facts, whole, cards), place(facts, least_plan, cards)
+    shortest_plan = replace(whole, ctx=shortest)
+    most, few = place(facts, whole, cards), place(facts, shortest_plan, cards)
     if room >= most.on_cards:
         return whole
     if len(sizes) > 1:  # what is lost to whole layers, or to whole tensors of experts
         layer = sum(share.weights for share in most.cards) // max(1, facts.layers or 0)
         room -= (len(sizes) + 1) * layer // (6 if facts.experts.count else 2)
     if room <= few.on_cards:
-        return least_plan
+        return shortest_plan
     step = CELLS * streams
     longer = (longest - shortest) * (room - few.on_cards) // (most.on_cards - few.on_cards)
     return replace(whole, ctx=max(shortest, (shortest + longer) // step * step))
@@ -297,15 +299,15 @@ def _auto(
     facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment
 ) -> LlamaPlan:
     """The plan llama.cpp would choose, and a note that says so."""
-    found = chosen(facts, plan, cards)
-    layers = min(found.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
+    auto_plan = chosen(facts, plan, cards)
+    layers = min(auto_plan.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
     words = f"--n-gpu-layers is auto: about {layers}"
-    if found.overrides != plan.overrides:
+    if auto_plan.overrides != plan.overrides:
         words += ", with part of the experts on the host"
-    if found.ctx != plan.ctx:
-        words += f", and a context of {found.ctx:,} tokens"
+    if auto_plan.ctx != plan.ctx:
+        words += f", and a context of {auto_plan.ctx:,} tokens"
     ledger.notes.append(words)
-    return found
+    return auto_plan
 
 
 def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Assessment) -> None:
@@ -375,9 +377,11 @@ def _older(
     if plan.amb is not None or ledger.short:
         return
     whole = place(facts, replace(plan, amb=0), cards)
-    short = [one for one in whole.cards if one.bytes > (capacity(cards[one.card]) or one.bytes)]
+    short = [
+        share for share in whole.cards if share.bytes > (capacity(cards[share.card]) or share.bytes)
+    ]
     if short:
-        most = max(short, key=lambda one: one.compute)
+        most = max(short, key=lambda share: share.compute)
         ledger.unknown.append(
             f"whether the build limits attention by itself: before 13 August 2026 it takes "
             f"{format_bytes(most.compute)} to compute on {most.name}; --attention-max-batch "
@@ -491,7 +495,7 @@ def kept_states(placement: Placement) -> int:
     """The most that a server keeps of its slots' states and windows, to go back in a prompt."""
     names = ("states",) if placement.plan.swa_full else ("states", "window cache")
     parts = placement.cache.parts if placement.cache is not None else ()
-    return placement.plan.checkpoints * sum(one.bytes for one in parts if one.name in names)
+    return placement.plan.checkpoints * sum(part.bytes for part in parts if part.name in names)
 
 
 def _checkpoints(placement: Placement, ledger: Assessment) -> None:

@@ -67,12 +67,12 @@ class Envelope:
             return None
         peak = self.peak
         expected = dict(peak.vram)
-        found = [
+        excesses = [
             _above("memory", ram, peak.ram),
             _above("swap", swap, peak.swap),
             *(_above(f"VRAM of {name}", size, expected.get(name, 0)) for name, size in vram),
         ]
-        return "; ".join(filter(None, found)) or None
+        return "; ".join(filter(None, excesses)) or None
 
     def to_json(self) -> dict[str, object]:
         points = [{**asdict(point), "vram": dict(point.vram)} for point in self.points]
@@ -86,7 +86,7 @@ class Envelope:
         points = data.get("points")
         if not isinstance(points, list):
             raise ValueError("a memory envelope without points")
-        return Envelope(tuple(_point(one) for one in points))
+        return Envelope(tuple(_point(point) for point in points))
 
     def lines(self) -> list[str]:
         """One line per point: phase, time, and the bytes that are not zero."""

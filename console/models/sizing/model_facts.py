@@ -351,7 +351,7 @@ def _layers(
     """Which layers have a state: listed, by a rule of the architecture, or those without heads."""
     listed = "attention.recurrent_layers"
     if keys.is_array(listed):
-        return tuple(bool(one) for one in keys.counts(listed, layers, 1) or ())
+        return tuple(bool(flag) for flag in keys.counts(listed, layers, 1) or ())
     if arch in (*ALL, *BESIDE):
         return (True,) * layers
     if arch in (*EVERY_FOURTH_FULL, *LIGHTNING):

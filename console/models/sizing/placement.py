@@ -229,7 +229,7 @@ def proportions(plan: LlamaPlan, cards: Sequence[Card], used: Sequence[int]) -> 
     if plan.split_mode == "none" or sum(wanted) <= 0:
         wanted = [float(capacity(cards[number]) or 0) for number in used]
     whole = sum(wanted)
-    return [one / whole if whole > 0 else 1 / len(used) for one in wanted]
+    return [amount / whole if whole > 0 else 1 / len(used) for amount in wanted]
 
 
 def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
@@ -241,8 +241,8 @@ def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[in
         return [HOST] * units
     # llama.cpp divides and compares in single precision, and a tie goes to the next card
     bounds = [single(one) for one in accumulate(proportions(plan, cards, used))]
-    found = (bisect_right(bounds, at) for at in _positions(wanted))
-    return [HOST] * (units - wanted) + [used[min(number, len(used) - 1)] for number in found]
+    numbers = (bisect_right(bounds, at) for at in _positions(wanted))
+    return [HOST] * (units - wanted) + [used[min(number, len(used) - 1)] for number in numbers]
 
 
 @lru_cache(maxsize=256)
@@ -270,7 +270,11 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     by_place[HOST] = Share(HOST, "host")
     parts = dict(zip(used, proportions(plan, cards, used), strict=True))
     notes = _weights(facts, plan, where, by_place, parts)
-    if plan.split_mode == "row" and plan.ik and any(by_place[one].experts for one in used[1:]):
+    if (
+        plan.split_mode == "row"
+        and plan.ik
+        and any(by_place[number].experts for number in used[1:])
+    ):
         doubts += (NO_SPLIT_EXPERTS,)
     cache = cache_of(facts, plan)
     if cache is not None:
@@ -280,8 +284,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
             by_place[number].extra += int(plan.moe_cache_mib * MIB * part)
     _compute(facts, plan, where, by_place, used, cache)
     on_cards = tuple(by_place[number] for number in used)
-    told = tuple(dict.fromkeys(notes))
-    return Placement(plan, on_cards, by_place[HOST], cache, told, refused, doubts)
+    unique_notes = tuple(dict.fromkeys(notes))
+    return Placement(plan, on_cards, by_place[HOST], cache, unique_notes, refused, doubts)
 
 
 def _weights(

@@ -104,7 +104,9 @@ def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) 
     peak, disk for source and result."""
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
-    ledger.unknown += [one for one in facts.missing if "cache" not in one]
+    ledger.unknown += [
+        missing_fact for missing_fact in facts.missing if "cache" not in missing_fact
+    ]
     ledger.notes += plan.notes
     if facts.source == GGUF:
         ledger.stops.append("this converter takes safetensors, not GGUF")
@@ -318,7 +320,7 @@ def _shortened(facts: ModelFacts, plan: SglangPlan, room: int, ledger: Assessmen
     """The plan with as many tokens of cache as there is room for: SGLang starts with fewer than the
     context that is asked for, says so, and refuses what is longer (`get_worker_info` in
     managers/tp_worker.py of 0.5.23; sglang#4048). The same plan where all fit, or hardly any do."""
-    scratch, asked = Assessment(plan.strategy()), _tokens(facts, plan)
+    scratch, needed_tokens = Assessment(plan.strategy()), _tokens(facts, plan)
 
     def fits(tokens: int) -> bool:
         cache, states = _cache_and_states(facts, of(tokens), scratch)
@@ -327,14 +329,16 @@ def _shortened(facts: ModelFacts, plan: SglangPlan, room: int, ledger: Assessmen
     def of(tokens: int) -> SglangPlan:
         return replace(plan, ctx=tokens, cache_tokens=None)
 
-    if asked <= CTX or fits(asked) or not fits(CTX):
+    if needed_tokens <= CTX or fits(needed_tokens) or not fits(CTX):
         return plan
-    steps = -(-(asked - CTX) // STEP)
-    tokens = asked - STEP * (least(steps, lambda gone: fits(asked - STEP * gone)) or steps)
+    steps = -(-(needed_tokens - CTX) // STEP)
+    tokens = needed_tokens - STEP * (
+        least(steps, lambda gone: fits(needed_tokens - STEP * gone)) or steps
+    )
     tokens = max(CTX, tokens)
     ledger.shortened = True
     ledger.tight.append(
-        f"the cache holds about {tokens:,} of {asked:,} tokens: SGLang starts, and refuses "
+        f"the cache holds about {tokens:,} of {needed_tokens:,} tokens: SGLang starts, and refuses "
         "requests that are longer"
     )
     return of(tokens)
@@ -484,8 +488,8 @@ def _tables(
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
-    asked = plan.cache_tokens or plan.ctx
-    return asked or min(CTX, facts.context_length or CTX)
+    tokens = plan.cache_tokens or plan.ctx
+    return tokens or min(CTX, facts.context_length or CTX)
 
 
 def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
@@ -589,5 +593,5 @@ def _envelope(
 
 
 def _of(ledger: Assessment, where: str, names: Sequence[str]) -> int:
-    found = [t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names]
-    return max(0, sum(found))
+    sizes = [t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names]
+    return max(0, sum(sizes))

@@ -157,8 +157,8 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
 
 def _may_be_less(plan: VllmPlan, options: Sequence[str]) -> bool:
     """Whether one of these options is given, and not counted or not understood."""
-    told = (*plan.uncounted, *plan.problems)
-    return any(one.partition(" ")[0].rstrip(":") in options for one in told)
+    notices = (*plan.uncounted, *plan.problems)
+    return any(notice.partition(" ")[0].rstrip(":") in options for notice in notices)
 
 
 def _beyond(
@@ -436,7 +436,9 @@ def _states(facts: ModelFacts, plan: VllmPlan, seqs: int, room: int, ledger: Ass
         f"for states, and there is room for about {max(0, room) // blocks.size:,} (vllm#38270); "
         "fewer, or --enforce-eager"
     )
-    perhaps = any(COMPILATION in one for one in plan.uncounted)  # it may leave full graphs out
+    perhaps = any(
+        COMPILATION in notice for notice in plan.uncounted
+    )  # it may leave full graphs out
     near = perhaps or room // blocks.size >= seqs * NEARLY
     (ledger.tight if near else ledger.stops).append(words)
 

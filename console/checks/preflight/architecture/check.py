@@ -129,22 +129,22 @@ def engine_of(command: Command, connect: Connect) -> Engine:
             connect(), command.image, entrypoint=command.entrypoint, command=command.argv,
             env=command.env,
         )  # fmt: skip
-    if DEMO & set(command.argv) and (found := demo_engine(command.argv)) is not None:
-        return found
+    if DEMO & set(command.argv) and (program := demo_engine(command.argv)) is not None:
+        return program
     return HostProgram(command.argv, command.env)
 
 
 def _existing(service: str, name: str, connect: Connect) -> Command:
-    found = inspect(connect(), name)
-    if found is None:
+    container = inspect(connect(), name)
+    if container is None:
         hint = "docker ps -a; or give --image or --binary"
         raise ServiceError(f"the container {one_line(name)} of {service} is not there", "", hint)
-    config = found.get("Config") or {}
-    pairs = [str(one).partition("=") for one in config.get("Env") or ()]
+    config = container.get("Config") or {}
+    pairs = [str(variable).partition("=") for variable in config.get("Env") or ()]
     return Command(
-        service, tuple(str(one) for one in config.get("Cmd") or ()),
-        {name: value for name, _, value in pairs}, str(found.get("Image", "")),
-        tuple(str(one) for one in config.get("Entrypoint") or ()), str(found.get("Id", "")),
+        service, tuple(str(word) for word in config.get("Cmd") or ()),
+        {name: value for name, _, value in pairs}, str(container.get("Image", "")),
+        tuple(str(word) for word in config.get("Entrypoint") or ()), str(container.get("Id", "")),
         called=str(config.get("Image") or ""),
     )  # fmt: skip
 
@@ -153,18 +153,18 @@ def _compose(spec: ServiceSpec, connect: Connect) -> Command:
     """The compose file as compose resolves it; nothing is created."""
     from console.runtime.docker.compose import ComposeDriver
 
-    found = ComposeDriver(spec, connect(), Path("/nonexistent")).resolve()
-    service = found.service
+    resolution = ComposeDriver(spec, connect(), Path("/nonexistent")).resolve()
+    service = resolution.service
     env = {str(k): str(v) for k, v in (service.get("environment") or {}).items() if v is not None}
     return Command(
-        spec.name, _words(service.get("command")), env, found.image_id,
+        spec.name, _words(service.get("command")), env, resolution.image_id,
         _words(service.get("entrypoint")), called=str(service.get("image") or ""),
     )  # fmt: skip
 
 
 def _words(value: object) -> tuple[str, ...]:
     """The command in a resolved compose file: a list, or nothing."""
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(word) for word in value) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,8 @@ class Answer:
             hint = "no loader takes a part of a set"
             return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
         own = (self._architecture(), self._types())
-        found = [*(one for one in own if one is not None), *self.header]
-        return next((one for one in found if one.level is worst(found)), None)
+        findings = [*(finding for finding in own if finding is not None), *self.header]
+        return next((finding for finding in findings if finding.level is worst(findings)), None)
 
     def _architecture(self) -> Finding | None:
         return None if self.verdict is None else self.verdict.finding()
@@ -217,7 +217,10 @@ class Answer:
         for problem in self.problems:
             out += wrapped(f"  incomplete: {problem}", "    ", width)
         if self.verdict is None:
-            return [*out, *(line for one in self.header for line in finding_lines(one, width))]
+            return [
+                *out,
+                *(line for finding in self.header for line in finding_lines(finding, width)),
+            ]
         out += wrapped(f"  asked: {self.verdict.engine.text}", "    ", width)
         if self.verdict.said:
             # what is accepted ends at the values that the probe leaves out, with an error's words
@@ -226,8 +229,11 @@ class Answer:
             )
             words = taken if self.verdict.accepted else f"it said: {self.verdict.said}"
             out += wrapped(f"  {words}", "    ", width)
-        found = (self.verdict.finding(), self._types(), *self.header)
-        return [*out, *(line for one in found if one for line in finding_lines(one, width))]
+        findings = (self.verdict.finding(), self._types(), *self.header)
+        return [
+            *out,
+            *(line for finding in findings if finding for line in finding_lines(finding, width)),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         reading, verdict = self.reading, self.verdict
@@ -238,7 +244,7 @@ class Answer:
             "problems": list(self.problems),
             "types": None if self.types is None else self.types.to_json(),
             "unread": self.unread.text if self.unread else "",
-            "header": [{**asdict(one), "level": str(one.level)} for one in self.header],
+            "header": [{**asdict(finding), "level": str(finding.level)} for finding in self.header],
             "verdict": None if verdict is None else {
                 **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
                 "engine": verdict.engine.text,
@@ -277,9 +283,9 @@ def check(
     problems = _cut(places, readings)
     if problems:
         return Answer(_summed([reading, *readings]), verdict, problems)
-    tensors = [one for shard in readings for one in shard.header.tensors or ()]
+    tensors = [tensor for shard in readings for tensor in shard.header.tensors or ()]
     types = verdict_on(tensors, architecture, engine, cancelled) if tensors else None
-    whole = merged([one.header for one in readings])
+    whole = merged([shard_reading.header for shard_reading in readings])
     header = whole_header.findings(engine, whole, always=True, cancelled=cancelled)
     header += header_checks.of_mapping(whole)
     return Answer(_summed([reading, *readings]), verdict, problems, types, header=tuple(header))
@@ -288,11 +294,11 @@ def check(
 def _unasked(reading: Reading, places: Sequence[str], problems: tuple[str, ...]) -> Answer:
     """What is known of a header without a build: of a whole one that lies here, or of the start of
     one elsewhere, of which no more is fetched for it. Raises GgufError."""
-    if problems or any(is_address(one) for one in places):
+    if problems or any(is_address(place) for place in places):
         start = header_checks.told(header_checks.named(reading.header))
         return Answer(reading, None, problems, header=tuple(start))
     readings = read_shards(places, token="", deadline_s=READ_S)
-    whole = merged([one.header for one in readings])
+    whole = merged([shard_reading.header for shard_reading in readings])
     header = [*header_checks.unasked(whole), *header_checks.of_mapping(whole)]
     return Answer(reading, None, _cut(places, readings), header=tuple(header))
 
@@ -300,17 +306,20 @@ def _unasked(reading: Reading, places: Sequence[str], problems: tuple[str, ...])
 def _cut(places: Sequence[str], readings: Sequence[Reading]) -> tuple[str, ...]:
     """What the files lack of what their headers promise, and of the set that a loader expects."""
     listed = [
-        (PurePosixPath(urlsplit(place).path if is_address(place) else place).name, one.file_bytes)
-        for place, one in zip(places, readings, strict=True)
+        (
+            PurePosixPath(urlsplit(place).path if is_address(place) else place).name,
+            reading.file_bytes,
+        )
+        for place, reading in zip(places, readings, strict=True)
     ]
-    return check_shards(listed, [one.header for one in readings])
+    return check_shards(listed, [reading.header for reading in readings])
 
 
 def _summed(readings: Sequence[Reading]) -> Reading:
     """The first reading, with what was read in all of them."""
     return replace(
-        readings[0], exchanges=sum(one.exchanges for one in readings),
-        body_bytes=sum(one.body_bytes for one in readings),
+        readings[0], exchanges=sum(reading.exchanges for reading in readings),
+        body_bytes=sum(reading.body_bytes for reading in readings),
     )  # fmt: skip
 
 
@@ -319,15 +328,19 @@ def locate(what: str, include: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
     missing files of the set."""
     if is_address(what) and not _on_hub(what):
         return _siblings(what), ()
-    found = parse(what)
-    if isinstance(found, Path):
-        return _local(found)
+    reference = parse(what)
+    if isinstance(reference, Path):
+        return _local(reference)
     listing = listing_of(what)
-    if found.path.endswith(".gguf"):
-        one = shard(found.path)
-        names = [file.path for file in listing.files if one and _same(shard(file.path), one)]
-        return tuple(listing.url(name) for name in sorted(names) or [found.path]), ()
-    patterns = include or ((f"{found.path}/*",) if found.path else ())
+    if reference.path.endswith(".gguf"):
+        shard_name = shard(reference.path)
+        names = [
+            file.path
+            for file in listing.files
+            if shard_name and _same(shard(file.path), shard_name)
+        ]
+        return tuple(listing.url(name) for name in sorted(names) or [reference.path]), ()
+    patterns = include or ((f"{reference.path}/*",) if reference.path else ())
     chosen = read_contents(listing, patterns).choose()
     if chosen.format is not Format.GGUF:
         hint = "`check checkpoint` is for these"
@@ -336,16 +349,16 @@ def locate(what: str, include: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
     return places, () if chosen.whole else (chosen.gap,)
 
 
-def _same(one: tuple[str, int, int] | None, other: tuple[str, int, int]) -> bool:
-    return one is not None and (one[0], one[2]) == (other[0], other[2])
+def _same(shard_name: tuple[str, int, int] | None, other: tuple[str, int, int]) -> bool:
+    return shard_name is not None and (shard_name[0], shard_name[2]) == (other[0], other[2])
 
 
 def _siblings(address: str) -> tuple[str, ...]:
     """The addresses of all shards of a set, from that of one."""
-    found = shard(address)
-    if found is None or found[2] > MAX_SHARDS:
+    shard_name = shard(address)
+    if shard_name is None or shard_name[2] > MAX_SHARDS:
         return (address,)
-    stem, number, count = found
+    stem, number, count = shard_name
     written = address[len(stem) :]
     return tuple(
         stem + written.replace(f"{number:05}-of", f"{at:05}-of", 1) for at in range(1, count + 1)
@@ -434,19 +447,21 @@ def has_served(site: SiteModel, command: Command | None = None) -> bool:
 
     base = site.baseline
     life = command.life if command is not None else ""
-    lives = [set(one) for one in proofs(site.name, base.url)] if life else []
-    if any(life in one for one in lives):
+    lives = [set(proof) for proof in proofs(site.name, base.url)] if life else []
+    if any(life in proven_lives for proven_lives in lives):
         return True
     return base.reference is not None and not any(lives)
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+def _alike(command_line: Sequence[str], other: Sequence[str]) -> bool:
     """Whether llama.cpp reads two command lines alike: `-c 8192` is `--ctx_size 8192`."""
-    if tuple(one) == tuple(other):
+    if tuple(command_line) == tuple(other):
         return True
     options = table("llama_cpp")
-    read = [[(got.name, got.value) for got in given(words, options)] for words in (one, other)]
-    sure = all(got.option for words in (one, other) for got in given(words, options))
+    read = [
+        [(got.name, got.value) for got in given(words, options)] for words in (command_line, other)
+    ]
+    sure = all(got.option for words in (command_line, other) for got in given(words, options))
     return sure and read[0] == read[1]
 
 

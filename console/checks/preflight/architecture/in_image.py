@@ -98,25 +98,25 @@ class ImageBuild:
         self._surveyed: dict[bytes, Library | None] = {}
 
     def identity(self) -> Identity:
-        image, found = self._image, names.call(self._words(), "", PORT)
-        program = " ".join((found.program or found.argv) if found else ())
+        image, call = self._image, names.call(self._words(), "", PORT)
+        program = " ".join((call.program or call.argv) if call else ())
         name = f"{one_line(program, 60)} of image {image.ref}"
         return Identity(name, image.id, key=f"{image.id} {program}")
 
     def build(self) -> str:
-        found = names.call(self._words(), "", PORT)
-        if found is None or not found.program:
+        call = names.call(self._words(), "", PORT)
+        if call is None or not call.program:
             return ""
-        return names.version(self._run((*found.program, "--version"), {}, None).lines)
+        return names.version(self._run((*call.program, "--version"), {}, None).lines)
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
     ) -> dict[str, Said]:
-        def one(name: str) -> Said:
+        def answer(name: str) -> Said:
             return names.read(self.load(names.probe(name), cancelled=cancelled), name)
 
         with ThreadPoolExecutor(AT_ONCE, "probe") as pool:
-            return dict(zip(architectures, pool.map(one, architectures), strict=True))
+            return dict(zip(architectures, pool.map(answer, architectures), strict=True))
 
     def load(
         self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None,
@@ -126,9 +126,9 @@ class ImageBuild:
         a shell and `truncate` in the image. Raises ServiceError without them."""
         probe = f"{FILES}/probe.gguf"
         holed = size > len(model)
-        found = names.call(self._words(), HOLED if holed else probe, PORT)
-        assert found is not None  # PROGRAM stands where nothing is known
-        argv = (*found.argv, *words)
+        call = names.call(self._words(), HOLED if holed else probe, PORT)
+        assert call is not None  # PROGRAM stands where nothing is known
+        argv = (*call.argv, *words)
         if holed:
             argv = ("sh", "-c", LOAD, probe, HOLED, str(size), *argv)
         try:
@@ -152,8 +152,8 @@ class ImageBuild:
         Raises EngineError."""
         if look(self.client, self.ref) is None:
             return ()
-        found = names.call(self._words(), "", PORT)
-        program = (found.program or found.argv[:1])[-1] if found else PROGRAM
+        call = names.call(self._words(), "", PORT)
+        program = (call.program or call.argv[:1])[-1] if call else PROGRAM
         script = ("sh", "-c", MEASURE, f"{FILES}/model.gguf", str(size), program, *words, "-m")
         try:
             ended = self._run(script, {"model.gguf": head}, None)
@@ -173,8 +173,8 @@ class ImageBuild:
             library = self._library(place, mark)
             if library is None:
                 return None
-            found = names.find(place.read(library.path), name)
-            return Scan(f"{library.path} in the image", found)
+            presence = names.find(place.read(library.path), name)
+            return Scan(f"{library.path} in the image", presence)
 
         return self._within(reading)
 
@@ -187,11 +187,11 @@ class ImageBuild:
 
     @cached_property
     def _image(self) -> Image:
-        found = look(self.client, self.ref)
-        if found is None:
+        image = look(self.client, self.ref)
+        if image is None:
             title = f"The image {one_line(self.ref)} is not on this machine"
             raise ServiceError(title, "its build cannot be asked", pull_hint(self.ref))
-        return found
+        return image
 
     def _words(self) -> list[str]:
         """What the service runs; PROGRAM if that is neither llama.cpp nor has a model."""
@@ -223,8 +223,8 @@ class ImageBuild:
 
     def _library(self, place: ImagePlace, mark: bytes = names.MARK) -> Library | None:
         if mark not in self._surveyed:
-            found = names.call(self._words(), "", PORT)
-            path = self._program(place, (found.program or found.argv[:1])[-1]) if found else None
+            call = names.call(self._words(), "", PORT)
+            path = self._program(place, (call.program or call.argv[:1])[-1]) if call else None
             env = {**self._image.env, **self.env}
             library = names.survey(place, path, env, mark) if path is not None else None
             self._surveyed[mark] = library
@@ -234,7 +234,7 @@ class ImageBuild:
         if "/" in name:
             return name
         folders = self._image.env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
-        paths = [posixpath.join(one, name) for one in folders if one.startswith("/")]
+        paths = [posixpath.join(folder, name) for folder in folders if folder.startswith("/")]
         return next((path for path in paths if place.has(path)), None)
 
 
@@ -322,5 +322,5 @@ def needs_driver(lines: Iterable[str]) -> bool:
 
 def runtimes(client: docker.DockerClient) -> tuple[str, ...]:
     """The engine's runtimes by name. Raises EngineError."""
-    found: dict[str, Any] = ask("Asking the engine's runtimes", client.api.info)
-    return tuple(map(str, found.get("Runtimes") or ()))
+    engine_info: dict[str, Any] = ask("Asking the engine's runtimes", client.api.info)
+    return tuple(map(str, engine_info.get("Runtimes") or ()))

@@ -65,10 +65,10 @@ def tool_beside(build: object) -> str:
     if not isinstance(build, HostProgram):
         return ""
     try:
-        found = Path(build.program).with_name(TOOL)
+        tool = Path(build.program).with_name(TOOL)
     except ConsoleError:
         return ""
-    return str(found) if os.access(found, os.X_OK) else ""
+    return str(tool) if os.access(tool, os.X_OK) else ""
 
 
 def arguments(plan: LlamaPlan, trained: int | None = None) -> list[str]:
@@ -108,7 +108,7 @@ def _trained(header: Header) -> int | None:
 
 def read(lines: Sequence[str]) -> Reserved | str:
     """The sum of the printed rows, or the tool's last complaint."""
-    rows = [found for line in lines if (found := _ROW.match(line))]
+    rows = [match for line in lines if (match := _ROW.match(line))]
     if rows:
         sums = [sum(int(row[at]) for row in rows) * MIB for at in (2, 3, 4)]
         return Reserved(*sums)
@@ -120,44 +120,44 @@ def read(lines: Sequence[str]) -> Reserved | str:
 
 
 def findings(
-    build: object, header: Header | None, plan: object, found: Assessment | None
+    build: object, header: Header | None, plan: object, assessment: Assessment | None
 ) -> list[Finding]:
     """The build's figures beside this console's own; [] where there is no such tool to ask.
 
     The more careful of both counts: a load that the build makes larger by more than what is left is
     a NO-GO, and one that it does not take is unknown.
     """
-    if header is None or not isinstance(plan, LlamaPlan) or found is None:
+    if header is None or not isinstance(plan, LlamaPlan) or assessment is None:
         return []
-    said: Reserved | str | None = None
+    reply: Reserved | str | None = None
     try:
         if isinstance(build, InImage):
-            said = _ask_image(build, header, plan)
+            reply = _ask_image(build, header, plan)
         elif (tool := tool_beside(build)) and isinstance(build, HostProgram):
-            said = ask(build, tool, header, plan)
+            reply = ask(build, tool, header, plan)
     except ConsoleError as error:
         return [Finding(Level.WARN, BY_BUILD, f"{TOOL} could not be asked: {error}")]
-    if said is None:
+    if reply is None:
         return []
-    if isinstance(said, Reserved):
-        return [_compared(said, found)]
+    if isinstance(reply, Reserved):
+        return [_compared(reply, assessment)]
     hint = "load it with this build on a machine that has the file, or take another build"
-    if _ABORTED.search(said):
-        return [Finding(Level.UNKNOWN, BY_BUILD, f"this build aborts with it: {said}", hint)]
-    if not _LOADING.search(said) or any(word in said.lower() for word in _GUESSED):
-        return [Finding(Level.WARN, BY_BUILD, f"{TOOL} did not answer: {said}")]
-    return [Finding(Level.UNKNOWN, BY_BUILD, f"{TOOL} does not load it: {said}", hint)]
+    if _ABORTED.search(reply):
+        return [Finding(Level.UNKNOWN, BY_BUILD, f"this build aborts with it: {reply}", hint)]
+    if not _LOADING.search(reply) or any(word in reply.lower() for word in _GUESSED):
+        return [Finding(Level.WARN, BY_BUILD, f"{TOOL} did not answer: {reply}")]
+    return [Finding(Level.UNKNOWN, BY_BUILD, f"{TOOL} does not load it: {reply}", hint)]
 
 
-def _compared(said: Reserved, found: Assessment) -> Finding:
+def _compared(reservation: Reserved, assessment: Assessment) -> Finding:
     """One sentence, and how grave a difference is."""
-    on_cards = any(term.name == "CUDA context" for term in found.terms)
+    on_cards = any(term.name == "CUDA context" for term in assessment.terms)
     pairs = [
-        ("weights", said.model, _sum(found, ("weights", "experts"))),
-        ("cache", said.context, _sum(found, ("cache",))),
+        ("weights", reservation.model, _sum(assessment, ("weights", "experts"))),
+        ("cache", reservation.context, _sum(assessment, ("cache",))),
     ]
     if not on_cards:
-        pairs.append(("compute", said.compute, _sum(found, ("compute", "process"))))
+        pairs.append(("compute", reservation.compute, _sum(assessment, ("compute", "process"))))
     words = ", ".join(f"{name} {format_bytes(theirs)}" for name, theirs, _ in pairs)
     more = [
         (name, theirs - ours) for name, theirs, ours in pairs
@@ -165,16 +165,19 @@ def _compared(said: Reserved, found: Assessment) -> Finding:
     ]  # fmt: skip
     if not more:
         return Finding(Level.OK, BY_BUILD, f"{words}; the sum here is not smaller")
-    told = " and ".join(f"{format_bytes(size)} more {name}" for name, size in more)
-    extra, hard = sum(size for _, size in more), [one for one in found.limits if one.hard]
+    surplus = " and ".join(f"{format_bytes(size)} more {name}" for name, size in more)
+    extra, hard = (
+        sum(size for _, size in more),
+        [limit for limit in assessment.limits if limit.hard],
+    )
     # where the more lies is not known, so only more than is left everywhere does not fit
-    full = bool(hard) and extra > sum(max(0, one.left) for one in hard)
-    known = all(term.bytes is not None for term in found.terms)
-    grave = full and known and not found.served_by
+    full = bool(hard) and extra > sum(max(0, limit.left) for limit in hard)
+    known = all(term.bytes is not None for term in assessment.terms)
+    grave = full and known and not assessment.served_by
     level = Level.FAIL if grave else Level.WARN
     ending = "which does not fit" if grave else "which counts against what is left"
-    return Finding(level, BY_BUILD, f"{words}: {told} than the sum here, {ending}")
+    return Finding(level, BY_BUILD, f"{words}: {surplus} than the sum here, {ending}")
 
 
-def _sum(found: Assessment, names: Iterable[str]) -> int:
-    return sum(term.bytes or 0 for term in found.terms if term.name in names)
+def _sum(assessment: Assessment, names: Iterable[str]) -> int:
+    return sum(term.bytes or 0 for term in assessment.terms if term.name in names)

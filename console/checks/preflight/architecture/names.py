@@ -98,13 +98,13 @@ def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def find(pieces: Iterable[bytes], name: str) -> Presence:
     tail = name.encode() + b"\0"
-    whole, found = b"\0" + tail, Presence.ABSENT
+    whole, presence = b"\0" + tail, Presence.ABSENT
     for block in overlapping(pieces):
         if whole in block:
             return Presence.WHOLE
         if tail in block:
-            found = Presence.TAIL
-    return found
+            presence = Presence.TAIL
+    return presence
 
 
 def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
     pattern = re.compile(rb"\0(" + stem[0].encode() + rb"[A-Za-z0-9_.-]{0,40})(?=\0)")
     seen: set[str] = set()
     for block in overlapping(pieces):
-        seen.update(one.decode("ascii") for one in pattern.findall(block)[:SPAN])
+        seen.update(string.decode("ascii") for string in pattern.findall(block)[:SPAN])
         if len(seen) > SPAN:
             break
     seen.discard(name)
@@ -129,7 +129,9 @@ def survey(
     """The library with the table that `mark` is a string of, found from a program by following the
     file names in each file; None if none was found. Reads at most MOST_FILES files."""
     folders = [posixpath.dirname(program)]
-    folders += [one for one in env.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
+    folders += [
+        folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")
+    ]
     wanted: list[str] = []
     read: list[str] = []
     tries = 0
@@ -140,8 +142,8 @@ def survey(
         there, libraries, paths = _look(place, path, mark)
         if there:
             return Library(path, tuple(read))
-        folders += [one for one in paths if one not in folders]
-        wanted += [one for one in libraries if one not in wanted]
+        folders += [folder for folder in paths if folder not in folders]
+        wanted += [library for library in libraries if library not in wanted]
         # libllama itself first: it is what the others lead to.
         names = sorted([*wanted, *USUAL], key=lambda name: not name.startswith("libllama.so"))
         for target in _targets(names, folders):
@@ -168,13 +170,17 @@ def _look(place: Place, path: str, mark: bytes) -> tuple[bool, list[str], list[s
     folders: dict[str, None] = {}
     origin = posixpath.dirname(path)
     for block in overlapping(place.read(path)):
-        libraries |= {one.decode(): None for one in _LIBRARY.findall(block)[:SPAN]}
-        for found in _RUNPATH.findall(block)[:SPAN] if libraries else ():
-            text = found.decode().replace("$ORIGIN", origin)
-            folders |= {posixpath.normpath(one): None for one in text.split(":") if one}
+        libraries |= {library.decode(): None for library in _LIBRARY.findall(block)[:SPAN]}
+        for run_path in _RUNPATH.findall(block)[:SPAN] if libraries else ():
+            text = run_path.decode().replace("$ORIGIN", origin)
+            folders |= {posixpath.normpath(folder): None for folder in text.split(":") if folder}
         if len(libraries) + len(folders) > SPAN:
             break
-    return False, list(libraries), [one for one in folders if "lib" in one or origin in one]
+    return (
+        False,
+        list(libraries),
+        [folder for folder in folders if "lib" in folder or origin in folder],
+    )
 
 
 class HostPlace:
@@ -202,14 +208,16 @@ def digest(paths: Iterable[str]) -> str:
 def state_beside(paths: Iterable[str]) -> str:
     """A digest of which libraries of ggml and llama.cpp lie beside these files, and of their sizes
     and times; they are not read."""
-    found = []
+    file_states = []
     for folder in sorted({posixpath.dirname(path) for path in paths}):
         with os.scandir(folder) as entries:
             for entry in entries:
                 if _BESIDE.match(entry.name) and entry.is_file():
                     stat = entry.stat()
-                    found.append((folder, entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+                    file_states.append(
+                        (folder, entry.name, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+                    )
+    return hashlib.sha256(repr(sorted(file_states)).encode()).hexdigest()
 
 
 LINE = 300
@@ -308,7 +316,7 @@ def call(words: Sequence[str], model: str, port: int) -> Call | None:
         return _plain(tuple(words[: at + 1]), model, port)
     for word in words:
         inner = _shell_words(word) if " " in word or "\n" in word else []
-        name = next((one for one in inner if _is_program(one)), None)
+        name = next((inner_word for inner_word in inner if _is_program(inner_word)), None)
         if name is not None:
             return _plain((name,), model, port)
     return _replaced(list(words), model, port)
@@ -349,9 +357,9 @@ def _replaced(words: list[str], model: str, port: int) -> Call | None:
 def version(lines: Iterable[str]) -> str:
     """The build as `--version` names it: `build 11669`, `b6512`; empty if it gives none."""
     for line in lines:
-        found = _VERSION.search(line)
-        if found:
-            return one_line(f"build {found[1] or found[2]}", 60)
+        match = _VERSION.search(line)
+        if match:
+            return one_line(f"build {match[1] or match[2]}", 60)
     return ""
 
 

@@ -89,8 +89,8 @@ class HostProgram:
     @property
     def _program_alone(self) -> tuple[str, ...]:
         """The words that start it without a model; none where the command is not known."""
-        found = names.call(self.argv, "", 0)
-        return () if found is None else tuple(found.program)
+        call = names.call(self.argv, "", 0)
+        return () if call is None else tuple(call.program)
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
@@ -112,13 +112,13 @@ class HostProgram:
             path.write_bytes(model)
             if size > len(model):
                 os.truncate(path, size)
-            found = names.call(self.argv, str(path), _free_port())
-            if found is None:
+            call = names.call(self.argv, str(path), _free_port())
+            if call is None:
                 raise ServiceError(
                     f"{one_line(self.argv[0])} is not known as a llama.cpp program",
                     "none of its words is llama-server or a model name ending in .gguf",
                 )
-            return _output([*found.argv, *words], self.env)
+            return _output([*call.argv, *words], self.env)
 
     def scan(self, name: str, mark: bytes = names.MARK) -> Scan | None:
         library = self._library if mark == names.MARK else self._with(mark)
@@ -136,8 +136,8 @@ class HostProgram:
 
     def _with(self, mark: bytes) -> Library | None:
         starts = self._libraries or (_program(self.argv, self.env),)
-        found = (names.survey(HostPlace(), start, self.env, mark) for start in starts)
-        return next((one for one in found if one is not None), None)
+        libraries = (names.survey(HostPlace(), start, self.env, mark) for start in starts)
+        return next((library for library in libraries if library is not None), None)
 
 
 def demo_engine(argv: Sequence[str]) -> HostProgram | None:
@@ -150,8 +150,8 @@ def demo_engine(argv: Sequence[str]) -> HostProgram | None:
     except (ImportError, ValueError):
         return None
     places = (spec.submodule_search_locations or ()) if spec else ()
-    found = (path for place in places for path in sorted(Path(place).glob("*.so")))
-    library = next(found, None)
+    libraries = (path for place in places for path in sorted(Path(place).glob("*.so")))
+    library = next(libraries, None)
     return None if library is None else HostProgram(argv, libraries=(str(library),))
 
 
@@ -184,11 +184,11 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def _program(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The file that is run. Raises ServiceError if there is none."""
-    found = shutil.which(argv[0], path=env.get("PATH", os.defpath)) if argv else None
-    if found is None:
+    program = shutil.which(argv[0], path=env.get("PATH", os.defpath)) if argv else None
+    if program is None:
         named = one_line(argv[0] if argv else "", 80)
         raise ServiceError(f"There is no program {named}", "not here, and not in PATH")
-    return posixpath.realpath(found)
+    return posixpath.realpath(program)
 
 
 def _digest(files: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def takes(build: Engine, words: Mapping[str, Sequence[str]]) -> dict[str, bool]:
     """What the build says of each of these options, by its name; what it does not tell is left out.
     Raises Cancelled."""
     answers = {name: _refusal(build, own) for name, own in words.items()}
-    return {name: not said for name, said in answers.items() if said is not None}
+    return {name: not refusal for name, refusal in answers.items() if refusal is not None}
 
 
 _FEATURES = re.compile(r"system_info:.*\| (?:CUDA|ROCm) : ([^:]*)")
@@ -69,37 +69,37 @@ def findings(build: Engine, loader: Loader, *, sure: bool) -> list[Finding]:
     `sure`: this build is to load it."""
     options = table("ik_llama" if loader.engine == "ik_llama.cpp" else "llama_cpp")
     read = list(given(loader.args, options))
-    words = [word for one in read for word in _tried(one)]
+    words = [word for argument in read for word in _tried(argument)]
     refusal = (_refusal(build, words) if words else None) or _strange(build, read)
     if not refusal:
         return []
     level = Level.FAIL if sure else Level.UNKNOWN
     hint = "take the option out, or a build that has it" if sure else "is this the build it is for?"
-    told = f"{called(build)} refuses the command line: {refusal}"
-    return [Finding(level, OPTIONS, told, hint)]
+    message = f"{called(build)} refuses the command line: {refusal}"
+    return [Finding(level, OPTIONS, message, hint)]
 
 
-def _tried(one: Given) -> Iterator[str]:
+def _tried(argument: Given) -> Iterator[str]:
     """The words of an option that may be tried on any machine."""
-    option = one.option
+    option = argument.option
     if option is None or option.name in _NOT_ASKED or option.gone:
         return
-    if option.effect in (Effect.UNCOUNTED, Effect.ENDS) or (option.bare and one.value is None):
+    if option.effect in (Effect.UNCOUNTED, Effect.ENDS) or (option.bare and argument.value is None):
         return
     if option.kind.partition("(")[0] not in _PLAIN and not option.choices:
         return
     if option.kind == "flag":
-        yield one.spelling
-    elif one.value is not None:
-        yield from (one.spelling, one.value)
+        yield argument.spelling
+    elif argument.value is not None:
+        yield from (argument.spelling, argument.value)
 
 
 def _strange(build: Engine, read: Sequence[Given]) -> str:
     """How the build refuses an option that the tables lack, or the way it is written (`-ngl=99`);
     "" if it refuses none, or does not tell."""
     strange = dict.fromkeys(
-        one.spelling for one in read
-        if one.option is None and one.stray is None and one.spelling.startswith("-")
+        argument.spelling for argument in read
+        if argument.option is None and argument.stray is None and argument.spelling.startswith("-")
     )  # fmt: skip
     for word in list(strange)[:MAX_STRANGE]:
         refusal = _refusal(build, (word,))
@@ -118,9 +118,9 @@ def _refusal(build: Engine, words: Sequence[str]) -> str | None:
             lines = build.load(names.probe(names.PLAIN), tuple(words))
         except (ConsoleError, OSError):
             return None
-        found = next((match for line in lines if (match := _REFUSED.search(line))), None)
-        if found:
-            return one_line(found[0], names.LINE)
+        refusal_match = next((match for line in lines if (match := _REFUSED.search(line))), None)
+        if refusal_match:
+            return one_line(refusal_match[0], names.LINE)
         if names.read(lines, names.PLAIN).accepted is not None:
             return ""
     return None

@@ -52,12 +52,12 @@ def recall(key: str, architecture: str) -> ArchVerdict | None:
         return None
     try:
         with _path(key, architecture).open("rb") as file:
-            found = json.loads(file.read(MOST_BYTES))
-        verdict = _verdict(found)
+            record = json.loads(file.read(MOST_BYTES))
+        verdict = _verdict(record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     same = verdict.engine.key == key and verdict.architecture == architecture
-    return verdict if same and found["form"] == FORM else None
+    return verdict if same and record["form"] == FORM else None
 
 
 def _path(key: str, architecture: str) -> Path:
@@ -67,23 +67,23 @@ def _path(key: str, architecture: str) -> Path:
     return paths.cache_dir() / "architectures" / f"{name}.json"
 
 
-def _verdict(found: dict[str, Any]) -> ArchVerdict:
+def _verdict(record: dict[str, Any]) -> ArchVerdict:
     """Parse a stored verdict. Raises ValueError, KeyError or TypeError if it is invalid."""
-    accepted, agree = found["accepted"], found["agree"]
+    accepted, agree = record["accepted"], record["agree"]
     if not isinstance(accepted, bool) or not (agree is None or isinstance(agree, bool)):
         raise ValueError("not a verdict")
-    engine = found["engine"]
+    engine = record["engine"]
     return ArchVerdict(
-        architecture=_text(found["architecture"]),
+        architecture=_text(record["architecture"]),
         accepted=accepted,
-        witness=Witness(found["witness"]),
+        witness=Witness(record["witness"]),
         engine=Identity(*(_text(engine[name]) for name in ("name", "digest", "build", "key"))),
-        words=_text(found["words"]),
-        said=_text(found["said"]),
-        second=_text(found["second"]),
+        words=_text(record["words"]),
+        said=_text(record["said"]),
+        second=_text(record["second"]),
         agree=agree,
-        knows=tuple(map(_text, found["knows"])),
-        lessons=tuple(map(_text, found["lessons"])),
+        knows=tuple(map(_text, record["knows"])),
+        lessons=tuple(map(_text, record["lessons"])),
         remembered=True,
     )
 
@@ -227,13 +227,13 @@ def findings(architecture: str, build: Engine, *, sure: bool) -> list[Finding]:
     """What a build says of an architecture. `sure`: this build loads the file, and not another one
     that the question is about: whatever it does not say is then unknown. Raises Cancelled."""
     verdict = accepts(architecture, build)
-    found = replace(verdict.finding(), title=f"the build, architecture {verdict.architecture}")
+    finding = replace(verdict.finding(), title=f"the build, architecture {verdict.architecture}")
     if sure:
-        return [found]
+        return [finding]
     if verdict.accepted is None:
         return []
     hint = "is this the build that is to load it? `check gguf` asks another one"
-    return [found if verdict.accepted else replace(found, level=Level.UNKNOWN, hint=hint)]
+    return [finding if verdict.accepted else replace(finding, level=Level.UNKNOWN, hint=hint)]
 
 
 def _asked(
@@ -244,23 +244,23 @@ def _asked(
         engine.build,
         lambda: engine.scan(architecture),
     )
-    said, why = Said(None), ""
+    answer, why = Said(None), ""
     if isinstance(answers, ConsoleError):
         why = str(answers)
     else:
-        said = answers.get(architecture, said)
+        answer = answers.get(architecture, answer)
         identity = replace(identity, build=build if isinstance(build, str) else "")
     seen = None if isinstance(scan, ConsoleError) else scan
-    if said.accepted is None:
-        return _second_best(architecture, identity, why or said.line, seen)
+    if answer.accepted is None:
+        return _second_best(architecture, identity, why or answer.line, seen)
     words = f"{identity.text} accepts '{architecture}'"
     verdict = ArchVerdict(
-        architecture, said.accepted, Witness.LOADER, identity, words, said.line,
-        *_compared(said.accepted, seen),
+        architecture, answer.accepted, Witness.LOADER, identity, words, answer.line,
+        *_compared(answer.accepted, seen),
     )  # fmt: skip
-    if said.accepted:
+    if answer.accepted:
         return verdict
-    words = f"{identity.text} refuses '{architecture}': {said.line}"
+    words = f"{identity.text} refuses '{architecture}': {answer.line}"
     knows = _confirmed(engine, architecture, cancelled)
     return replace(verdict, words=words, knows=knows, lessons=DOWNLOADED)
 
@@ -281,15 +281,15 @@ def _in_parallel(*calls: Callable[[], Any]) -> list[Any]:
     pool = ThreadPoolExecutor(len(calls), "oracle")
     try:
         futures = [pool.submit(call) for call in calls]
-        found = []
+        outcomes = []
         for future in futures:
             try:
-                found.append(future.result())
+                outcomes.append(future.result())
             except ConsoleError as error:
-                found.append(error)
+                outcomes.append(error)
             except OSError as error:  # a full disk, a file that cannot be read to its end
-                found.append(ConsoleError(one_line(str(error))))
-        return found
+                outcomes.append(ConsoleError(one_line(str(error))))
+        return outcomes
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -317,7 +317,7 @@ def _confirmed(
 ) -> tuple[str, ...]:
     """Names like the refused one that the loader accepts."""
     try:
-        names = [one for one in engine.similar(architecture) if is_name(one)][:CONFIRMED]
+        names = [name for name in engine.similar(architecture) if is_name(name)][:CONFIRMED]
         answers = engine.ask(names, cancelled) if names else {}
     except (ConsoleError, OSError):
         return ()

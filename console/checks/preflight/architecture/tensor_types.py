@@ -65,11 +65,11 @@ class TypeVerdict:
 
     @property
     def refused(self) -> tuple[TypeAnswer, ...]:
-        return tuple(one for one in self.answers if one.said.accepted is False)
+        return tuple(answer for answer in self.answers if answer.said.accepted is False)
 
     @property
     def unknown(self) -> tuple[TypeAnswer, ...]:
-        return tuple(one for one in self.answers if one.said.accepted is None)
+        return tuple(answer for answer in self.answers if answer.said.accepted is None)
 
     def finding(self) -> Finding:
         if self.refused:
@@ -80,27 +80,27 @@ class TypeVerdict:
             line = self.unknown[0].said.line
             hint = "load any small model with tensors of this type with the build first"
             words = f"{words}: {line}" if line else words
-            words += names.since(type_name(one.number) for one in self.unknown)
+            words += names.since(type_name(answer.number) for answer in self.unknown)
             return Finding(Level.UNKNOWN, TYPES, words, hint)
-        known = ", ".join(type_name(one.number) for one in self.answers)
+        known = ", ".join(type_name(answer.number) for answer in self.answers)
         return Finding(Level.OK, TYPES, f"{self.build} knows {known}")
 
     def to_json(self) -> list[dict[str, Any]]:
         return [
-            {"type": one.number, "name": type_name(one.number), "tensor": one.tensor,
-             "accepted": one.said.accepted, "said": one.said.line}
-            for one in self.answers
+            {"type": answer.number, "name": type_name(answer.number), "tensor": answer.tensor,
+             "accepted": answer.said.accepted, "said": answer.said.line}
+            for answer in self.answers
         ]  # fmt: skip
 
 
 def _listed(answers: Sequence[TypeAnswer]) -> str:
-    shown = ", ".join(one.words for one in answers[:SHOWN])
+    shown = ", ".join(answer.words for answer in answers[:SHOWN])
     more = len(answers) - SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _hint(refused: Sequence[TypeAnswer]) -> str:
-    if all(one.number in IK_LLAMA for one in refused):
+    if all(answer.number in IK_LLAMA for answer in refused):
         return "ik_llama.cpp has these types: take its build, or another quantization of the model"
     return "take a build that knows the type, or another quantization of the model"
 
@@ -117,17 +117,17 @@ def verdict_on(
     try:
         build = engine.identity().text
     except (ConsoleError, OSError) as error:
-        told = Said(None, one_line(str(error)))
-        return _verdict("the build", first, dict.fromkeys(first, told))
+        answer = Said(None, one_line(str(error)))
+        return _verdict("the build", first, dict.fromkeys(first, answer))
     try:
-        said = _asked(sorted(first), architecture, engine, cancelled)
+        answers = _asked(sorted(first), architecture, engine, cancelled)
     except (ConsoleError, OSError) as error:
-        said = _scanned(sorted(first), engine, one_line(str(error)))
-    return _verdict(build, first, said)
+        answers = _scanned(sorted(first), engine, one_line(str(error)))
+    return _verdict(build, first, answers)
 
 
-def _verdict(build: str, first: Mapping[int, str], said: Mapping[int, Said]) -> TypeVerdict:
-    return TypeVerdict(build, tuple(TypeAnswer(n, first[n], said[n]) for n in sorted(first)))
+def _verdict(build: str, first: Mapping[int, str], answers: Mapping[int, Said]) -> TypeVerdict:
+    return TypeVerdict(build, tuple(TypeAnswer(n, first[n], answers[n]) for n in sorted(first)))
 
 
 def _asked(
@@ -141,7 +141,7 @@ def _asked(
             return dict.fromkeys(numbers, Said(True))
     alive = names.read(engine.load(names.probe(architecture), cancelled=cancelled), architecture)
     answers = {n: _one(n, architecture, engine, cancelled, alive) for n in numbers}
-    left = [number for number, said in answers.items() if said.accepted is None]
+    left = [number for number, answer in answers.items() if answer.accepted is None]
     return {**answers, **_scanned(left, engine, answers[left[0]].line)} if left else answers
 
 
@@ -150,14 +150,14 @@ def _one(
 ) -> Said:
     """The loader's answer on one type. It is asked twice where its log came too late; a program
     that aborts with the type, and not without it, refuses it too."""
-    said = Said(None)
+    answer = Said(None)
     for _ in range(2):
         lines = engine.load(names.probe(architecture, (number,)), cancelled=cancelled)
-        said = read(lines, architecture, number)
-        if said.accepted is not None:
-            return said
-    aborted = _ENDED.search(said.line) is not None and alive.accepted is not None
-    return Said(False, said.line) if aborted else said
+        answer = read(lines, architecture, number)
+        if answer.accepted is not None:
+            return answer
+    aborted = _ENDED.search(answer.line) is not None and alive.accepted is not None
+    return Said(False, answer.line) if aborted else answer
 
 
 def read(lines: Sequence[str], architecture: str, number: int) -> Said:
@@ -168,10 +168,13 @@ def read(lines: Sequence[str], architecture: str, number: int) -> Said:
         refusal = _INVALID.search(words)
         if refusal and (tensor in words or f"ggml type {number}" in words):
             return Said(False, words[refusal.start() :])
-    said = names.read(lines, architecture)
-    if said.accepted is not None:
-        return Said(True, said.line)
-    ended = next((one_line(one, names.LINE) for one in lines if _ENDED.search(one)), said.line)
+    answer = names.read(lines, architecture)
+    if answer.accepted is not None:
+        return Said(True, answer.line)
+    ended = next(
+        (one_line(output_line, names.LINE) for output_line in lines if _ENDED.search(output_line)),
+        answer.line,
+    )
     return Said(None, ended)
 
 
@@ -195,25 +198,30 @@ def _scanned(numbers: Sequence[int], engine: Engine, why: str) -> dict[int, Said
 
 def _spelled(name: str) -> str:
     """A type's name as llama.cpp's own table spells it: `q4_K`, `tq1_0`, `q8_KV`."""
-    return re.sub(r"_(k|kv)(?=_|$)", lambda found: found[0].upper(), name.lower())
+    return re.sub(r"_(k|kv)(?=_|$)", lambda match: match[0].upper(), name.lower())
 
 
 def findings(build: Engine, loader: Loader, header: Header, *, sure: bool) -> list[Finding]:
     """What a build says of the types of a model's tensors and of the cache that a command line asks
     for, where not every build has them. `sure`: this build loads it, and not another one that the
     question is about; else its refusal is no verdict on that one."""
-    new = [one for one in header.tensors or () if one.type not in SHARED_TYPES]
-    found = []
+    new = [tensor for tensor in header.tensors or () if tensor.type not in SHARED_TYPES]
+    build_findings = []
     if new:
-        found.append(verdict_on(new, header.architecture or "", build).finding())
+        build_findings.append(verdict_on(new, header.architecture or "", build).finding())
     options = table("ik_llama" if loader.engine == IK else "llama_cpp")
-    asked = (value_of(loader.args, one, options, loader.env) for one in ("-ctk", "-ctv"))
-    found += cache_findings([kind for kind in asked if kind], build)
+    cache_types = (
+        value_of(loader.args, option, options, loader.env) for option in ("-ctk", "-ctv")
+    )
+    build_findings += cache_findings([kind for kind in cache_types if kind], build)
     if sure:
-        return found
+        return build_findings
     level = Level.WARN if loader.engine == IK else Level.UNKNOWN
     hint = "is this the build that is to load it? `check gguf` asks another one"
-    return [one if one.level is Level.OK else replace(one, level=level, hint=hint) for one in found]
+    return [
+        finding if finding.level is Level.OK else replace(finding, level=level, hint=hint)
+        for finding in build_findings
+    ]
 
 
 def cache_findings(
@@ -221,7 +229,7 @@ def cache_findings(
 ) -> list[Finding]:
     """Cache types that the build's own reader of options refuses; those that all builds have are
     not asked."""
-    found = []
+    refusals = []
     for kind in dict.fromkeys(kinds):
         if kind.lower() in SHARED_CACHES:
             continue
@@ -229,10 +237,10 @@ def cache_findings(
             lines = engine.load(names.probe("llama"), ("-ctk", kind), cancelled)
         except (ConsoleError, OSError):
             continue
-        line = next((one for one in lines if _CACHE.search(one)), "")
+        line = next((output_line for output_line in lines if _CACHE.search(output_line)), "")
         if line:
             words = f"{called(engine)} refuses a cache of {one_line(kind, 20)}"
             hint = "take a cache type that the build has, or the build that has this one"
             words = f"{words}: {one_line(line, names.LINE)}"
-            found.append(Finding(Level.FAIL, f"cache, {TYPES}", words, hint))
-    return found
+            refusals.append(Finding(Level.FAIL, f"cache, {TYPES}", words, hint))
+    return refusals

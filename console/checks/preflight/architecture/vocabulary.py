@@ -89,17 +89,17 @@ def verdict_on(
         build = engine.identity().text
     except (ConsoleError, OSError) as error:
         return WordsVerdict("the build", tokenizer, pre, Said(None, one_line(str(error))))
-    said = Said(None)
+    answer = Said(None)
     try:
         for _ in range(2):  # llama.cpp logs from another thread, and may end before it has written
-            said = read(engine.load(probe(tokenizer, pre), cancelled=cancelled))
-            if said.accepted is not None:
-                return WordsVerdict(build, tokenizer, pre, said)
+            answer = read(engine.load(probe(tokenizer, pre), cancelled=cancelled))
+            if answer.accepted is not None:
+                return WordsVerdict(build, tokenizer, pre, answer)
     except (ConsoleError, OSError) as error:
-        said = Said(None, one_line(str(error)))
+        answer = Said(None, one_line(str(error)))
     if pre and tokenizer in SHARED_TOKENIZERS:
-        said = _scanned(pre, engine, said)
-    return WordsVerdict(build, tokenizer, pre, said)
+        answer = _scanned(pre, engine, answer)
+    return WordsVerdict(build, tokenizer, pre, answer)
 
 
 def findings(
@@ -162,15 +162,17 @@ def read(lines: Sequence[str]) -> Said:
     return Said(None, last or (one_line(lines[-1], names.LINE) if lines else ""))
 
 
-def _scanned(pre: str, engine: Engine, said: Said) -> Said:
+def _scanned(pre: str, engine: Engine, answer: Said) -> Said:
     """Without the loader: a name that is absent from a library which holds its like is refused."""
     try:
         scans = [engine.scan(name, PRE_MARK) for name in (pre, *CONTROLS)]
     except (ConsoleError, OSError):
-        return said
+        return answer
     first, *controls = scans
-    kept = all(one is not None and one.presence is not Presence.ABSENT for one in controls)
+    kept = all(
+        control is not None and control.presence is not Presence.ABSENT for control in controls
+    )
     if first is None or not kept or first.presence is not Presence.ABSENT:
-        return said
+        return answer
     words = f"unknown pre-tokenizer type: '{one_line(pre, 60)}'"
     return Said(False, f"{words} ({first.path} does not hold it; the loader did not say)")

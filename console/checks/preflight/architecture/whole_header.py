@@ -51,14 +51,14 @@ def asked(header: Header, engine: object, cancelled: threading.Event | None = No
     tensors = (*header.tensors, SPARE)
     try:
         head, size = skeleton(replace(header, tensors=tensors, tensor_count=len(tensors)))
-        said = Said(None)
+        answer = Said(None)
         for _ in range(2):  # its log may come too late: see `support`
-            said = read(engine.load(head, cancelled=cancelled, size=size), header)
-            if said.accepted is not None:
+            answer = read(engine.load(head, cancelled=cancelled, size=size), header)
+            if answer.accepted is not None:
                 break
     except (ConsoleError, OSError, ValueError, OverflowError, struct.error) as error:
         return Said(None, one_line(str(error)))
-    return said
+    return answer
 
 
 def read(lines: Sequence[str], header: Header) -> Said:
@@ -72,12 +72,12 @@ def read(lines: Sequence[str], header: Header) -> Said:
             return Said(None if _left_out(header) else False, asserted[0])
         if names.FAILED not in words:
             continue
-        said = words[words.index(names.FAILED) :]
-        key = _KEY.search(said)
+        failure = words[words.index(names.FAILED) :]
+        key = _KEY.search(failure)
         if key and key[1] in header.kv:
-            return Said(None, said)  # it was left out of the header that was given
-        if _REFUSED.search(said):
-            return Said(False, said)
+            return Said(None, failure)  # it was left out of the header that was given
+        if _REFUSED.search(failure):
+            return Said(False, failure)
     return Said(None)
 
 
@@ -106,21 +106,21 @@ def findings(
     `sure`: this build loads the file, and not another one that the question is about. `always`: its
     tokenizer is asked for even if every build has it. Raises Cancelled."""
     named = vocabulary.findings(engine, header, sure=sure, always=always, cancelled=cancelled)
-    said = asked(header, engine, cancelled)
+    answer = asked(header, engine, cancelled)
     left = [*of_vocabulary(header), *of_gating(header), *of_whole(header)]
     left += likeness.of_types(header)
     if not named:
         left += of_names(header)
-    if said.accepted is None or not sure:
+    if answer.accepted is None or not sure:
         left += [*complaints(header), *of_scaling(header), *likeness.complaints(header)]
-    return [*told(left), *named, *_refused(said, engine, sure=sure)]
+    return [*told(left), *named, *_refused(answer, engine, sure=sure)]
 
 
-def _refused(said: Said, engine: Engine, *, sure: bool) -> list[Finding]:
+def _refused(answer: Said, engine: Engine, *, sure: bool) -> list[Finding]:
     """A refusal in words; one of a build that may not be meant is no verdict."""
-    if said.accepted is not False:
+    if answer.accepted is not False:
         return []
-    words = f"{called(engine)} refuses its keys and tensors: {said.line}"
+    words = f"{called(engine)} refuses its keys and tensors: {answer.line}"
     if sure:
         hint = "take another copy or conversion of the model, or a build that it was made for"
         return [Finding(Level.FAIL, TITLE, words, hint)]

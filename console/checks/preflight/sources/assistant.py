@@ -57,7 +57,7 @@ def of_directory(
     """A directory that is the context of a Dockerfile, and the sources too if it looks like them;
     without a Dockerfile it is built on this machine."""
     try:
-        folders = [one for one in islice(tree.iterdir(), MOST_FOLDERS) if one.is_dir()]
+        folders = [entry for entry in islice(tree.iterdir(), MOST_FOLDERS) if entry.is_dir()]
     except OSError:
         folders = []  # what cannot be listed is a finding later
     sources = dockerfile is None or any(
@@ -72,10 +72,14 @@ def findings(
 ) -> list[Finding]:
     """Every fault, the worst first; what is no fault comes last. `connect`: the engine that would
     keep the layers; without it no disk is asked."""
-    found = sorted(_findings(ask, facts, connect), key=lambda one: -_GRAVE[one.level])
-    if (more := len(found) - MOST_FINDINGS) > 0:
-        found[MOST_FINDINGS:] = [Finding(found[MOST_FINDINGS].level, "more", f"and {more} more")]
-    return found
+    all_findings = sorted(
+        _findings(ask, facts, connect), key=lambda finding: -_GRAVE[finding.level]
+    )
+    if (more := len(all_findings) - MOST_FINDINGS) > 0:
+        all_findings[MOST_FINDINGS:] = [
+            Finding(all_findings[MOST_FINDINGS].level, "more", f"and {more} more")
+        ]
+    return all_findings
 
 
 _GRAVE = {Level.FAIL: 3, Level.UNKNOWN: 2, Level.WARN: 1, Level.OK: 0}
@@ -111,14 +115,14 @@ def _findings(
     yield from _in_image(unit, ask, facts, context, source, connect)
 
 
-def _once(found: Iterable[Finding]) -> Iterator[Finding]:
+def _once(faults: Iterable[Finding]) -> Iterator[Finding]:
     """Each fault once, as grave as it is said, also where two commands build the same sources."""
-    told = set[tuple[str, str]]()
-    for one in sorted(found, key=lambda one: -_GRAVE[one.level]):
-        key = one.title, one.place if one.title.startswith("package ") else one.words
-        if key not in told:
-            told.add(key)
-            yield one
+    keys = set[tuple[str, str]]()
+    for fault in sorted(faults, key=lambda finding: -_GRAVE[finding.level]):
+        key = fault.title, fault.place if fault.title.startswith("package ") else fault.words
+        if key not in keys:
+            keys.add(key)
+            yield fault
 
 
 def _same(tree: SourceTree, path: Path) -> bool:
@@ -140,7 +144,7 @@ def _in_image(
     name, whole = unit.source.path.name, unit
     unit, scope = of_target(unit, ask.target)
     if not scope:
-        stages = ", ".join(one.name for one in unit.stages) or "none"
+        stages = ", ".join(stage.name for stage in unit.stages) or "none"
         words = f"it has no stage {one_line(ask.target, 60)}: there are {stages}"
         yield Finding(Level.FAIL, "target", words, "correct target:", place=name)
         return
@@ -151,31 +155,37 @@ def _in_image(
         if source is not None and not made.places:
             yield from _left_out(whole, source, context, closed=made.closed)
         yield from _once(_of_tree(tree, made, ask))
-    yield from _once(one for stage in made.every() for one in _of_torch(tree, stage, name))
+    yield from _once(finding for stage in made.every() for finding in _of_torch(tree, stage, name))
     yield from _known(unit, name)
-    for one in {id(t): t for t in (context, source) if t}.values():
-        yield from one.findings()
+    for source_tree in {id(t): t for t in (context, source) if t}.values():
+        yield from source_tree.findings()
     if connect is not None:
         yield from disk.findings(unit, scope, context, connect)
 
 
 def _linted(unit: Unit, facts: Facts, judged: Iterable[str]) -> Iterator[Finding]:
     """The linter's findings, without those that a comment or an override explains."""
-    for one in run.of_unit(unit, facts):
-        if one.suppressed or one.rule in judged or one.rule.startswith("suppression"):
+    for lint_finding in run.of_unit(unit, facts):
+        if (
+            lint_finding.suppressed
+            or lint_finding.rule in judged
+            or lint_finding.rule.startswith("suppression")
+        ):
             continue
-        known = lint_rules().get(one.rule)
-        title = known.title if known is not None else one.rule
-        place = f"{unit.source.path.name}:{one.line}"
-        level = _LEVELS[one.severity]
-        yield Finding(level, title, one.what, one.fix, one.lessons, place=place)
+        known = lint_rules().get(lint_finding.rule)
+        title = known.title if known is not None else lint_finding.rule
+        place = f"{unit.source.path.name}:{lint_finding.line}"
+        level = _LEVELS[lint_finding.severity]
+        yield Finding(
+            level, title, lint_finding.what, lint_finding.fix, lint_finding.lessons, place=place
+        )
 
 
 def _left_out(
     whole: Unit, source: SourceTree, context: SourceTree | None, *, closed: bool
 ) -> Iterator[Finding]:
     """A tree that no stage of the Dockerfile copies or clones."""
-    if any(layout(whole, one.name, context, source).places for one in whole.stages):
+    if any(layout(whole, stage.name, context, source).places for stage in whole.stages):
         return
     words = f"nothing of {source.root.name} gets into the image: neither copied nor cloned"
     hint = "a phase 1 image without its engine? Clone or COPY it, and install it"
@@ -186,12 +196,12 @@ def _left_out(
 
 def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]:
     earlier: list[Needs] = []
-    for one in made.every():
-        if one.places:
-            yield from submodules(tree, one)
-        needs = Needs(tree, one)
+    for stage_layout in made.every():
+        if stage_layout.places:
+            yield from submodules(tree, stage_layout)
+        needs = Needs(tree, stage_layout)
         yield from needs.absent()
-        for site in one.sites:
+        for site in stage_layout.sites:
             yield from needs.of_site(site)
         earlier.append(needs)
     for other in earlier[:-1]:
@@ -202,7 +212,7 @@ def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]
 
 
 def _declared(tree: SourceTree, sites: Iterable[Site]) -> dict[str, str]:
-    every = (one for site in sites for one in requirements.to_run(tree, site.part))
+    every = (requirement for site in sites for requirement in requirements.to_run(tree, site.part))
     return {requirements.name(text): place for text, place in every}
 
 
@@ -230,11 +240,11 @@ def _compiled(tree: SourceTree | None, made: Layout) -> Iterator[torch.Compiled]
 
 def _known(unit: Unit, name: str) -> Iterator[Finding]:
     """Lessons about what the Dockerfile does; they are read before, and stop nothing."""
-    told = [one.line for one in unit.commands] + [one.ref for one in unit.images]
-    for one in bearing("build", told):
-        words = f"{one.title.removeprefix(one.lesson).strip()} – {one.because}"
-        hint = f"omni-console lessons {one.lesson} has what happened"
-        yield Finding(Level.OK, "lesson", words, hint, (one.lesson,), place=name)
+    texts = [part.line for part in unit.commands] + [part.ref for part in unit.images]
+    for lesson in bearing("build", texts):
+        words = f"{lesson.title.removeprefix(lesson.lesson).strip()} – {lesson.because}"
+        hint = f"omni-console lessons {lesson.lesson} has what happened"
+        yield Finding(Level.OK, "lesson", words, hint, (lesson.lesson,), place=name)
 
 
 def _on_host(tree: SourceTree, ask: BuildAsk) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ def _split(word: Word, values: Mapping[str, str]) -> Iterator[Word]:
     text = dockerfile.expanded(word.text, dict(values))
     several = word.text.startswith("$") and text != word.text
     parts = _shell_words(text) if several else [text]
-    yield from (Word.made(one, word.place) for one in parts)
+    yield from (Word.made(part, word.place) for part in parts)
 
 
 def _shell_words(text: str) -> list[str]:
@@ -61,22 +61,22 @@ def builds(command: Command) -> list[Build]:
     alone = not command.has("--no-build-isolation", "--no-isolation")
     pip = bool(vocabulary.pip_words(command)) and alone
     packs = any(word.text in ("bdist_wheel", "sdist") for word in command.args)
-    found = [Build(folder, pip, packs) for folder in vocabulary.built_folders(command)]
-    if not found and command.name == "cmake":
-        found = [Build(folder) for folder in _of_cmake(command)]
+    candidates = [Build(folder, pip, packs) for folder in vocabulary.built_folders(command)]
+    if not candidates and command.name == "cmake":
+        candidates = [Build(folder) for folder in _of_cmake(command)]
     packed = (vocabulary.joined(command, step) for step in _packed(command))
-    found += [Build(folder, alone, packs=True) for folder in packed]
+    candidates += [Build(folder, alone, packs=True) for folder in packed]
     verb = command.words[1].text if len(command.words) > 1 else ""
     if command.name in ("uv", "poetry", "pdm") and verb in ("sync", "install"):
-        found.append(Build(command.folder, isolated=True))
-    return [one for one in found if "$" not in one.folder and "`" not in one.folder]
+        candidates.append(Build(command.folder, isolated=True))
+    return [build for build in candidates if "$" not in build.folder and "`" not in build.folder]
 
 
 def made_by(command: Command) -> set[str]:
     """The names of the directories in which a cmake command builds."""
     given = [value for value, _ in command.options("-B")]
     given += [w.text[2:] for w in command.args if w.text.startswith("-B") and len(w.text) > 2]
-    return {posixpath.basename(one.rstrip("/")) for one in given}
+    return {posixpath.basename(folder.rstrip("/")) for folder in given}
 
 
 def fetches(command: Command) -> bool:
@@ -111,18 +111,18 @@ def _packed(command: Command) -> Iterator[str]:
 def installs_files(command: Command) -> bool:
     """Whether pip installs wheels that lie there: by their names, or found in a directory."""
     files = any(vocabulary.is_archive(word.text) for word in vocabulary.pip_words(command))
-    found = [value for value, _ in command.options("--find-links", "-f") if "://" not in value]
-    return files or (bool(found) and bool(vocabulary.pip_words(command)))
+    folders = [value for value, _ in command.options("--find-links", "-f") if "://" not in value]
+    return files or (bool(folders) and bool(vocabulary.pip_words(command)))
 
 
 def _of_cmake(command: Command) -> Iterator[str]:
     texts = [word.text for word in command.args]
-    if any(one in _CMAKE_OTHER for one in texts):
+    if any(text in _CMAKE_OTHER for text in texts):
         return
     sources = [value for value, _ in command.options("-S")]
-    sources += [one[2:] for one in texts if one.startswith("-S") and one[2:3] not in ("", "=")]
+    sources += [text[2:] for text in texts if text.startswith("-S") and text[2:3] not in ("", "=")]
     rest = [word.text for word in vocabulary.plain(command.args, _CMAKE_VALUED)]
-    rest = [one for one in rest if not any(sign in one for sign in "=$`")]
+    rest = [text for text in rest if not any(sign in text for sign in "=$`")]
     yield posixpath.join(command.folder or "/", (sources or rest or ["."])[0])
 
 
@@ -138,43 +138,43 @@ def defined(command: Command, setting: Callable[[str], str | None]) -> tuple[dic
                 words += _words(value, command.place)
             elif ".define." in f".{key}":
                 words.append(Word.made(f"-D{key.rpartition('.')[2]}={value}", command.place))
-    found = {name: value for name, value, _ in vocabulary.defines(tuple(words))}
-    elsewhere = any(found.get(name) or setting(name) for name in _ELSEWHERE)
+    definitions = {name: value for name, value, _ in vocabulary.defines(tuple(words))}
+    elsewhere = any(definitions.get(name) or setting(name) for name in _ELSEWHERE)
     cached = command.name == "cmake" and any(
         word.text.startswith(("-C", "--preset", "--toolchain")) for word in command.args
     )
-    return found, not elsewhere and not cached
+    return definitions, not elsewhere and not cached
 
 
 def _settings_of_pip(command: Command) -> Iterator[tuple[str, str]]:
     """`-C KEY=VALUE` and `--config-settings=KEY=VALUE`."""
-    given = [one for one, _ in command.options("-C", "--config-settings", "--config-setting")]
+    given = [text for text, _ in command.options("-C", "--config-settings", "--config-setting")]
     given += [w.text[2:] for w in command.args if w.text.startswith("-C") and len(w.text) > 2]
-    for one in given:
-        key, _, value = one.partition("=")
+    for setting in given:
+        key, _, value = setting.partition("=")
         yield key, value
 
 
 def _words(text: str, place: Place) -> list[Word]:
     """A list of arguments in a variable or a setting: between spaces, or semicolons."""
-    parts = [part for one in _shell_words(text) for part in one.split(";")]
-    return [Word.made(one, place) for one in parts if one]
+    parts = [part for shell_word in _shell_words(text) for part in shell_word.split(";")]
+    return [Word.made(part, place) for part in parts if part]
 
 
 def of_project(tree: SourceTree, part: str) -> dict[str, str]:
     """What setup.py and pyproject.toml define for CMake; a value that is not known is "?"."""
-    found = dict.fromkeys(
+    definitions = dict.fromkeys(
         re.findall(r"-D\s*([A-Za-z]\w*)", tree.text(posixpath.join(part, "setup.py")) or ""), "?"
     )
     try:
         data = tomllib.loads(tree.text(posixpath.join(part, "pyproject.toml")) or "")
         settings = data["tool"]["scikit-build"]
     except (tomllib.TOMLDecodeError, RecursionError, KeyError, TypeError):
-        return found
-    found |= dict.fromkeys(re.findall(r"-D\s*([A-Za-z]\w*)", str(settings)), "?")
+        return definitions
+    definitions |= dict.fromkeys(re.findall(r"-D\s*([A-Za-z]\w*)", str(settings)), "?")
     for table in (settings, settings.get("cmake") if isinstance(settings, dict) else None):
         more = table.get("define") if isinstance(table, dict) else None
         for name, value in more.items() if isinstance(more, dict) else ():
-            found[name] = str(value) if isinstance(value, str | bool) else "?"
+            definitions[name] = str(value) if isinstance(value, str | bool) else "?"
     dotted = settings.get("overrides") if isinstance(settings, dict) else None
-    return dict.fromkeys(found, "?") if dotted else found
+    return dict.fromkeys(definitions, "?") if dotted else definitions

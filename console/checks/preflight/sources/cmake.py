@@ -153,12 +153,12 @@ class _Reader:
         self.depth += 1
         levels = [_Level(sure, False)]
         for call in calls(text):
-            if call.name == "return" and not any(one.routine for one in levels):
+            if call.name == "return" and not any(open_level.routine for open_level in levels):
                 if levels[-1].state is True:
                     break
                 after = None if levels[-1].state is None else True
-                for one in levels:
-                    one.state = _both(one.state, after)
+                for level in levels:
+                    level.state = _both(level.state, after)
             elif not self._branch(call, levels) and levels[-1].state is not False:
                 self._take(call, path, root, levels)
         self.depth -= 1
@@ -167,8 +167,8 @@ class _Reader:
         """Follow if, elseif, else, function and their ends."""
         if call.name in ("if", "function", "macro", "foreach", "while"):
             above = levels[-1].state
-            asked = self._truth(call.args) if call.name == "if" else None
-            level = _Level(_both(above, asked), asked)
+            condition = self._truth(call.args) if call.name == "if" else None
+            level = _Level(_both(above, condition), condition)
             level.routine = call.name in ("function", "macro")
             level.found, level.lacking = _of_found(call.args) if call.name == "if" else ("", "")
             if level.lacking:
@@ -176,13 +176,13 @@ class _Reader:
             levels.append(level)
         elif call.name in ("elseif", "else") and len(levels) > 1:
             level, above = levels[-1], levels[-2].state
-            asked = self._truth(call.args) if call.name == "elseif" else True
+            condition = self._truth(call.args) if call.name == "elseif" else True
             rest = None if level.taken is None else not level.taken
-            level.state = _both(above, _both(rest, asked))
+            level.state = _both(above, _both(rest, condition))
             level.lacking = level.found if call.name == "else" else _of_found(call.args)[1]
             if level.lacking:
                 level.state = _both(above, None)
-            level.taken = True if level.taken or asked else level.taken and asked
+            level.taken = True if level.taken or condition else level.taken and condition
         elif call.name.startswith("end") and call.name[3:] in (
             "if", "function", "macro", "foreach", "while",
         ):  # fmt: skip
@@ -237,19 +237,21 @@ class _Reader:
             return
         words = ("REQUIRED", "QUIET", "IMPORTED_TARGET", "GLOBAL", "NO_CMAKE_PATH",
                  "NO_CMAKE_ENVIRONMENT_PATH")  # fmt: skip
-        for name in (one for one in call.args[1:] if one not in words):
+        for name in (argument for argument in call.args[1:] if argument not in words):
             self._want((name, call.args[0]), path, call.line, sure)
 
     def _want(self, names: tuple[str, ...], path: str, line: int, sure: bool) -> None:
-        if not any("$" in one for one in names):
+        if not any("$" in name for name in names):
             self.asked.wanted.append(Wanted(names, path, line, sure))
 
     def _include(self, call: Call, path: str, root: str, here: str, state: bool | None) -> None:
         kinds = ("SYSTEM", "BEFORE", "AFTER", "EXCLUDE_FROM_ALL", "OPTIONAL")
-        words = [one for one in call.args if one not in kinds]
+        words = [argument for argument in call.args if argument not in kinds]
         if call.name == "add_subdirectory":
             words = words[:1]
-            self.asked.own.update(posixpath.basename(one.rstrip("/")).lower() for one in words)
+            self.asked.own.update(
+                posixpath.basename(folder.rstrip("/")).lower() for folder in words
+            )
         for word in words:
             top = re.match(r"\$\{(CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR)\}", word)
             named = _HERE.match(word)

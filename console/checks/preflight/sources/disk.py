@@ -50,10 +50,10 @@ def needed(unit: Unit, scope: str, context: SourceTree | None, here: bool) -> tu
         for command in unit.within(scope)
         for word in vocabulary.pip_words(command)
     } & _WHEELS.keys()
-    largest = max(projects, key=lambda one: _WHEELS[one], default="")
+    largest = max(projects, key=lambda project: _WHEELS[project], default="")
     if largest:
         parts.append((f"{largest} and its libraries", _WHEELS[largest]))
-    copies = any(not any(w.startswith("--from") for w in one.words) for one in unit.copies)
+    copies = any(not any(w.startswith("--from") for w in copy.words) for copy in unit.copies)
     if context is not None and copies and context.size:
         parts.append(("the context", context.size))
     return sum(size for _, size in parts), [f"{name} {format_bytes(size)}" for name, size in parts]
@@ -66,14 +66,14 @@ def findings(
     stage = unit.stage(scope)
     try:
         api: Any = connect().api
-        told = ask("Asking the engine where it keeps its data", api.info)
+        engine_info = ask("Asking the engine where it keeps its data", api.info)
         ref = stage.base if stage else ""
         here = bool(ref) and known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
     except EngineError as error:
         yield Finding(Level.UNKNOWN, TITLE, f"not known: {error}", error.hint)
         return
     need, parts = needed(unit, scope, context, bool(here))
-    root = Path(str(told.get("DockerRootDir") or "/var/lib/docker"))
+    root = Path(str(engine_info.get("DockerRootDir") or "/var/lib/docker"))
     yield room(root, need, parts)
 
 
@@ -88,9 +88,9 @@ def room(root: Path, need: int, parts: Sequence[str]) -> Finding:
         return Finding(Level.UNKNOWN, title, f"cannot be read: {error.strerror}")
     if not need:
         return Finding(Level.OK, title, f"{format_bytes(free)} free; no large layer is known")
-    found = host.room(title, free, need)
-    words = f"{found.words}, estimated from below: {', '.join(parts)}"
+    finding = host.room(title, free, need)
+    words = f"{finding.words}, estimated from below: {', '.join(parts)}"
     hint = "`omni-console clean --all` lists old images and the build cache" * (
-        found.level is Level.FAIL
+        finding.level is Level.FAIL
     )
-    return Finding(found.level, title, words, hint, SIZES if hint else ())
+    return Finding(finding.level, title, words, hint, SIZES if hint else ())

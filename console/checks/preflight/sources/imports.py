@@ -24,32 +24,37 @@ def findings(needs: Needs, entries: list[str], declared: Mapping[str, str]) -> I
 
     `declared`: projects that the sources require, by name, with their places."""
     sites = needs.layout.installed if needs.layout else [Site("")]
-    parts = [one.part for one in sites]
+    parts = [site.part for site in sites]
     parts += needs.layout.in_path() if needs.layout else []
     sources = modules.Sources(needs.tree, parts)
     yield from _absent(needs, entries, sources)
-    mine = [one for one in entries if sources.has(one) or sources.has(one.partition(".")[0])]
+    mine = [
+        entry for entry in entries if sources.has(entry) or sources.has(entry.partition(".")[0])
+    ]
     level = Level.FAIL if mine else Level.WARN
     walk = sources.walk(mine or [] if entries else sources.packages())
     unknown: dict[str, modules.Import] = {}
-    told: set[str] = set()
-    inner = (one for one in walk.inner if one.module in needs.built)
-    for one in (*walk.out, *(one for one in inner if not sources.names(one.module))):
-        top, last = one.module.partition(".")[0], one.module.rpartition(".")[2]
-        if modules.in_library(top) or (one.maybe and last not in {*needs.built, *_ONLY_HERE}):
+    titles: set[str] = set()
+    inner = (inner_import for inner_import in walk.inner if inner_import.module in needs.built)
+    for statement in (
+        *walk.out,
+        *(inner_import for inner_import in inner if not sources.names(inner_import.module)),
+    ):
+        top, last = statement.module.partition(".")[0], statement.module.rpartition(".")[2]
+        if modules.in_library(top) or (statement.maybe and last not in {*needs.built, *_ONLY_HERE}):
             continue
         own = last in needs.built or last in _ONLY_HERE
-        finding = _module(needs, one, last if own else top, level)
+        finding = _module(needs, statement, last if own else top, level)
         if finding is not None:
-            if finding.title not in told:
-                told.add(finding.title)
+            if finding.title not in titles:
+                titles.add(finding.title)
                 yield finding
-        elif sources.has(top) and not one.maybe and not last.endswith(_MADE):
-            unknown.setdefault(one.module, one)
+        elif sources.has(top) and not statement.maybe and not last.endswith(_MADE):
+            unknown.setdefault(statement.module, statement)
         elif top not in needs.built and not sources.has(top) and not _brought(needs,
             top, declared
         ):  # fmt: skip
-            unknown.setdefault(top, one)
+            unknown.setdefault(top, statement)
     if walk.unread:
         words = f"the imports of {len(walk.unread)} files could not be read"
         place = needs.tree.place(walk.unread[0])
@@ -62,7 +67,7 @@ def findings(needs: Needs, entries: list[str], declared: Mapping[str, str]) -> I
         yield Finding(Level.WARN, "imports", words, hint, CHAIN, place=place)
 
 
-def _module(needs: Needs, one: modules.Import, name: str, level: Level) -> Finding | None:
+def _module(needs: Needs, statement: modules.Import, name: str, level: Level) -> Finding | None:
     """A module that the sources build themselves, or nobody brings."""
     path, gate = needs.built.get(name, ("", None))
     command = next(
@@ -73,7 +78,7 @@ def _module(needs: Needs, one: modules.Import, name: str, level: Level) -> Findi
         return None
     if name not in needs.built and name not in _ONLY_HERE:
         return None
-    chain = " → ".join([*dict.fromkeys(one.chain[-4:]), name])
+    chain = " → ".join([*dict.fromkeys(statement.chain[-4:]), name])
     words = f"imported unconditionally ({chain}), and "
     if gate is not None:
         value = gate.value or "1"
@@ -83,7 +88,7 @@ def _module(needs: Needs, one: modules.Import, name: str, level: Level) -> Findi
         words += "nothing here builds it: no package brings it"
         hint = "build it from its C++ sources, or serve with what does without it"
     lessons = SCHED_EXT if name in _ONLY_HERE else CHAIN
-    place = needs.tree.place(one.path, one.line)
+    place = needs.tree.place(statement.path, statement.line)
     return Finding(level, f"import {name}", words, hint, lessons, place=place)
 
 
@@ -92,7 +97,7 @@ def _absent(needs: Needs, entries: list[str], sources: modules.Sources) -> Itera
     if needs.layout is None:
         return
     everywhere = modules.Sources(needs.tree, _homes(needs.tree))
-    for top in dict.fromkeys(one.partition(".")[0] for one in entries):
+    for top in dict.fromkeys(entry.partition(".")[0] for entry in entries):
         home = everywhere.file(top)
         if sources.has(top) or not home or requirements.name(top) in needs.pips:
             continue
@@ -106,14 +111,14 @@ def _absent(needs: Needs, entries: list[str], sources: modules.Sources) -> Itera
 def _brought(needs: Needs, top: str, declared: Mapping[str, str]) -> bool:
     names = {requirements.name(top), PROVIDES.get(top.lower(), requirements.name(top))}
     there = needs.pips | set(declared)
-    there |= {more for one in there for more in BRINGS.get(one, "").split()}
-    if {one.lower() for one in names} & there:
+    there |= {more for project in there for more in BRINGS.get(project, "").split()}
+    if {name.lower() for name in names} & there:
         return True
-    return any(f"python3-{one}" in needs.there for one in names)
+    return any(f"python3-{name}" in needs.there for name in names)
 
 
 def _homes(tree: SourceTree) -> list[str]:
     """The directories with a setup.py or pyproject.toml, and the tree itself."""
     ends = ("setup.py", "pyproject.toml")
-    found = {posixpath.dirname(one) for one in tree.files if posixpath.basename(one) in ends}
-    return ["", *sorted(found - {""})[:200]]
+    folders = {posixpath.dirname(path) for path in tree.files if posixpath.basename(path) in ends}
+    return ["", *sorted(folders - {""})[:200]]

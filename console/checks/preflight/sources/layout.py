@@ -70,36 +70,43 @@ class Layout:
 
     def every(self) -> list[Layout]:
         """The layouts of all stages that this one needs, itself the last."""
-        found = {one.scope: one for other in self.others for one in other.every()}
-        return [*found.values(), self]
+        layouts = {
+            stage_layout.scope: stage_layout
+            for other in self.others
+            for stage_layout in other.every()
+        }
+        return [*layouts.values(), self]
 
     @property
     def installed(self) -> list[Site]:
         """What is built and installed, in whichever stage."""
         files = any(map(builds.installs_files, self.unit.commands))
-        every = (one for made in self.every() for one in (*made.sites, *made.pieces))
-        return [one for one in every if files or not one.packs]
+        every = (site for made in self.every() for site in (*made.sites, *made.pieces))
+        return [site for site in every if files or not site.packs]
 
     @property
     def closed(self) -> bool:
         """Whether everything that gets into the image is a command that is read here."""
         stage = self.unit.stage(self.scope)
-        commands = [one for one in self.commands if one.where is Where.BUILD]
+        commands = [command for command in self.commands if command.where is Where.BUILD]
         values = self.unit.values
         unknown = any(
             "$" in dockerfile.expanded(word.text, values) or vocabulary.is_archive(word.text)
-            for one in commands for word in vocabulary.pip_words(one)
+            for command in commands for word in vocabulary.pip_words(command)
         )  # fmt: skip
         scripts = any(
-            builds.fetches(one) or one.name.endswith((".sh", ".bash")) or one.name in _SCRIPTED
-            or any(word.text.endswith(".sh") for word in one.words[:3]) for one in commands
-        )  # fmt: skip
-        names = {one.scope for one in self.others}
+            builds.fetches(command)
+            or command.name.endswith((".sh", ".bash"))
+            or command.name in _SCRIPTED
+            or any(word.text.endswith(".sh") for word in command.words[:3])
+            for command in commands
+        )
+        names = {other.scope for other in self.others}
         mine = stage is not None and vocabulary.is_plain(stage.base) and not any(
-            _from(one) and _from(one) not in names
-            for one in self.unit.copies if one.scope in self.unit.scopes(self.scope)
+            _from(copy) and _from(copy) not in names
+            for copy in self.unit.copies if copy.scope in self.unit.scopes(self.scope)
         )  # fmt: skip
-        return mine and not unknown and not scripts and all(one.closed for one in self.others)
+        return mine and not unknown and not scripts and all(other.closed for other in self.others)
 
     @property
     def sure(self) -> bool:
@@ -107,48 +114,53 @@ class Layout:
         stage = self.unit.stage(self.scope)
         if stage is None or not vocabulary.is_plain(stage.base):
             return False
-        commands = [one for one in self.commands if one.where is Where.BUILD]
+        commands = [command for command in self.commands if command.where is Where.BUILD]
         named = all(_PACKAGE.fullmatch(w.text) for c in commands for w in vocabulary.packages(c))
         return named and not any(map(_brings_more, commands)) and not self._from_others()
 
     def _from_others(self) -> bool:
         scopes = self.unit.scopes(self.scope)
         return any(
-            one.scope in scopes and word.startswith("--from")
-            for one in self.unit.copies for word in one.words
+            copy.scope in scopes and word.startswith("--from")
+            for copy in self.unit.copies for word in copy.words
         )  # fmt: skip
 
     def settings(self, command: Command | None, name: str) -> str | None:
         """The value of a variable where a command runs; None if nothing sets it."""
         if command is None:
             return None
-        found = [one.value for one in self.unit.settings(command, name)]
+        setting_values = [setting.value for setting in self.unit.settings(command, name)]
         values = self.unit.values
-        own = [one.value for one in command.env if one.name == name]
-        chosen = (own or found)[-1:]
+        own = [variable.value for variable in command.env if variable.name == name]
+        chosen = (own or setting_values)[-1:]
         return dockerfile.expanded(chosen[0], values) if chosen else None
 
     def modules(self) -> list[str]:
         """Modules that the image's command, or a check of its health, imports."""
-        return [name for one in self.commands if one.where is not Where.BUILD for name in _of(one)]
+        return [
+            name
+            for command in self.commands
+            if command.where is not Where.BUILD
+            for name in _of(command)
+        ]
 
     def in_path(self) -> list[str]:
         """Parts of the tree that Python finds without an installation: where the image starts."""
         folders = {
-            _short(one.folder) for one in self.commands if one.where is Where.START
+            _short(command.folder) for command in self.commands if command.where is Where.START
         }  # fmt: skip
         folders |= {
-            _short(part) for one in self.unit.variables if one.name == "PYTHONPATH"
-            for part in one.value.split(":") if part.startswith("/")
+            _short(part) for variable in self.unit.variables if variable.name == "PYTHONPATH"
+            for part in variable.value.split(":") if part.startswith("/")
         }  # fmt: skip
-        for one in self.places:
-            if (above := posixpath.dirname(one.folder)).endswith(
+        for place in self.places:
+            if (above := posixpath.dirname(place.folder)).endswith(
                 ("/site-packages", "/dist-packages")
             ):
                 folders.add(above)
-        parts = (self.part_of(one) for one in sorted(folders))
-        around = (self.around(one) for one in sorted(folders))
-        return [one for one in (*parts, *around) if one is not None]
+        parts = (self.part_of(folder) for folder in sorted(folders))
+        around = (self.around(folder) for folder in sorted(folders))
+        return [part for part in (*parts, *around) if part is not None]
 
     def around(self, folder: str) -> str | None:
         """The part of the tree of which a folder of the image has a piece at the same path."""
@@ -167,7 +179,7 @@ class Layout:
 
     def part_of(self, folder: str) -> str | None:
         """The part of the tree that a folder of the image is; None if it is none."""
-        for place in sorted(self.places, key=lambda one: -len(one.folder)):
+        for place in sorted(self.places, key=lambda candidate: -len(candidate.folder)):
             if folder == place.folder or folder.startswith(f"{place.folder.rstrip('/')}/"):
                 rest = folder[len(place.folder) :].strip("/")
                 return inside(posixpath.join(place.part, rest))
@@ -180,7 +192,7 @@ def _of(command: Command) -> Iterator[str]:
     code = vocabulary.python_code(command)
     for node in ast.walk(code[0]) if code else ():
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
 
@@ -204,8 +216,8 @@ def _short(folder: str) -> str:
 
 def of_target(unit: Unit, target: str) -> tuple[Unit, str]:
     """The unit without the stages that the target does not need, and the target's name."""
-    names = [one.name for one in unit.stages]
-    scope = next((one for one in names if one.lower() == target.lower()), "") if target else ""
+    names = [stage.name for stage in unit.stages]
+    scope = next((name for name in names if name.lower() == target.lower()), "") if target else ""
     if target.isdecimal() and int(target) < len(names):
         scope = names[int(target)]
     scope = scope or (names[-1] if names and not target else "")
@@ -213,22 +225,22 @@ def of_target(unit: Unit, target: str) -> tuple[Unit, str]:
         return unit, ""
     wanted, todo = set[str](), [scope]
     while todo:
-        one = todo.pop()
-        if one not in wanted:
-            wanted.add(one)
-            todo += [*unit.scopes(one), *_copied_from(unit, one, names)]
+        stage_name = todo.pop()
+        if stage_name not in wanted:
+            wanted.add(stage_name)
+            todo += [*unit.scopes(stage_name), *_copied_from(unit, stage_name, names)]
     lines = _lines(unit, wanted)
     kept = {"", *wanted}
     return replace(
         unit,
-        commands=[one for one in unit.commands if one.scope in kept],
-        variables=[one for one in unit.variables if one.scope in kept],
-        images=[one for one in unit.images if one.scope in kept],
-        healths=[one for one in unit.healths if one.scope in kept],
-        stages=[one for one in unit.stages if one.name in wanted],
-        copies=[_by_name(one, names) for one in unit.copies if one.scope in kept],
-        mounts=[_by_name(one, names) for one in unit.mounts if one.scope in kept],
-        comments=[one for one in unit.comments if lines(one.place.line)],
+        commands=[command for command in unit.commands if command.scope in kept],
+        variables=[variable for variable in unit.variables if variable.scope in kept],
+        images=[image for image in unit.images if image.scope in kept],
+        healths=[health_check for health_check in unit.healths if health_check.scope in kept],
+        stages=[stage for stage in unit.stages if stage.name in wanted],
+        copies=[_by_name(copy, names) for copy in unit.copies if copy.scope in kept],
+        mounts=[_by_name(mount, names) for mount in unit.mounts if mount.scope in kept],
+        comments=[comment for comment in unit.comments if lines(comment.place.line)],
         packages={},
     ), scope
 
@@ -244,20 +256,20 @@ def _by_name(copy: Copy, names: Sequence[str]) -> Copy:
 
 def _from(copy: Copy) -> str:
     """The stage or image of which something is copied, "" for the context."""
-    found = (w.removeprefix("--from=") for w in copy.words if w.startswith("--from="))
-    return next(found, "")
+    sources = (w.removeprefix("--from=") for w in copy.words if w.startswith("--from="))
+    return next(sources, "")
 
 
 def _copied_from(unit: Unit, scope: str, names: Sequence[str]) -> Iterator[str]:
-    for one in (*unit.copies, *unit.mounts):
-        name = _from(_by_name(one, names))
-        if one.scope == scope and name in names:
+    for copy in (*unit.copies, *unit.mounts):
+        name = _from(_by_name(copy, names))
+        if copy.scope == scope and name in names:
             yield name
 
 
 def _lines(unit: Unit, wanted: set[str]) -> Callable[[int], bool]:
     """Whether a line of the file belongs to the wanted stages, or stands before all of them."""
-    starts = [(one.place.line, one.name) for one in unit.stages]
+    starts = [(stage.place.line, stage.name) for stage in unit.stages]
 
     def within(line: int) -> bool:
         owner = next((name for at, name in reversed(starts) if at <= line), None)
@@ -274,10 +286,14 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
         return Layout(unit, scope)
     copied = source is None or (context is not None and source.root == context.root)
     made: dict[str, Layout] = {}
-    names = [one.name for one in unit.stages]
+    names = [stage.name for stage in unit.stages]
     for name in names[: names.index(scope) + 1] if scope in names else [scope]:
-        every = (other for one in unit.scopes(name) for other in _copied_from(unit, one, names))
-        others = [made[one] for one in dict.fromkeys(every) if one in made]
+        every = (
+            other
+            for base_scope in unit.scopes(name)
+            for other in _copied_from(unit, base_scope, names)
+        )
+        others = [made[stage_name] for stage_name in dict.fromkeys(every) if stage_name in made]
         made[name] = Layout(unit, name, others=others)
         _find(made[name], tree, copied=copied, cloned=source is not None)
     return made[scope]
@@ -291,17 +307,17 @@ def _find(made: Layout, tree: SourceTree, *, copied: bool, cloned: bool) -> None
         made.places += _clones(made.commands, tree, values)
     for command in made.commands:
         read = builds.read(command, values)
-        for one in builds.builds(read) if command.where is Where.BUILD else ():
-            part = made.part_of(_short(one.folder))
-            piece = made.around(_short(one.folder)) if part is None else None
+        for build in builds.builds(read) if command.where is Where.BUILD else ():
+            part = made.part_of(_short(build.folder))
+            piece = made.around(_short(build.folder)) if part is None else None
             if piece is not None:
-                made.pieces.append(Site(piece, command, packs=one.packs))
+                made.pieces.append(Site(piece, command, packs=build.packs))
             if part is not None and part not in tree.folders:
                 made.absent.append((part, command))
             elif part is not None:
                 given, whole = builds.defined(read, partial(made.settings, command))
                 given = builds.of_project(tree, part) | given
-                made.sites.append(Site(part, command, one.isolated, given, whole, one.packs))
+                made.sites.append(Site(part, command, build.isolated, given, whole, build.packs))
 
 
 def _copies(
@@ -309,17 +325,17 @@ def _copies(
 ) -> Iterator[Place]:
     """What is copied or mounted; `copied`: whether the context is the tree."""
     unit, scopes = made.unit, made.unit.scopes(made.scope)
-    for one in (*unit.copies, *unit.mounts):
-        if one.scope not in scopes:
+    for copy in (*unit.copies, *unit.mounts):
+        if copy.scope not in scopes:
             continue
-        words = [dockerfile.expanded(w, dict(values)) for w in one.words if not w.startswith("--")]
-        into = _short(posixpath.join(one.folder or "/", *words[-1:]))
-        other = next((o for o in made.others if o.scope == _from(one)), None)
+        words = [dockerfile.expanded(w, dict(values)) for w in copy.words if not w.startswith("--")]
+        into = _short(posixpath.join(copy.folder or "/", *words[-1:]))
+        other = next((o for o in made.others if o.scope == _from(copy)), None)
         for word in words[:-1]:
             part = inside(word.lstrip("/"))
             if other is not None:
                 yield from _again(other, _short(word), into)
-            elif copied and not _from(one) and part is not None and part in tree.folders:
+            elif copied and not _from(copy) and part is not None and part in tree.folders:
                 yield Place(into, part)
 
 
@@ -327,28 +343,32 @@ def _again(other: Layout, folder: str, into: str) -> Iterator[Place]:
     """The places of another stage that a copy of one of its folders brings."""
     part = other.part_of(folder)
     if part is not None:
-        yield Place(into, part, next((one.clone for one in other.places if one.clone), None))
+        yield Place(
+            into,
+            part,
+            next((source_place.clone for source_place in other.places if source_place.clone), None),
+        )
         return
-    for one in other.places:
-        if one.folder.startswith(f"{folder.rstrip('/')}/"):
-            yield replace(one, folder=_short(f"{into}/{one.folder[len(folder) :]}"))
+    for place in other.places:
+        if place.folder.startswith(f"{folder.rstrip('/')}/"):
+            yield replace(place, folder=_short(f"{into}/{place.folder[len(folder) :]}"))
 
 
 def _clones(
     commands: Sequence[Command], tree: SourceTree, values: Mapping[str, str]
 ) -> list[Place]:
-    found = [
-        (place, name) for one in commands for place, name in [_clone(one, values)] if place
+    clones = [
+        (place, name) for command in commands for place, name in [_clone(command, values)] if place
     ]  # fmt: skip
-    mine = [place for place, name in found if name.lower() == tree.root.name.lower()]
-    return mine or ([place for place, _ in found] if len(found) == 1 else [])
+    mine = [place for place, name in clones if name.lower() == tree.root.name.lower()]
+    return mine or ([place for place, _ in clones] if len(clones) == 1 else [])
 
 
 def _clone(command: Command, values: Mapping[str, str]) -> tuple[Place | None, str]:
     """Where `git clone` puts a repository, and the repository's name."""
     if command.name != "git" or command.where is not Where.BUILD:
         return None, ""
-    plain = [one.text for one in vocabulary.plain(
+    plain = [word.text for word in vocabulary.plain(
         command.args, ("-C", "-c", "-b", "--branch", "--depth", "-j", "--jobs", "-o", "--origin",
                        "--reference", "--filter", "--shallow-since", "--config"),
     )]  # fmt: skip

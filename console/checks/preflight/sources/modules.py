@@ -104,43 +104,45 @@ class Sources:
         for root in self.roots:
             before = f"{root}/" if root else ""
             names |= {
-                one.removeprefix(before).split("/")[0]
-                for one in self.tree.files
-                if one.startswith(before) and one.endswith("/__init__.py")
-                and one.removeprefix(before).count("/") == 1
+                path.removeprefix(before).split("/")[0]
+                for path in self.tree.files
+                if path.startswith(before) and path.endswith("/__init__.py")
+                and path.removeprefix(before).count("/") == 1
             }  # fmt: skip
         return sorted(names - {"tests", "test", "docs", "examples", "scripts"})
 
     def walk(self, entries: Iterable[str]) -> Walk:
         """Follow every unconditional import from the entries."""
-        found = Walk()
+        import_walk = Walk()
         todo: deque[tuple[str, tuple[str, ...]]] = deque()
         for entry in dict.fromkeys(entries):
             if not self.file(entry) and not self.file(f"{entry}.__main__"):
-                found.unknown.append(entry)
-            todo += [(one, (one,)) for one in (*_parents(entry), entry, f"{entry}.__main__")]
+                import_walk.unknown.append(entry)
+            todo += [(name, (name,)) for name in (*_parents(entry), entry, f"{entry}.__main__")]
         while todo:
             module, chain = todo.popleft()
             path = self.file(module)
-            if module in found.reached or not path:
+            if module in import_walk.reached or not path:
                 continue
-            if len(found.reached) >= MOST_MODULES:
-                found.unread.append(path)
+            if len(import_walk.reached) >= MOST_MODULES:
+                import_walk.unread.append(path)
                 break
-            found.reached.add(module)
+            import_walk.reached.add(module)
             tree = parsed(self.tree.text(path))
             if tree is None:
-                found.unread.append(path)
+                import_walk.unread.append(path)
                 continue
-            for one in _imports(tree, module, path, chain):
-                if self.has(one.module):
-                    todo += [(up, (*chain, up)) for up in (*_parents(one.module), one.module)]
-                elif not (one.maybe and self.has(one.module.rpartition(".")[0])):
-                    found.out.append(one)
-                    todo += [(up, (*chain, up)) for up in _parents(one.module)]
+            for statement in _imports(tree, module, path, chain):
+                if self.has(statement.module):
+                    todo += [
+                        (up, (*chain, up)) for up in (*_parents(statement.module), statement.module)
+                    ]
+                elif not (statement.maybe and self.has(statement.module.rpartition(".")[0])):
+                    import_walk.out.append(statement)
+                    todo += [(up, (*chain, up)) for up in _parents(statement.module)]
                 else:
-                    found.inner.append(one)
-        return found
+                    import_walk.inner.append(statement)
+        return import_walk
 
     def names(self, module: str) -> bool:
         """Whether the parent of a module itself gives this name to something else."""
@@ -148,12 +150,12 @@ class Sources:
         tree = parsed(self.tree.text(self.file(parent)))
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-                found = node.name
+                name = node.name
             elif isinstance(node, ast.alias):
-                found = node.asname or node.name
+                name = node.asname or node.name
             else:
-                found = node.id if isinstance(node, ast.Name) else ""
-            if found in (last, "*", "__getattr__"):
+                name = node.id if isinstance(node, ast.Name) else ""
+            if name in (last, "*", "__getattr__"):
                 return True
         return False
 
@@ -194,7 +196,9 @@ def _always(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 def _forgives(handler: ast.ExceptHandler) -> bool:
     caught = handler.type
     names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-    return any(one is None or (isinstance(one, ast.Name) and one.id in _FORGIVEN) for one in names)
+    return any(
+        name is None or (isinstance(name, ast.Name) and name.id in _FORGIVEN) for name in names
+    )
 
 
 def in_library(module: str) -> bool:
@@ -207,29 +211,31 @@ def switches(text: str | None) -> list[Switch]:
     tree = parsed(text)
     if tree is None:
         return []
-    asked: dict[str, tuple[str, str, str]] = {}
-    found: list[Switch] = []
+    variables: dict[str, tuple[str, str, str]] = {}
+    build_switches: list[Switch] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, one = node.targets[0], _environment(node.value, {})
-            if isinstance(target, ast.Name) and one is not None:
-                asked[target.id] = one
+            target, variable = node.targets[0], _environment(node.value, {})
+            if isinstance(target, ast.Name) and variable is not None:
+                variables[target.id] = variable
     every = list(_made(tree))
     gates: list[tuple[tuple[str, str, str], int, dict[int, ast.Call]]] = []
     for node in ast.walk(tree) if every else ():
         if isinstance(node, ast.If | ast.IfExp) and len(gates) < MOST_GATES:
-            one = _environment(node.test, asked)
+            variable = _environment(node.test, variables)
             body = node.body if isinstance(node.body, list) else [node.body]
             mine = {id(call): call for part in body for call in _made(part)}
-            if one is not None and mine and not _negated(node.test):
-                gates.append((one, node.lineno, mine))
-    for one, line, mine in gates:
-        same = {call for other, _, calls in gates if other[0] == one[0] for call in calls}
+            if variable is not None and mine and not _negated(node.test):
+                gates.append((variable, node.lineno, mine))
+    for variable, line, mine in gates:
+        same = {call for other, _, calls in gates if other[0] == variable[0] for call in calls}
         others = {w for call in every if id(call) not in same for w in _words(call)}
         words = {w for call in mine.values() for w in _words(call)} - others - _USUAL
         if words:
-            found.append(Switch(one[0], frozenset(words), one[1], one[2], line))
-    return found
+            build_switches.append(
+                Switch(variable[0], frozenset(words), variable[1], variable[2], line)
+            )
+    return build_switches
 
 
 def _negated(test: ast.expr) -> bool:
@@ -278,10 +284,12 @@ def _words(call: ast.Call) -> Iterator[str]:
 
 def extensions(text: str | None) -> set[str]:
     """Names of the extensions that a setup.py makes, as they are imported, and their last parts."""
-    tree, found = parsed(text), set[str]()
+    tree, names = parsed(text), set[str]()
     for call in _made(tree) if tree is not None else ():
-        named = [one.value for one in call.keywords if one.arg == "name"] or call.args[:1]
-        for one in named:
-            if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                found |= {one.value, one.value.rpartition(".")[2]}
-    return found
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] or call.args[
+            :1
+        ]
+        for node in named:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names |= {node.value, node.value.rpartition(".")[2]}
+    return names

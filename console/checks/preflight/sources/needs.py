@@ -45,10 +45,16 @@ def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
     declared = tree.submodules()
     if not declared:
         return
-    names = ", ".join(one.path for one in declared[:4]) + (" …" if len(declared) > 4 else "")
+    names = ", ".join(declaration.path for declaration in declared[:4]) + (
+        " …" if len(declared) > 4 else ""
+    )
     commands = layout.commands if layout else []
     places = layout.places if layout else []
-    clones = [one.clone for one in places if one.clone is not None and one.clone in commands]
+    clones = [
+        tree_place.clone
+        for tree_place in places
+        if tree_place.clone is not None and tree_place.clone in commands
+    ]
     for clone in clones:
         name = layout.unit.source.path.name if layout else ""
         place = f"{name}:{clone.place.line}"
@@ -65,19 +71,19 @@ def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
         hint = "git clone --recursive, without --depth"
         yield Finding(level, "submodules", words, hint, SHALLOW, place=place)
     used = layout is None or any(place.clone is None for place in layout.places)
-    for one in declared if used else ():
-        if one.empty:
-            words = f"{one.path} is declared and nothing is there"
+    for submodule in declared if used else ():
+        if submodule.empty:
+            words = f"{submodule.path} is declared and nothing is there"
             hint = f"git -C {tree.root} submodule update --init --recursive"
-            where = tree.place(".gitmodules", one.line)
+            where = tree.place(".gitmodules", submodule.line)
             yield Finding(Level.FAIL, "submodules", words, hint, SHALLOW, place=where)
 
 
 def _updated(layout: Layout | None, clone: Command) -> bool:
     commands = layout.commands if layout else []
     return any(
-        one.name == "git" and any(word.text == "submodule" for word in one.args)
-        for one in commands[commands.index(clone) :]
+        command.name == "git" and any(word.text == "submodule" for word in command.args)
+        for command in commands[commands.index(clone) :]
     )
 
 
@@ -88,11 +94,13 @@ class Needs:
         self.tree = tree
         self.layout = layout
         there = vocabulary.installed(layout.unit, layout.scope) if layout is not None else _debs()
-        self.there = there.union(*(DEPENDS[one] for one in there if one in DEPENDS))
-        self.pips = {requirements.name(word.text) for one in (layout.commands if layout else ())
-                     for word in vocabulary.pip_words(one)}  # fmt: skip
-        self.pips |= {name for one in self.pips for name in BRINGS.get(one, "").split()}
-        self.listed = any(vocabulary.pip_files(one) for one in (layout.commands if layout else ()))
+        self.there = there.union(*(DEPENDS[package] for package in there if package in DEPENDS))
+        self.pips = {requirements.name(word.text) for command in (layout.commands if layout else ())
+                     for word in vocabulary.pip_words(command)}  # fmt: skip
+        self.pips |= {name for project in self.pips for name in BRINGS.get(project, "").split()}
+        self.listed = any(
+            vocabulary.pip_files(command) for command in (layout.commands if layout else ())
+        )
         """Whether pip reads what it installs from a file."""
         self.sure = layout.sure if layout is not None else False
         self.built: dict[str, tuple[str, modules.Switch | None]] = {}
@@ -114,9 +122,13 @@ class Needs:
         """Whether a command of the Dockerfile itself makes a file or folder of that name."""
         assert self.layout is not None
         return any(
-            (one.name in MAKES and one.args and posixpath.basename(one.args[-1].text) == name)
-            or (one.name == "cmake" and name in builds.made_by(one))
-            for one in self.layout.commands
+            (
+                command.name in MAKES
+                and command.args
+                and posixpath.basename(command.args[-1].text) == name
+            )
+            or (command.name == "cmake" and name in builds.made_by(command))
+            for command in self.layout.commands
         )
 
     def of_site(self, site: Site) -> Iterator[Finding]:
@@ -125,18 +137,22 @@ class Needs:
         gates = modules.switches(setup)
         listed = list(self._lists(site.part, bool(setup)))
         yield from self._program(site, setup, listed)
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for path in listed:
             gate = _gate(gates, posixpath.dirname(path)[len(site.part) :].split("/"))
-            asked = cmake.read(self.tree, path, site.given, site.all_given)
-            for module in asked.modules:
+            cmake_needs = cmake.read(self.tree, path, site.given, site.all_given)
+            for module in cmake_needs.modules:
                 self.built.setdefault(module, (path, gate))
             if gate is not None and not self.is_on(gate, site.command):
                 continue
-            for one in sorted(self._asked(asked), key=lambda one: one.level is not Level.FAIL):
-                package = one.title.startswith("package")
-                found.setdefault(one.hint or one.title if package else one.words, one)
-        yield from found.values()
+            for finding in sorted(
+                self._asked(cmake_needs), key=lambda fault: fault.level is not Level.FAIL
+            ):
+                package = finding.title.startswith("package")
+                findings.setdefault(
+                    finding.hint or finding.title if package else finding.words, finding
+                )
+        yield from findings.values()
         for name in modules.extensions(setup):
             path = posixpath.join(site.part, "setup.py")
             self.built.setdefault(name, (path, _gate(gates, name.split("."))))
@@ -176,12 +192,12 @@ class Needs:
         words = f"{site.part or 'the tree'} is built with cmake, and nothing installs it"
         yield Finding(level, "cmake", words, self._hint("cmake"), CMAKE, place=where)
 
-    def _asked(self, asked: cmake.Asked) -> Iterator[Finding]:
-        for one in asked.wanted:
-            finding = self._package(one, asked.own)
+    def _asked(self, cmake_needs: cmake.Asked) -> Iterator[Finding]:
+        for package in cmake_needs.wanted:
+            finding = self._package(package, cmake_needs.own)
             if finding is not None:
                 yield finding
-        for lost in asked.missing:
+        for lost in cmake_needs.missing:
             beside = self.layout is None and os.path.exists(self.tree.root / lost.target)
             if beside or self._put(lost.target):
                 continue
@@ -197,8 +213,8 @@ class Needs:
             yield Finding(Level.FAIL, "path of CMake", words, hint, MOVED, place=place)
 
     def _in_submodule(self, target: str) -> bool:
-        subs = [one.path for one in self.tree.submodules()]
-        return any(target == one or target.startswith(f"{one}/") for one in subs)
+        subs = [submodule.path for submodule in self.tree.submodules()]
+        return any(target == path or target.startswith(f"{path}/") for path in subs)
 
     def _put(self, target: str) -> bool:
         """Whether a command puts it there, or a submodule, which the clone brings, is there."""
@@ -206,36 +222,36 @@ class Needs:
             return True
         parts = target.split("/")
         return any(
-            one.name in ("cp", "ln", "mv", "rsync")
-            and any(set(word.text.strip("/").split("/")) & set(parts) for word in one.args)
-            for one in (self.layout.commands if self.layout else ())
+            command.name in ("cp", "ln", "mv", "rsync")
+            and any(set(word.text.strip("/").split("/")) & set(parts) for word in command.args)
+            for command in (self.layout.commands if self.layout else ())
         )
 
-    def _package(self, one: cmake.Wanted, own: set[str]) -> Finding | None:
-        names = [key(name) for name in one.names]
+    def _package(self, package: cmake.Wanted, own: set[str]) -> Finding | None:
+        names = [key(name) for name in package.names]
         if any(name in own or name in ALWAYS for name in names):
             return None
         name = next((n for n in names if n in LIBRARIES or n in FROM_PIP), None)
-        place, shown = self.tree.place(one.path, one.line), one.names[0]
+        place, shown = self.tree.place(package.path, package.line), package.names[0]
         title = f"package {one_line(shown, 40)}"
         if name is None:
-            if not one.sure:
+            if not package.sure:
                 return None
             words = "CMake requires it; which package brings it is not known here"
             return Finding(Level.OK, title, words, place=place)
         debs = LIBRARIES.get(name, ())
         if self._has(name, debs, FROM_PIP.get(name, ())):
             return None
-        lessons = SCHED_EXT[:2] if "balance_serve" in one.path else ASKED
+        lessons = SCHED_EXT[:2] if "balance_serve" in package.path else ASKED
         here = self.layout is None
         level = Level.WARN
-        if one.sure:
+        if package.sure:
             level = Level.UNKNOWN if here else Level.WARN
             if self.sure and not self._named(name):
                 level = Level.FAIL
         brings = (debs or FROM_PIP.get(name, ()))[0]
         by_pip = not debs
-        words = "CMake requires it" + ("" if one.sure else " under some condition")
+        words = "CMake requires it" + ("" if package.sure else " under some condition")
         words += f", and {'this machine does not have' if here else 'nothing installs'} {brings}"
         hint = self._hint(brings)
         if by_pip:
@@ -246,9 +262,9 @@ class Needs:
         """Whether a command of the image speaks of it: it may be built there from its sources."""
         if self.layout is None:
             return False
-        texts = [word.text for one in self.layout.commands if one.name != name
-                 if not vocabulary.packages(one) for word in one.args]  # fmt: skip
-        texts += [word for one in self.layout.unit.copies for word in one.words]
+        texts = [word.text for command in self.layout.commands if command.name != name
+                 if not vocabulary.packages(command) for word in command.args]  # fmt: skip
+        texts += [word for copy in self.layout.unit.copies for word in copy.words]
         return any(name in text.lower() for text in texts)
 
     def _hint(self, package: str) -> str:
@@ -284,8 +300,8 @@ class Needs:
 def _gate(gates: list[modules.Switch], words: list[str]) -> modules.Switch | None:
     """The innermost switch of a part: the one with the fewest words of its own."""
     named = {word for word in words if len(word) > 3}
-    mine = [one for one in gates if one.words & named]
-    return min(mine, key=lambda one: len(one.words), default=None)
+    mine = [gate for gate in gates if gate.words & named]
+    return min(mine, key=lambda gate: len(gate.words), default=None)
 
 
 def _debs() -> frozenset[str]:

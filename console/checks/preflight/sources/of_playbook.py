@@ -22,14 +22,23 @@ def ask_of(step: Step, playbook: Playbook, judged: Iterable[str] = ()) -> BuildA
     remote = "://" in build.context or build.context.startswith("git@")
     context = build.context if remote else str(_path(playbook, build.context))
     default = None if remote else Path(context) / "Dockerfile"
-    wanted = (one.imports for one in steps_of(playbook.model) if one.when and one.imports)
+    wanted = (
+        later_step.imports
+        for later_step in steps_of(playbook.model)
+        if later_step.when and later_step.imports
+    )
     return BuildAsk(
         context=context,
         dockerfile=_path(playbook, build.dockerfile) if build.dockerfile else default,
         target=build.target,
         args=dict(build.args),
         source=_path(playbook, build.source) if build.source else None,
-        modules=tuple(n for one in wanted if one.image == build.tag for n in one.modules),
+        modules=tuple(
+            n
+            for import_check in wanted
+            if import_check.image == build.tag
+            for n in import_check.modules
+        ),
         judged=frozenset(judged),
     )
 
@@ -41,13 +50,13 @@ def source_ask(playbook: Playbook, source: str) -> BuildAsk:
 
 def asks(playbook: Playbook) -> list[tuple[str, BuildAsk]]:
     """(what, the question) for every build, and for every tree that a host step names."""
-    found = []
+    questions = []
     for step in steps_of(playbook.model):
         if step.build is not None and step.when:
-            found.append((f"step {step.id}: {step.build.tag}", ask_of(step, playbook)))
+            questions.append((f"step {step.id}: {step.build.tag}", ask_of(step, playbook)))
         elif step.host is not None and step.host.source and step.when:
-            found.append((f"step {step.id}", source_ask(playbook, step.host.source)))
-    return found
+            questions.append((f"step {step.id}", source_ask(playbook, step.host.source)))
+    return questions
 
 
 def _path(playbook: Playbook, text: str) -> Path:

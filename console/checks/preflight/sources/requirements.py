@@ -19,9 +19,9 @@ MOST = 2000
 
 def to_run(tree: SourceTree, part: str) -> list[Required]:
     """Of pyproject.toml, setup.py and requirements.txt."""
-    found = [*_project(tree, part), *_setup(tree, part)]
-    found += listed(tree, posixpath.join(part, "requirements.txt").lstrip("/"))
-    return found[:MOST]
+    requirements = [*_project(tree, part), *_setup(tree, part)]
+    requirements += listed(tree, posixpath.join(part, "requirements.txt").lstrip("/"))
+    return requirements[:MOST]
 
 
 def listed(tree: SourceTree, path: str) -> Iterator[Required]:
@@ -39,13 +39,17 @@ def to_build(tree: SourceTree, part: str) -> list[Required]:
 
 def of_torch(required: list[Required]) -> list[Required]:
     """Those that speak of PyTorch itself."""
-    return [one for one in required if re.match(r"torch\s*(?:[\[=<>~!;(]|$)", one[0])]
+    return [
+        requirement
+        for requirement in required
+        if re.match(r"torch\s*(?:[\[=<>~!;(]|$)", requirement[0])
+    ]
 
 
 def name(requirement: str) -> str:
     """The project of a requirement, in small letters and with hyphens."""
-    found = re.match(r"[A-Za-z0-9][\w.-]*", requirement)
-    return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
+    match = re.match(r"[A-Za-z0-9][\w.-]*", requirement)
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
 
 
 def _toml(tree: SourceTree, part: str) -> tuple[str, dict[str, Any]]:
@@ -68,7 +72,7 @@ def _texts(table: Any, key: str, tree: SourceTree, path: str) -> Iterator[Requir
     lines = (tree.text(path) or "").split("\n")
     for value in values[:MOST] if isinstance(values, list) else ():
         if isinstance(value, str):
-            line = next((n for n, one in enumerate(lines, 1) if value in one), 0)
+            line = next((n for n, source_line in enumerate(lines, 1) if value in source_line), 0)
             yield value, tree.place(path, line)
 
 
@@ -77,6 +81,6 @@ def _setup(tree: SourceTree, part: str) -> Iterator[Required]:
     module = parsed(tree.text(path))
     for node in ast.walk(module) if module is not None else ():
         if isinstance(node, ast.keyword) and node.arg == "install_requires":
-            for one in node.value.elts if isinstance(node.value, ast.List) else ():
-                if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                    yield one.value, tree.place(path, one.lineno)
+            for element in node.value.elts if isinstance(node.value, ast.List) else ():
+                if isinstance(element, ast.Constant) and isinstance(element.value, str):
+                    yield element.value, tree.place(path, element.lineno)

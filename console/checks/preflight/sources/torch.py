@@ -72,7 +72,7 @@ def findings(
     yield from _with_base(base[0], there, builds, name)
     yield from _replaced(there, builds, name)
     for at, part in builds:
-        before = [one for one in there if one.at < at]
+        before = [torch for torch in there if torch.at < at]
         if before:
             yield from _required(before[-1], part, name)
     yield from _wheels(commands, values, there, base[0], name)
@@ -82,8 +82,8 @@ def _base(unit: Unit, scope: str) -> tuple[Pair | None, Torch | None]:
     """The base image's CUDA and PyTorch, as its name says."""
     stage = unit.stage(scope)
     ref = stage.base if stage else ""
-    found, torch = vocabulary.CUDA.search(ref), _BASE_TORCH.search(ref)
-    cuda = (int(found[1]), int(found[2])) if found else None
+    cuda_match, torch = vocabulary.CUDA.search(ref), _BASE_TORCH.search(ref)
+    cuda = (int(cuda_match[1]), int(cuda_match[2])) if cuda_match else None
     if torch is None or stage is None:
         return cuda, None
     return cuda, Torch(torch[1], cuda, _kind(cuda), stage.place.line)
@@ -105,10 +105,10 @@ def _installed(
             (pin, command.place.line) for pin in pins if re.fullmatch(r"torch\s*==\s*\S+", pin)
         ]
         for text, line in pips:
-            found = _TORCH.fullmatch(text)
-            if found is None or (found[1] is None and len(text) > len("torch")):
+            match = _TORCH.fullmatch(text)
+            if match is None or (match[1] is None and len(text) > len("torch")):
                 continue
-            version = found[2] or "" if found[1] == "==" else ""
+            version = match[2] or "" if match[1] == "==" else ""
             local, index = _LOCAL.search(version), _index(command, values)
             cuda = (int(index[2]), int(index[3])) if index and index[2] else None
             cuda = (int(local[1]), int(local[2])) if local else cuda
@@ -123,31 +123,31 @@ def _index(command: Command, values: Mapping[str, str]) -> re.Match[str] | None:
     """The index of wheels that a pip command names, on its line or in a variable."""
     given = [v for v, _ in command.options("--index-url", "-i", "--extra-index-url", "-f")]
     given += [values.get("PIP_INDEX_URL", ""), values.get("PIP_EXTRA_INDEX_URL", "")]
-    found = (_INDEX.search(dockerfile.expanded(one, dict(values))) for one in given)
-    return next((one for one in found if one), None)
+    matches = (_INDEX.search(dockerfile.expanded(url, dict(values))) for url in given)
+    return next((match for match in matches if match), None)
 
 
 def _with_base(
     cuda: Pair | None, there: Sequence[Torch], builds: Sequence[tuple[int, Compiled]], name: str
 ) -> Iterator[Finding]:
     """The toolkit that compiles against the CUDA that PyTorch was built with."""
-    for one in there:
-        after = [part for at, part in builds if at > one.at]
-        if cuda is None or not after or one.at < 0:
+    for torch in there:
+        after = [part for at, part in builds if at > torch.at]
+        if cuda is None or not after or torch.at < 0:
             continue
-        place = f"{name}:{one.line}"
-        if one.kind == "cpu":
-            words = f"{one.words} has no CUDA, and {_said(after[0])} is compiled against it"
+        place = f"{name}:{torch.line}"
+        if torch.kind == "cpu":
+            words = f"{torch.words} has no CUDA, and {_said(after[0])} is compiled against it"
             hint = f"an index for CUDA, like https://download.pytorch.org/whl/{_kind(cuda)}"
             yield Finding(Level.FAIL, TITLE, words, hint, CUDA, place=place)
-        elif one.cuda is not None and one.cuda != cuda:
-            grave = Level.FAIL if one.cuda[0] != cuda[0] else Level.WARN
+        elif torch.cuda is not None and torch.cuda != cuda:
+            grave = Level.FAIL if torch.cuda[0] != cuda[0] else Level.WARN
             words = (
-                f"{one.words}, and the base image compiles with CUDA {cuda[0]}.{cuda[1]}: "
+                f"{torch.words}, and the base image compiles with CUDA {cuda[0]}.{cuda[1]}: "
                 + ("PyTorch refuses to build an extension with another major version"
                    if grave is Level.FAIL else "minor versions differ, which often works")
             )  # fmt: skip
-            hint = f"the same CUDA in FROM and in the index: {_kind(cuda)} or {_kind(one.cuda)}"
+            hint = f"the same CUDA in FROM and in the index: {_kind(cuda)} or {_kind(torch.cuda)}"
             yield Finding(grave, TITLE, words, hint, (*CUDA, *ABI), place=place)
 
 
@@ -161,9 +161,11 @@ def _replaced(
     """A second PyTorch, after something was compiled against the first."""
     for first, second in pairwise(there):
         other = second.kind and second.kind != first.kind
-        said = second.version and (second.version != first.version or other)  # else pip keeps it
+        is_replacement = second.version and (
+            second.version != first.version or other
+        )  # else pip keeps it
         between = [part for at, part in builds if first.at < at < second.at]
-        if said and (between or first.at >= 0):
+        if is_replacement and (between or first.at >= 0):
             words = f"{second.words} replaces {first.words} (line {first.line})"
             words += f", against which {_said(between[0])} was compiled" if between else ""
             level = Level.FAIL if between else Level.WARN
@@ -204,10 +206,10 @@ def allows(requirement: str, version: str) -> bool | None:
         return None
     verdict: bool | None = True
     for clause in clauses.split(","):
-        found = re.fullmatch(r"\s*(===?|~=|>=|<=|<|>|!=)\s*([\w.*+!]+)\s*", clause)
-        if found is None or not (wanted := numbers(found[2].partition("+")[0])):
+        match = re.fullmatch(r"\s*(===?|~=|>=|<=|<|>|!=)\s*([\w.*+!]+)\s*", clause)
+        if match is None or not (wanted := numbers(match[2].partition("+")[0])):
             return None
-        if not _holds(mine, found[1], wanted, found[2].endswith(".*")):
+        if not _holds(mine, match[1], wanted, match[2].endswith(".*")):
             verdict = False
     return verdict
 
@@ -230,11 +232,14 @@ def _wheels(
 ) -> Iterator[Finding]:  # fmt: skip
     """Names of wheels say for which PyTorch, CUDA, Python and ABI they were compiled."""
     pythons = {
-        int(found[1]) for one in commands for word in one.words
+        int(found[1]) for stage_command in commands for word in stage_command.words
         for found in [_PYTHON.match(word.text)] if found
     }  # fmt: skip
     for at, command in enumerate(commands):
-        torch = next((one for one in reversed(there) if one.at <= at), there[0] if there else None)
+        torch = next(
+            (candidate for candidate in reversed(there) if candidate.at <= at),
+            there[0] if there else None,
+        )
         if command.branched:
             continue  # it may be the wheel for just this way
         for word in vocabulary.pip_words(command):
@@ -253,8 +258,8 @@ def _wheels(
                 yield Finding(Level.FAIL, TITLE, words, hint, ABI, place=place)
 
 
-def _wheel(found: re.Match[str], torch: Torch | None, cuda: Pair | None) -> Iterator[str]:
-    version = found[2].lower()
+def _wheel(wheel_match: re.Match[str], torch: Torch | None, cuda: Pair | None) -> Iterator[str]:
+    version = wheel_match[2].lower()
     for_torch, for_cuda = _FOR_TORCH.search(version), _FOR_CUDA.search(version)
     if torch is not None and for_torch is not None:
         wanted = int(for_torch[1]), int(for_torch[2])
@@ -262,10 +267,11 @@ def _wheel(found: re.Match[str], torch: Torch | None, cuda: Pair | None) -> Iter
             yield f"PyTorch {wanted[0]}.{wanted[1]}, not {torch.version}"
     if cuda is not None and for_cuda is not None and int(for_cuda[1]) != cuda[0]:
         yield f"CUDA {for_cuda[1]}, not {cuda[0]}"
-    said = re.search(r"cxx11abi(true|false)", version)
+    abi_match = re.search(r"cxx11abi(true|false)", version)
     ours = _new_abi(torch) if torch is not None else None
-    if said is not None and ours is not None and (said[1] == "true") != ours:
-        yield f"the {'new' if said[1] == 'true' else 'old'} C++ ABI (cxx11abi{said[1].upper()})"
+    if abi_match is not None and ours is not None and (abi_match[1] == "true") != ours:
+        age = "new" if abi_match[1] == "true" else "old"
+        yield f"the {age} C++ ABI (cxx11abi{abi_match[1].upper()})"
 
 
 def _new_abi(torch: Torch) -> bool | None:

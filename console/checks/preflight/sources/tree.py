@@ -55,7 +55,7 @@ class SourceTree:
         return tree
 
     def _list(self) -> None:
-        found, folders, todo, count = set[str](), {""}, [""], 0
+        paths, folders, todo, count = set[str](), {""}, [""], 0
         while todo:
             below = todo.pop()
             try:
@@ -76,11 +76,11 @@ class SourceTree:
                             folders.add(path)
                             todo.append(path)
                     elif entry.is_file(follow_symlinks=False):
-                        found.add(path)
+                        paths.add(path)
                         self.size += _size(entry)
                     elif entry.is_symlink() and self._stays(path):
-                        (folders if entry.is_dir() else found).add(path)
-        self.files, self.folders = frozenset(found), frozenset(folders)
+                        (folders if entry.is_dir() else paths).add(path)
+        self.files, self.folders = frozenset(paths), frozenset(folders)
 
     def _stays(self, path: str) -> bool:
         """Whether a link leads to something inside the tree."""
@@ -126,20 +126,24 @@ class SourceTree:
 
     def submodules(self) -> list[Submodule]:
         """What .gitmodules declares."""
-        found = []
+        declarations = []
         for number, line in enumerate((self.text(".gitmodules") or "").split("\n")[:5000], 1):
             key, sign, value = line.partition("=")
             if sign and key.strip() == "path":
                 path = posixpath.normpath(value.strip().strip('"'))
                 if not path.startswith(("..", "/")):
-                    found.append(Submodule(path, number, self._empty(path)))
-        return found
+                    declarations.append(Submodule(path, number, self._empty(path)))
+        return declarations
 
     def _empty(self, path: str) -> bool:
         """Whether nothing but git's own `.git` lies there; a link is not followed out of it."""
         if not self._full:
             inside = (*self.files, *self.folders - {""})
-            self._full = {posixpath.dirname(one) for one in inside if not one.endswith("/.git")}
+            self._full = {
+                posixpath.dirname(inner_path)
+                for inner_path in inside
+                if not inner_path.endswith("/.git")
+            }
         return path not in self._full and path not in self.files
 
     def findings(self) -> Iterator[Finding]:

@@ -34,14 +34,14 @@ def contested(
 ) -> dict[str, tuple[str, ...]]:
     """The options of a command line and its variables that some builds refuse, by their own names,
     as the words that the build is to be asked with."""
-    found = {}
+    words_by_option = {}
     options = table(engine)
-    for one in (*from_environment(env or {}, options), *given(argv, options)):
-        if one.option is not None and _since(one):
-            value = one.value if one.option.kind != "flag" else None
-            spelling = one.spelling if one.spelling.startswith("-") else one.name
-            found[one.name] = (spelling, *([value] if value else ()))
-    return found
+    for argument in (*from_environment(env or {}, options), *given(argv, options)):
+        if argument.option is not None and _since(argument):
+            value = argument.value if argument.option.kind != "flag" else None
+            spelling = argument.spelling if argument.spelling.startswith("-") else argument.name
+            words_by_option[argument.name] = (spelling, *([value] if value else ()))
+    return words_by_option
 
 
 NEVER = {"--draft-model": "--model-draft"}
@@ -53,21 +53,23 @@ def of_build(
 ) -> Iterator[Given]:
     """The options that the build takes. What it refuses is named, and what is not known of it makes
     the plan unsettled. A variable that it does not know is passed over, as the build does."""
-    for one in options:
-        if refusal := _in_no_build(one, of):
+    for argument in options:
+        if refusal := _in_no_build(argument, of):
             reading.refuse(refusal)
             continue
-        since = _since(one)
-        taken = takes.get(one.name) if since else True
+        since = _since(argument)
+        taken = takes.get(argument.name) if since else True
         if taken is None or isinstance(taken, str):
-            reading.unsettled.append(_doubt(one, since, taken or ""))
+            reading.unsettled.append(_doubt(argument, since, taken or ""))
         elif not taken:
-            if one.spelling.startswith("-"):
-                reading.refuse(f"{_shown(one)}: this build has no such option{_instead(since)}")
+            if argument.spelling.startswith("-"):
+                reading.refuse(
+                    f"{_shown(argument)}: this build has no such option{_instead(since)}"
+                )
             continue
         elif since:
             reading.got["older"] = True
-        yield one
+        yield argument
 
 
 def _in_no_build(one: Given, of: Table) -> str:
@@ -83,27 +85,29 @@ def _in_no_build(one: Given, of: Table) -> str:
     return f"{one_line(one.spelling, 60)}: no build has it; it is {instead}" if instead else ""
 
 
-def _since(one: Given) -> str:
+def _since(argument: Given) -> str:
     """Since when builds refuse an option as it is given, and what they have instead; "" if all
     known builds take it."""
-    if one.option is None:
+    if argument.option is None:
         return ""
-    return one.option.gone or (one.option.bare if one.value is None else "")
+    return argument.option.gone or (argument.option.bare if argument.value is None else "")
 
 
-def _doubt(one: Given, since: str, refuses: str) -> str:
+def _doubt(argument: Given, since: str, refuses: str) -> str:
     when = since.partition(":")[0]
-    does = "refuse it" if one.spelling.startswith("-") else "pass it over"
+    does = "refuse it" if argument.spelling.startswith("-") else "pass it over"
     known = f"as {refuses} does: is it the one?"
     if not refuses:
         known = "and which one it is is not known here"
-    told = f"builds since {when} {does}{_instead(since)}, {known}"
-    return f"whether this build takes {_shown(one)}: {told}"
+    explanation = f"builds since {when} {does}{_instead(since)}, {known}"
+    return f"whether this build takes {_shown(argument)}: {explanation}"
 
 
-def _shown(one: Given) -> str:
-    alone = one.option is not None and one.option.kind != "flag" and one.value is None
-    own = one.name if one.spelling.startswith("-") else one.spelling
+def _shown(argument: Given) -> str:
+    alone = (
+        argument.option is not None and argument.option.kind != "flag" and argument.value is None
+    )
+    own = argument.name if argument.spelling.startswith("-") else argument.spelling
     return f"{one_line(own, 60)}{' without a value' if alone else ''}"
 
 

@@ -69,10 +69,10 @@ def _of_image(image: str) -> tuple[str, ...]:
     name, _, tag = image.partition("@")[0].rpartition(":")
     if "/" in tag or not name:
         name, tag = image, ""
-    found = next((of for end, of in _OFFICIAL.items() if name.endswith(end)), ())
+    tables = next((of for end, of in _OFFICIAL.items() if name.endswith(end)), ())
     if name.endswith("/llama.cpp") and not tag.startswith("server"):
         return ()  # its other tags start scripts, or a program for the terminal
-    return found
+    return tables
 
 
 def _of_llama(where: str) -> tuple[str, ...]:
@@ -90,14 +90,14 @@ def judged(
 ) -> list[Complaint]:
     """The complaints of a command line in its order. Where it may be one of several engines', what
     one of them takes is none, and what all refuse is refused."""
-    found = [_complaints(name, argv, env or {}) for name in tables]
-    if not found:
+    complaint_lists = [_complaints(name, argv, env or {}) for name in tables]
+    if not complaint_lists:
         return []
-    first, *others = sorted(found, key=len)
+    first, *others = sorted(complaint_lists, key=len)
     return [
-        max(same, key=lambda one: _RANK.index(one.sure))
+        max(same, key=lambda candidate: _RANK.index(candidate.sure))
         for complaint in first
-        if len(same := [complaint, *_alike(complaint, others)]) == len(found)
+        if len(same := [complaint, *_alike(complaint, others)]) == len(complaint_lists)
     ]
 
 
@@ -108,7 +108,7 @@ def _alike(complaint: Complaint, others: Sequence[Sequence[Complaint]]) -> Itera
     """The complaint of each other reader that is about the same words."""
     place = _place(complaint)
     for complaints in others:
-        yield from [one for one in complaints if _place(one) == place][:1]
+        yield from [other for other in complaints if _place(other) == place][:1]
 
 
 def _place(complaint: Complaint) -> tuple[str, str | None] | None:
@@ -134,11 +134,15 @@ def _complaints(name: str, argv: Sequence[str], env: Mapping[str, str]) -> list[
     plan, options = _plan(name, argv, env), table(name)
     read = [*from_environment(env, options), *given(argv, options)]
     unsettled: tuple[str, ...] = getattr(plan, "unsettled", ())
-    rows = [(Sure.REFUSED, one) for one in plan.refused]
-    rows += [(Sure.DOUBTED, one) for one in plan.problems]
-    rows += [(Sure.DEPENDS, one) for one in unsettled]
-    found = [Complaint(sure, words, _about(words, read)) for sure, words in rows]
-    own = [one for one in found if one.option is None or not doubtful(one.option)]
+    rows = [(Sure.REFUSED, refusal) for refusal in plan.refused]
+    rows += [(Sure.DOUBTED, problem) for problem in plan.problems]
+    rows += [(Sure.DEPENDS, condition) for condition in unsettled]
+    complaints = [Complaint(sure, words, _about(words, read)) for sure, words in rows]
+    own = [
+        complaint
+        for complaint in complaints
+        if complaint.option is None or not doubtful(complaint.option)
+    ]
     return sorted(own, key=partial(_order, read))
 
 
@@ -149,22 +153,24 @@ def _order(read: Sequence[Given], complaint: Complaint) -> int:
 def _about(words: str, read: Sequence[Given]) -> Given | None:
     """The option or the word that a complaint is about: one that it names, with its value where
     several are alike."""
-    named = [one for one in read if _is_named(one, words)]
-    valued = [one for one in named if one.value and one_line(one.value, 40) in words]
+    named = [argument for argument in read if _is_named(argument, words)]
+    valued = [
+        argument for argument in named if argument.value and one_line(argument.value, 40) in words
+    ]
     return next(iter(valued or named), None)
 
 
-def _is_named(one: Given, words: str) -> bool:
-    names = {one_line(one.name, 60), one_line(one.spelling, 60)}
-    if one.stray is not None:
-        return words.startswith(f"{one_line(one.spelling, 40)} ")
+def _is_named(argument: Given, words: str) -> bool:
+    names = {one_line(argument.name, 60), one_line(argument.spelling, 60)}
+    if argument.stray is not None:
+        return words.startswith(f"{one_line(argument.spelling, 40)} ")
     return any(words.startswith((f"{name} ", f"{name}:")) or f" takes {name}" in words
                for name in names)  # fmt: skip
 
 
 def serves(tables: Sequence[str], argv: Sequence[str]) -> bool:
     """Whether a command line is to serve: with `--help` or `--version` it prints and ends."""
-    options = (one.option for name in tables for one in given(argv, table(name)))
+    options = (argument.option for name in tables for argument in given(argv, table(name)))
     return not any(option is not None and option.effect is Effect.ENDS for option in options)
 
 

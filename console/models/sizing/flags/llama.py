@@ -164,13 +164,13 @@ def _ik_slots(reading: Reading, flag: str, value: str) -> None:
 def _batches(reading: Reading) -> int:
     """The tokens that are worked on at once; the server never takes more than --batch-size."""
     batch: int = reading.got.pop("batch", BATCH)
-    asked: int = reading.got.pop("ubatch", LlamaPlan().ubatch)
+    ubatch: int = reading.got.pop("ubatch", LlamaPlan().ubatch)
     slots = LlamaPlan(parallel=reading.got.get("parallel")).slots
     if batch < max(2, slots):
         reading.refuse(f"--batch-size {batch}: it aborts with less than a token for each slot")
-    if asked > batch:
-        reading.notes.append(f"--ubatch-size {asked} is cut to --batch-size, {batch}")
-    return max(1, min(asked, batch) if asked > 0 else batch)
+    if ubatch > batch:
+        reading.notes.append(f"--ubatch-size {ubatch} is cut to --batch-size, {batch}")
+    return max(1, min(ubatch, batch) if ubatch > 0 else batch)
 
 
 def _flash(reading: Reading, flag: str, value: str) -> None:

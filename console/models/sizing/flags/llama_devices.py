@@ -62,16 +62,18 @@ def _other_backend(reading: Reading, flag: str, family: str, name: str) -> None:
 
 def override(reading: Reading, flag: str, value: str) -> None:
     """--override-tensor: PATTERN=BUFFER by a comma; the name of a buffer is taken as it stands."""
-    for one in value.split(","):
-        pattern, mark, buffer = one.partition("=")
+    for assignment in value.split(","):
+        pattern, mark, buffer = assignment.partition("=")
         if not mark:
-            reading.refuse_value(flag, one, "PATTERN=BUFFER, like exps=CPU (a comma parts two)")
+            reading.refuse_value(
+                flag, assignment, "PATTERN=BUFFER, like exps=CPU (a comma parts two)"
+            )
         elif buffer == "CPU" or _NAME.fullmatch(buffer):
             _pattern(reading, flag, pattern, buffer)
         elif buffer.isalpha() and buffer.upper() not in ("CPU", *CARDS):
-            reading.uncounted.append(f"{flag} {one_line(one, 60)}")
+            reading.uncounted.append(f"{flag} {one_line(assignment, 60)}")
         else:
-            reading.refuse_value(flag, one, "a buffer that the build has, like CPU or CUDA0")
+            reading.refuse_value(flag, assignment, "a buffer that the build has, like CPU or CUDA0")
 
 
 def _pattern(reading: Reading, flag: str, pattern: str, buffer: str) -> None:
@@ -80,8 +82,8 @@ def _pattern(reading: Reading, flag: str, pattern: str, buffer: str) -> None:
     differs = _OTHER_MEANING.search(pattern) is not None
     try:
         re.compile("" if differs else pattern)
-    except re.error as found:
-        error = error or found.msg
+    except re.error as failure:
+        error = error or failure.msg
     if error.startswith(("(?", *_BROKEN)):
         reading.refuse_value(flag, pattern, f"a regular expression: {error}")
     elif error or differs:
@@ -104,8 +106,8 @@ def split(reading: Reading, flag: str, value: str) -> None:
         parts = tuple(float(part) for part in words)
     except ValueError:
         begun = all(_BEGUN.match(part) for part in words)
-        told = reading.problem if begun else reading.refuse_value
-        told(flag, value, "proportions like 75,25")
+        report = reading.problem if begun else reading.refuse_value
+        report(flag, value, "proportions like 75,25")
         return
     if len(parts) > MAX_SPLIT:
         reading.refuse_value(flag, value, f"at most {MAX_SPLIT} proportions")

@@ -73,28 +73,30 @@ def read(
 ) -> None:
     """Apply each option in its order. An option that the table does not have, or that no sum has,
     is named."""
-    for one in options:
-        option = one.option
-        if one.stray is not None:
-            _beside(reading, one.spelling, one.stray, of)
+    for argument in options:
+        option = argument.option
+        if argument.stray is not None:
+            _beside(reading, argument.spelling, argument.stray, of)
         elif option is None:
-            reading.problems.append(f"{one_line(one.spelling, 60)} is no option of {of.of}")
-        elif of.grammar.python and option.kind == "flag" and one.value is not None:
-            reading.refuse_value(option.name, one.value, "no value")
+            reading.problems.append(f"{one_line(argument.spelling, 60)} is no option of {of.of}")
+        elif of.grammar.python and option.kind == "flag" and argument.value is not None:
+            reading.refuse_value(option.name, argument.value, "no value")
         elif option.effect is Effect.ENDS:
-            reading.refuse(f"{one.spelling}: the program prints and ends, and serves nothing")
-        elif is_variable(one):
-            reading.problem(option.name, one.value or "", "a value, and not a shell's variable")
-        elif wrong := (wanted_in_python if of.grammar.python else wanted)(one):
-            _refuse(reading, option, one.value or "", wrong, of)
+            reading.refuse(f"{argument.spelling}: the program prints and ends, and serves nothing")
+        elif is_variable(argument):
+            reading.problem(
+                option.name, argument.value or "", "a value, and not a shell's variable"
+            )
+        elif wrong := (wanted_in_python if of.grammar.python else wanted)(argument):
+            _refuse(reading, option, argument.value or "", wrong, of)
         elif option.effect is Effect.UNCOUNTED:
-            reading.uncounted.append(_shown(one))
-        elif doubt := doubtful(one):
+            reading.uncounted.append(_shown(argument))
+        elif doubt := doubtful(argument):
             reading.problems.append(f"{option.name}: {doubt}")
         elif option.effect is Effect.NOTED:
-            reading.notes.append(f"{_shown(one)} is not judged")
+            reading.notes.append(f"{_shown(argument)} is not judged")
         elif option.effect is Effect.READ:
-            _apply(reading, one, appliers)
+            _apply(reading, argument, appliers)
 
 
 def plan_of(
@@ -131,15 +133,15 @@ def _beside(reading: Reading, word: str, stray: Stray, of: Table) -> None:
         reading.problems.append(f"{shown}{place} is a word of no option of {of.of}")
 
 
-def _shown(one: Given) -> str:
+def _shown(argument: Given) -> str:
     """An option with its value, if that is no secret."""
-    value = redact.argv([one.name, one.value])[1] if one.value else ""
-    return f"{one.name} {one_line(value, 60)}".rstrip()
+    value = redact.argv([argument.name, argument.value])[1] if argument.value else ""
+    return f"{argument.name} {one_line(value, 60)}".rstrip()
 
 
-def _apply(reading: Reading, one: Given, appliers: Mapping[str, Apply]) -> None:
-    assert one.option is not None
-    name, value = one.option.name, one.value
+def _apply(reading: Reading, argument: Given, appliers: Mapping[str, Apply]) -> None:
+    assert argument.option is not None
+    name, value = argument.option.name, argument.value
     if name in appliers:
         appliers[name](reading, name, (value or "").strip())
     else:
@@ -277,5 +279,5 @@ def told_more(reading: Reading, flag: str, value: str) -> None:
 def named(options: Table, appliers: Mapping[str, Apply]) -> dict[str, Apply]:
     """Appliers by their option's own name in a table, whichever spelling they are written under;
     those of options that the table does not have are left out."""
-    found = ((options.option(spelling), apply) for spelling, apply in appliers.items())
-    return {option.name: apply for option, apply in found if option is not None}
+    pairs = ((options.option(spelling), apply) for spelling, apply in appliers.items())
+    return {option.name: apply for option, apply in pairs if option is not None}

@@ -42,9 +42,9 @@ def sglang_plan(argv: Sequence[str], image: str = "") -> SglangPlan:
     """SGLang's arguments, with those of its kt-kernel backend. `image`: whose tag may name an older
     release than the one that is calculated."""
     got = plan_of("sglang", _SGLANG, argv)
-    asked = got.get("type_kv", "auto")
-    got["type_kv"] = fp8_of(asked) or ("auto" if asked == "auto" else "bf16")
-    if asked == "auto" and of_cache_type(got["problems"]):
+    cache_type = got.get("type_kv", "auto")
+    got["type_kv"] = fp8_of(cache_type) or ("auto" if cache_type == "auto" else "bf16")
+    if cache_type == "auto" and of_cache_type(got["problems"]):
         got["type_kv"] = NOT_COUNTED
     got.pop("", None)
     got = _of_kt(got)

@@ -105,12 +105,12 @@ def _optimized(reading: Reading, flag: str, value: str) -> None:
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What looks into the text before loads nothing; every other way loads something."""
     try:
-        asked = json.loads(value)
+        config = json.loads(value)
     except ValueError:
-        asked = None
-    method = asked.get("method") if isinstance(asked, dict) else None
-    tokens = asked.get("num_speculative_tokens") if isinstance(asked, dict) else None
-    alone = method in OWN_LAYERS and set(asked or ()) == {"method", "num_speculative_tokens"}
+        config = None
+    method = config.get("method") if isinstance(config, dict) else None
+    tokens = config.get("num_speculative_tokens") if isinstance(config, dict) else None
+    alone = method in OWN_LAYERS and set(config or ()) == {"method", "num_speculative_tokens"}
     if alone and type(tokens) is int and 0 < tokens <= MAX_GUESSES:
         reading.got["guesses"] = tokens
         return
@@ -145,8 +145,8 @@ def _limits(reading: Reading, flag: str, value: str) -> None:
     if not isinstance(limits, dict):
         reading.uncounted.append(f"{flag} {one_line(value, 60)}")
         return
-    counts = {kind: one.get("count") if isinstance(one, dict) else one
-              for kind, one in limits.items()}  # fmt: skip
+    counts = {kind: limit.get("count") if isinstance(limit, dict) else limit
+              for kind, limit in limits.items()}  # fmt: skip
     none = (kind for kind, count in counts.items() if count == 0 and count is not False)
     reading.got["limited"] = frozenset(none)
 

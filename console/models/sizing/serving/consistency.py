@@ -114,7 +114,7 @@ def _odd_types(config: Mapping[str, object]) -> Iterator[str]:
 
 def _numbers(value: object) -> bool:
     """Whether it is a list of numbers alone."""
-    return isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    return isinstance(value, list) and all(type(element) in (int, float) for element in value)
 
 
 def _not_known(config: Mapping[str, object]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _quantization(config: Mapping[str, object], keys: Keys) -> None:
 
 def _method(name: str, how: Mapping[str, object], keys: Keys) -> None:
     """One table that says how weights are quantized."""
-    if not any(how.get(one) for one in METHODS):
+    if not any(how.get(method_key) for method_key in METHODS):
         keys.missing.append(f"{name}.quant_method (it says no method)")
     elif how.get("quant_method") is not None and not isinstance(how["quant_method"], str):
         keys.bad(f"{name}.quant_method", how["quant_method"], "a word")
@@ -191,12 +191,12 @@ def _is_names(value: object) -> bool:
     """Whether a value is a list of names, where `re:` begins a pattern, or not there."""
     if value is None:
         return True
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
         return False
     try:
-        for one in value:
-            if one.startswith("re:"):
-                re.compile(one[3:])
+        for name in value:
+            if name.startswith("re:"):
+                re.compile(name[3:])
     except (re.error, RecursionError):
         return False
     return True
@@ -230,8 +230,8 @@ def against(
     elements, bits = stored.elements.get(TABLE, (0, 0))
     if elements and bits >= WIDE and isinstance(width, int) and isinstance(rows, int):
         if elements != width * rows and plain:
-            said = f"{width} x {rows}, and the tensor has {elements} elements"
-            keys.bad("hidden_size x vocab_size", said, f"the size of {TABLE}")
+            mismatch = f"{width} x {rows}, and the tensor has {elements} elements"
+            keys.bad("hidden_size x vocab_size", mismatch, f"the size of {TABLE}")
         elif elements != width * rows:
             keys.lacks("vocab_size", f"{TABLE} has {elements} elements, not {width} x {rows}")
     _cached(stored, keys, attention)
@@ -247,23 +247,29 @@ def against(
 def _layers(stored: StoredBytes, keys: Keys, layers: int, *, certain: bool) -> None:
     """Layers that the configuration has and the tensors do not, where names tell of layers."""
     own = (Role.REST, Role.EXPERTS)
-    found = {layer for pattern, layer in stored.groups if layer >= 0 and role(pattern) in own}
-    absent = sorted(set(range(layers)) - found)
-    if not found or not absent or any(keys.raw(name) for name in OWN_HEADS):
+    stored_layers = {
+        layer for pattern, layer in stored.groups if layer >= 0 and role(pattern) in own
+    }
+    absent = sorted(set(range(layers)) - stored_layers)
+    if not stored_layers or not absent or any(keys.raw(name) for name in OWN_HEADS):
         return
     words = f"no tensor is of layer {absent[0]}"
     if certain and keys.raw("model_type") in EVERY_LAYER:
-        keys.bad("num_hidden_layers", f"{layers}, and {words}", f"the {len(found)} that are stored")
+        keys.bad(
+            "num_hidden_layers",
+            f"{layers}, and {words}",
+            f"the {len(stored_layers)} that are stored",
+        )
     keys.lacks("num_hidden_layers", words)
 
 
 def _cached(stored: StoredBytes, keys: Keys, attention: Attention) -> None:
     """The tensors that make the keys of the cache, where all layers have the same."""
     heads, width = set(attention.kv_heads or ()), keys.raw("hidden_size")
-    found = [one for pattern, one in stored.elements.items() if KEYS.fullmatch(pattern)]
-    if len(found) != 1 or len(heads) != 1 or attention.latent or not isinstance(width, int):
+    key_sizes = [sizes for pattern, sizes in stored.elements.items() if KEYS.fullmatch(pattern)]
+    if len(key_sizes) != 1 or len(heads) != 1 or attention.latent or not isinstance(width, int):
         return
-    (elements, bits), (count,) = found[0], heads
+    (elements, bits), (count,) = key_sizes[0], heads
     if bits >= WIDE and count and attention.key and elements != width * count * attention.key:
         words = f"the tensors have {elements} elements, not {width} x {count} x {attention.key}"
         keys.lacks("num_key_value_heads", words)

@@ -81,9 +81,9 @@ def as_loaded(facts: ModelFacts, dtype: str, quantization: str) -> tuple[float, 
     return 1.0, unknown
 
 
-def cache_type(facts: ModelFacts, engine: str, asked: str) -> str:
+def cache_type(facts: ModelFacts, engine: str, type_name: str) -> str:
     """The type of the cache where `auto` is asked for, too: what the quantization wants, else 16
     bits (`resolve_kv_cache_dtype_string` of vLLM, configure_kv_cache_dtype of SGLang)."""
-    if asked == "auto":
+    if type_name == "auto":
         return "fp8" if engine in facts.cache_fp8 else "bf16"
-    return asked
+    return type_name

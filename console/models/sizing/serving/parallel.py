@@ -80,14 +80,14 @@ def step_bytes(facts: ModelFacts, tokens: int, ranks: int, expert_ranks: int) ->
     return tokens * (max(dense, routed) + 4 * width + 2 * heads // ranks) * 2
 
 
-def too_long(facts: ModelFacts, asked: int | None, leave: str) -> list[str]:
+def too_long(facts: ModelFacts, context: int | None, leave: str) -> list[str]:
     """What is not known where a context is asked for that is longer than the model's own: the
     engine refuses it, unless a variable gives leave or the configuration stretches its positions.
     """
     own = facts.context_length
-    if asked is None or own is None or asked <= own:
+    if context is None or own is None or context <= own:
         return []
     return [
-        f"whether a context of {asked:,} tokens is taken: the model's own has {own:,}, and more "
+        f"whether a context of {context:,} tokens is taken: the model's own has {own:,}, and more "
         f"needs {leave} or a rope scaling"
     ]

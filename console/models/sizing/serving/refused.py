@@ -94,15 +94,17 @@ def by_vllm(
 
 
 def _computing(
-    facts: ModelFacts, asked: str, method: str, takes: Mapping[str, tuple[str, ...]]
+    facts: ModelFacts, dtype_option: str, method: str, takes: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
     """A dtype, asked for or the model's own, that a quantization does not compute in."""
-    dtype = facts.dtype if asked in ("", "auto") else asked
-    if asked in ("", "auto") and dtype in FLOAT32:
+    dtype = facts.dtype if dtype_option in ("", "auto") else dtype_option
+    if dtype_option in ("", "auto") and dtype in FLOAT32:
         return  # both engines take 16 bits then, and which of them depends on the family
     dtype, taken = _NAMES.get(dtype, dtype), takes.get(method, ())
     if dtype and taken and dtype not in taken:
-        whose = "the model's own dtype" if asked in ("", "auto") else f"--dtype {asked}"
+        whose = (
+            "the model's own dtype" if dtype_option in ("", "auto") else f"--dtype {dtype_option}"
+        )
         yield f"{dtype} ({whose}) for {method}, which computes in {' or '.join(taken)} alone"
 
 

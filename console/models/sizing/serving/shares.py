@@ -43,5 +43,7 @@ def absorbed(facts: ModelFacts, ranks: Ranks) -> int:
     spec = facts.attention
     if not spec.latent:
         return 0
-    one = spec.latent_rank * (spec.heads or 0) * (spec.head - spec.rope + spec.head_value)
-    return (facts.layers or 0) * one * WIDE // ranks.attention
+    layer_elements = (
+        spec.latent_rank * (spec.heads or 0) * (spec.head - spec.rope + spec.head_value)
+    )
+    return (facts.layers or 0) * layer_elements * WIDE // ranks.attention

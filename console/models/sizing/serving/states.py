@@ -44,10 +44,10 @@ def gated(keys: Keys, arch: str, cached: Sequence[bool]) -> Recurrent | None:
         return None
     wide = 2 * keys_ * key + values * value
     how = f"{kernel - 1} x {wide} and {values} heads x {key} x {value}"
-    said = WIDTHS.get(str(keys.raw("mamba_ssm_dtype")), 0)
-    layers = tuple(not one for one in cached)
+    dtype_width = WIDTHS.get(str(keys.raw("mamba_ssm_dtype")), 0)
+    layers = tuple(not has_cache for has_cache in cached)
     state = values * key * value
-    return Recurrent(layers, (kernel - 1) * wide, state, how, wide=wide, width=said)
+    return Recurrent(layers, (kernel - 1) * wide, state, how, wide=wide, width=dtype_width)
 
 
 def state_bytes(states: Recurrent, ranks: int, width: int, guesses: int = 0) -> int:
@@ -105,10 +105,10 @@ def one_state(states: Recurrent, plan: SglangPlan, ranks: int) -> int:
 
 def pools(states: Recurrent, plan: SglangPlan, ranks: int, cache: int) -> tuple[int, int]:
     """SGLang's pools on a rank for a cache of so many bytes: (cache, states)."""
-    one = one_state(states, plan, ranks)
+    state_size = one_state(states, plan, ranks)
     apart = plan.replicas if plan.attention_apart else 1
     count = plan.states or (plan.running if not plan.radix else None)
     if count is not None:
-        return cache, (max(1, count // apart) + 1) * one
-    pool = max(int(cache * plan.state_share), SLOTS * one)
+        return cache, (max(1, count // apart) + 1) * state_size
+    pool = max(int(cache * plan.state_share), SLOTS * state_size)
     return max(cache, int(pool / plan.state_share) if plan.state_share else cache), pool

@@ -84,13 +84,13 @@ def _requests(
     """How many requests a rank takes at once."""
     tokens, states, ranks = pools
     most = max(LEAST, min(MOST, int(tokens / max(1, context) * FULL)))
-    asked = plan.running or (GUESSING if plan.speculates else None)
-    if asked is not None:
-        most = max(1, asked // (plan.replicas if plan.attention_apart else 1))
+    running_limit = plan.running or (GUESSING if plan.speculates else None)
+    if running_limit is not None:
+        most = max(1, running_limit // (plan.replicas if plan.attention_apart else 1))
     most = min(most, tokens // 2)
     if facts.recurrent is not None:
-        one = one_state(facts.recurrent, plan, ranks)
-        most = min(most, states // max(1, one) // (SLOTS if plan.radix else 1))
+        state_size = one_state(facts.recurrent, plan, ranks)
+        most = min(most, states // max(1, state_size) // (SLOTS if plan.radix else 1))
     return max(1, most)
 
 
