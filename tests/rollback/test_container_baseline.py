@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -108,3 +111,23 @@ def test_a_paused_one_is_said_to_be_paused_and_how_to_unpause_it(yard: Yard) -> 
     yard.engine.route("POST", f"/containers/{name}/pause", {}, None)
     state = Looker().state(yard.plan)
     assert (state.word, state.detail) == (Word.DOWN, f"container paused: docker unpause {name}")
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_one_whose_engine_is_gone_is_known_by_who_holds_its_port(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    """dockerd had been killed: its container served on, and its answer was "something else"."""
+    identifier, own = "a" * 64, {os.getpid()} if holds else {1}
+    monkeypatch.setattr(
+        observe, "pids_of_container", lambda container: own if container == identifier else set()
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        stage.base(
+            kind="container", process=None, container_name="everyday", container_id=identifier,
+            url=url,
+        )  # fmt: skip
+        context = SimpleNamespace(plan=stage.plan, engine=None, stop_failed=True)
+        baseline = observe.Observed(cast(Any, context))
+        assert (baseline.can_answer(), baseline.is_ours()) == (None, holds)

@@ -95,6 +95,8 @@ class Observed:
         candidate may answer in its place.
         """
         able = self.can_answer(limit_s)
+        if able is None and self.plan.kind == "container" and self.pids():
+            able = True  # no engine tells, and its processes hold the port
         known = able is True if known or self.context.stop_failed else able is not False
         if not known or relay.at(self.plan.url) is not None:
             return False  # a candidate answers, because its relay could not be ended
@@ -279,6 +281,8 @@ class Observed:
         in the host's network, because elsewhere the engine holds the port.
         """
         if self.plan.kind == "container":
+            if self.inspected is None:
+                return self._pids_by_record()
             mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
             return self._container_pids() if mode == "host" else set()
         if self.plan.kind == "unit":
@@ -309,6 +313,17 @@ class Observed:
         first = _dict(self.inspected, "State").get("Pid")
         above = process.ancestry(first) if isinstance(first, int) and first > 0 else set()
         return {0} | _owners(self._container_pids() | above)
+
+    def _pids_by_record(self) -> set[int]:
+        """Where no engine tells, the processes of the container that was sealed, or proven last, by
+        the id in their control groups, if one of them holds the port of the URL."""
+        base = self.plan
+        proven = evidence.container_of(self.context.plan.site_name, base.url, base.container_name)
+        identifiers = {base.container_id, proven} - {""}
+        pids = {pid for identifier in identifiers for pid in pids_of_container(identifier)}
+        sockets = answering(base.url, here=True) if pids else []
+        holders = {holder.pid for socket in sockets for holder in socket.holders}
+        return pids if pids & holders else set()
 
     def _container_pids(self) -> set[int]:
         """The pids of the container's processes, as this machine numbers them."""
