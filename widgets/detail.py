@@ -53,8 +53,8 @@ def detail_rows(
     if LOWEST <= height < LOW:
         rows.append(fit(((clean(step.title), "bold"),), width, glyphs().ellipsis))
     if not (low and view.reason in UNDECIDED and step is view.current):
-        rows.append(_state_row(view, step, width, asked=awaits_approval))
-    rows += _why(view, step, width, asked=awaits_approval)
+        rows.append(_state_row(view, step, width, awaits_approval=awaits_approval))
+    rows += _why(view, step, width, awaits_approval=awaits_approval)
     if progress_row := step_progress(step, now, width):
         rows.append(progress_row)
     if step.state is StepState.RUNNING:
@@ -75,13 +75,15 @@ def detail_rows(
     return rows + spoken + _metric_rows(view, step, width)
 
 
-def _state_row(view: RunView, step: StepView, width: int, *, asked: bool) -> Row:
+def _state_row(view: RunView, step: StepView, width: int, *, awaits_approval: bool) -> Row:
     """`failed (not ready)  attempt 2, service in Trial`; the phase goes where it has no room."""
     verdict_word = next(
         (verdict.verdict for verdict in view.verdicts if verdict.step == step.id), ""
     )
     state = (
-        "waits for an answer" if asked else outcome(step.state, verdict_word, warned=step.warned)
+        "waits for an answer"
+        if awaits_approval
+        else outcome(step.state, verdict_word, warned=step.warned)
     )
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
     tone = (VERDICT_TONE.get(verdict_word) if step.state is StepState.SUCCEEDED else "") or tone_of(
@@ -95,18 +97,18 @@ def _state_row(view: RunView, step: StepView, width: int, *, asked: bool) -> Row
     )
 
 
-def _why(view: RunView, step: StepView, width: int, *, asked: bool) -> list[Row]:
+def _why(view: RunView, step: StepView, width: int, *, awaits_approval: bool) -> list[Row]:
     """What a step asks, or why it is as it is; of a failure the line of its output that explains
     it."""
     rows: list[Row] = []
-    if asked:
+    if awaits_approval:
         rows += paragraph(clean(view.detail), width, "warn")
         if view.until:
             when = time.strftime("%H:%M:%S", time.localtime(view.until))
             rows.append(((f"expires at {when}", "dim"),))
     if view.reason in UNDECIDED and step is view.current:
         rows += paragraph(clean(view.detail), width, "warn")
-    elif step.detail and not asked:
+    elif step.detail and not awaits_approval:
         rows += paragraph(clean(step.detail), width, tone_of(step))
     cause = cause_of(step.lines)[1] if step.state is StepState.FAILED else ""
     if cause and cause not in clean(step.detail):

@@ -338,7 +338,7 @@ class Benchmark:
         if reply.failure is not None and reply.failure.kind is FailureKind.SILENT:
             self._hangs = True
         counts = tokenizer(self.url, reply)
-        sample = measure(reply, request.max_tokens, counts, least_tokens=least)
+        sample = measure(reply, request.max_tokens, counts, min_tokens=least)
         return Exchange(prompt, request, reply, sample)
 
     def _level(self, streams: int) -> Level:

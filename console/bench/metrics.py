@@ -128,10 +128,10 @@ class Sample:
 
 
 def measure(
-    reply: Reply, max_tokens: int, tokenize: Tokenize | None = None, *, least_tokens: int = 0
+    reply: Reply, max_tokens: int, tokenize: Tokenize | None = None, *, min_tokens: int = 0
 ) -> Sample:
     """Make a Sample from a Reply; `tokenize` counts tokens if the server did not report them.
-    An answer of fewer than `least_tokens` is void; by default one shorter than `max_tokens`."""
+    An answer of fewer than `min_tokens` is void; by default one shorter than `max_tokens`."""
     text = [event for event in reply.events if event.is_text]
     flags: list[str] = []
     if reply.extras_refused:
@@ -176,7 +176,7 @@ def measure(
         transport_retries=reply.transport_retries,
         error=str(reply.failure) if reply.failure else "",
         finish=reply.finish_reason,
-        void=void_reason(reply, tokens, max_tokens, least_tokens or max_tokens),
+        void=void_reason(reply, tokens, max_tokens, min_tokens or max_tokens),
         flags=flags,
     )
 

@@ -135,7 +135,7 @@ def hand_over(pid: int, start: int, site: str) -> list[str]:
 
 def not_covered(licence: Licence) -> list[Recorded]:
     """The baselines that a licence does not cover: all but its own site's."""
-    return [one for one in baselines(licence.records) if not licence.covers(one)]
+    return [baseline for baseline in baselines(licence.records) if not licence.covers(baseline)]
 
 
 def refusal(licence: Licence, pid: int, start: int) -> str:

@@ -96,8 +96,8 @@ def alive(pid: int, start: int) -> bool:
 
 def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger has stopped a process: it lives, and does nothing."""
-    found = stat(pid)
-    return found is not None and found.state in "Tt"
+    process_stat = stat(pid)
+    return process_stat is not None and process_stat.state in "Tt"
 
 
 def pids() -> list[int]:

@@ -32,7 +32,7 @@ def wanted(words: str) -> Pattern:
 
 
 def test_numbers_hold_still_while_old_lines_are_dropped() -> None:
-    buffer = LogBuffer(most_lines=3)
+    buffer = LogBuffer(max_lines=3)
     buffer.append(lines("a", "b", "c", "d", "e"))
     assert (buffer.first, buffer.end, buffer.dropped, len(buffer)) == (2, 5, 2, 3)
     assert buffer.line(4).text == "e"
@@ -45,7 +45,7 @@ def test_numbers_hold_still_while_old_lines_are_dropped() -> None:
 
 @given(st.lists(st.integers(min_value=0, max_value=4000), max_size=60))
 def test_memory_is_what_the_lines_really_take(sizes: list[int]) -> None:
-    buffer = LogBuffer(most_lines=20, most_bytes=20_000)
+    buffer = LogBuffer(max_lines=20, max_bytes=20_000)
     buffer.append([LogLine("漢" * size if size % 2 else "x" * size) for size in sizes])
     held = sum(getsizeof(buffer.line(n).text) for n in range(buffer.first, buffer.end))
     assert buffer.held_bytes == held
@@ -80,7 +80,7 @@ words = st.sampled_from(["a", "b", "ab", "error a", "x", "", "error b"])
 def test_filter_search_and_errors_are_those_of_a_plain_list(
     deeds: list[list[str] | str], filtered: str, sought: str
 ) -> None:
-    buffer = LogBuffer(most_lines=7)
+    buffer = LogBuffer(max_lines=7)
     everything: list[str] = []
     for deed in deeds:
         if deed == "filter":

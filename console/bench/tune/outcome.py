@@ -96,12 +96,16 @@ def together(first: Outcome, again: Outcome, turn: str = "") -> Outcome:
     )  # fmt: skip
 
 
-def _joined(one: Speed | None, two: Speed | None) -> Speed | None:
-    return Speed(one.starts + two.starts) if one is not None and two is not None else one or two
+def _joined(left: Speed | None, right: Speed | None) -> Speed | None:
+    return (
+        Speed(left.starts + right.starts)
+        if left is not None and right is not None
+        else left or right
+    )
 
 
-def _more(one: int | None, two: int | None) -> int | None:
-    return max((size for size in (one, two) if size is not None), default=None)
+def _more(left: int | None, right: int | None) -> int | None:
+    return max((size for size in (left, right) if size is not None), default=None)
 
 
 def _size(value: object) -> int | None:

@@ -284,7 +284,7 @@ def _others(space: Space, point: Point, flag: int) -> list[int]:
 
 def _two_changes(space: Space, point: Point) -> Iterator[Point]:
     """The points that differ from this one in two flags."""
-    for one, two in itertools.combinations(range(len(space.flags)), 2):
-        for first in _others(space, point, one):
-            for second in _others(space, point, two):
-                yield _at(_at(point, one, first), two, second)
+    for flag, other_flag in itertools.combinations(range(len(space.flags)), 2):
+        for first in _others(space, point, flag):
+            for second in _others(space, point, other_flag):
+                yield _at(_at(point, flag, first), other_flag, second)

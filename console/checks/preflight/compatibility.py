@@ -138,7 +138,10 @@ class Table(Strict):
         family = self.family(architecture)
         if family != architecture or architecture in self.families:
             return {architecture, family}
-        return {architecture, *(name for one in classes if (name := self.family(one)) != one)}
+        return {
+            architecture,
+            *(name for class_ in classes if (name := self.family(class_)) != class_),
+        }
 
 
 @cache

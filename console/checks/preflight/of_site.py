@@ -111,11 +111,11 @@ def checkpoint(
     ask = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     sure = named or lent is not None or loader.own
     known = cache(build)
-    found = preflight(ask, machine, site, _by(known, loader, sure=sure), Asking(known, sure=sure))
-    if not named or speaks_gguf(fitting(loader, found.chosen.format), found.chosen.format):
-        return found
+    report = preflight(ask, machine, site, _by(known, loader, sure=sure), Asking(known, sure=sure))
+    if not named or speaks_gguf(fitting(loader, report.chosen.format), report.chosen.format):
+        return report
     words = "it was not asked: only llama.cpp's tell what they take without a card"
-    return replace(found, findings=(*found.findings, Finding(Level.WARN, "the build", words)))
+    return replace(report, findings=(*report.findings, Finding(Level.WARN, "the build", words)))
 
 
 def suggestion(
@@ -209,11 +209,11 @@ class Asking:
         own = self._build()
         if own is None or isinstance(own, Absent):
             return None
-        found = options.about(own)
+        build_facts = options.about(own)
         if self._sure:
-            return found
-        number = found.number if found.splits_rows else None
-        return Build(number, True if found.takes_pairs else None)
+            return build_facts
+        number = build_facts.number if build_facts.splits_rows else None
+        return Build(number, True if build_facts.takes_pairs else None)
 
 
 def host(site: Site, ask: HostAsk, connect: Connect) -> list[Finding]:

@@ -115,7 +115,7 @@ def with_draft(plan: LoaderPlan, *, inside: bool, of_service: bool = False) -> L
 def _draft(path: str, changed: int) -> ModelFacts:
     """The facts of one GGUF of this machine. Raises GgufError, BadFacts."""
     return from_gguf(
-        merged([one.header for one in read_shards([path], token="", deadline_s=READ_S)])
+        merged([reading.header for reading in read_shards([path], token="", deadline_s=READ_S)])
     )
 
 

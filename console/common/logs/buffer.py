@@ -215,10 +215,10 @@ class LogBuffer:
     lines from the oldest kept; a `number` names a line for as long as it is kept.
     """
 
-    def __init__(self, most_lines: int = MOST_LINES, most_bytes: int = MOST_BYTES) -> None:
-        """`most_bytes` bounds the memory that the text of the lines takes."""
-        self.most_lines = most_lines
-        self.most_bytes = most_bytes
+    def __init__(self, max_lines: int = MOST_LINES, max_bytes: int = MOST_BYTES) -> None:
+        """`max_bytes` bounds the memory that the text of the lines takes."""
+        self.most_lines = max_lines
+        self.most_bytes = max_bytes
         self.held_bytes = 0
         self.first = 0
         self._lines: deque[LogLine] = deque()

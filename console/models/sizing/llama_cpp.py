@@ -253,8 +253,8 @@ def _draft(placement: Placement, machine: Machine, ledger: Assessment) -> None:
         ctx=placement.cache.tokens if placement.cache else None, parallel=plan.slots,
         kv_unified=plan.unified, flash=plan.flash, swa_full=plan.swa_full,
     )  # fmt: skip
-    found = place(facts, alone, [card] if placement.cards else [])
-    size = sum(one.bytes - one.context for one in found.cards)
+    placed = place(facts, alone, [card] if placement.cards else [])
+    size = sum(card_share.bytes - card_share.context for card_share in placed.cards)
     for share in placement.cards:
         left = (capacity(machine.cards[share.card]) or 0) - share.bytes
         if left < size:
@@ -264,7 +264,7 @@ def _draft(placement: Placement, machine: Machine, ledger: Assessment) -> None:
             )
             return
         share.draft = size
-    placement.host.draft = found.host.bytes
+    placement.host.draft = placed.host.bytes
 
 
 def absent(plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment) -> None:

@@ -240,7 +240,7 @@ def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[in
     if not used or wanted <= 0:
         return [HOST] * units
     # llama.cpp divides and compares in single precision, and a tie goes to the next card
-    bounds = [single(one) for one in accumulate(proportions(plan, cards, used))]
+    bounds = [single(bound) for bound in accumulate(proportions(plan, cards, used))]
     numbers = (bisect_right(bounds, at) for at in _positions(wanted))
     return [HOST] * (units - wanted) + [used[min(number, len(used) - 1)] for number in numbers]
 
@@ -343,11 +343,13 @@ def _shared_out(
             by_place[target].take(bundle)
         for weight, _ in bundle.weights if bundle.table and twice else ():
             if weight.name == "token_embd.weight":
-                for one in parts if divided is not None and where[-1] != HOST else where[-1:]:
-                    by_place[one].add(weight, weight.bytes, weight.bytes)
+                for place_number in (
+                    parts if divided is not None and where[-1] != HOST else where[-1:]
+                ):
+                    by_place[place_number].add(weight, weight.bytes, weight.bytes)
     for unit, number in enumerate(where[: facts.layers]):
-        for one in parts if number != HOST and spreads else (number,):
-            by_place[one].layers.append(unit)
+        for place_number in parts if number != HOST and spreads else (number,):
+            by_place[place_number].layers.append(unit)
     return tuple(by_place.values()), notes
 
 
@@ -516,7 +518,9 @@ def _draft(
     helps the host. It copies over what of its layers lies on the host, as the other one does."""
     own = draft_bytes(facts, plan, cache) + (0 if plan.kv_offload else cache.layers[-1] * 3 // 2)
     every = plan.split_mode == "tensor" and where != HOST
-    for number in [one for one in by_place if one != HOST] if every else [where]:
+    for number in (
+        [place_number for place_number in by_place if place_number != HOST] if every else [where]
+    ):
         by_place[number].compute += own
     moves = Moves(
         plan.split_mode, True, plan.overrides, plan.cpu_experts, plan.cpu_dense, plan.moved_after

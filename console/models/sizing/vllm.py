@@ -169,8 +169,10 @@ def _beyond(
     where the release is known to do so, and said where it may be one that does."""
     if not plan.graphs or plan.cache_bytes is not None:
         return
-    asked = fractions(plan)[1]
-    known = [(capacity(card) or 0) - int((card.total or 0) * asked) for card in cards if card.total]
+    fraction = fractions(plan)[1]
+    known = [
+        (capacity(card) or 0) - int((card.total or 0) * fraction) for card in cards if card.total
+    ]
     left, most = min(known, default=0), graphs_of(facts, plan, GRAPH_SIZES[-1])[1]
     if not known or left < 0 or most <= left:
         return
@@ -305,16 +307,16 @@ def _limit(plan: VllmPlan, card: Card, total: int, where: str, ledger: Assessmen
         )
 
 
-def _free(have: int, total: int, asked: float, where: str, ledger: Assessment) -> None:
+def _free(have: int, total: int, fraction: float, where: str, ledger: Assessment) -> None:
     """What vLLM asks for has to be free when it starts, beside its own CUDA context."""
-    if have < int(total * asked):
+    if have < int(total * fraction):
         ledger.stops.append(
-            f"{format_bytes(have)} of {where} are free, and --gpu-memory-utilization {asked:g} "
-            f"asks for {format_bytes(int(total * asked))}: vLLM refuses to start"
+            f"{format_bytes(have)} of {where} are free, and --gpu-memory-utilization {fraction:g} "
+            f"asks for {format_bytes(int(total * fraction))}: vLLM refuses to start"
         )
-    elif (left := have - int(total * asked)) < CONTEXT:
+    elif (left := have - int(total * fraction)) < CONTEXT:
         words = (
-            f"--gpu-memory-utilization {asked:g} leaves {format_bytes(left)} of {where}, and a "
+            f"--gpu-memory-utilization {fraction:g} leaves {format_bytes(left)} of {where}, and a "
             "CUDA context is there before it is asked for"
         )
         (ledger.stops if left < LEAST_CONTEXT else ledger.tight).append(words)

@@ -283,10 +283,10 @@ class CutOver:
     def lives(self) -> bool:
         """Whether anything of it still runs, as the kernel tells."""
         return any(
-            bool(pids_of_container(one.container)) if one.container
-            else process.alive(one.pid, one.start)
-            for one in live.read(self.plan.rollback_dir / live.LIVE)
-            if one.kind in ("process", "container")
+            bool(pids_of_container(service.container)) if service.container
+            else process.alive(service.pid, service.start)
+            for service in live.read(self.plan.rollback_dir / live.LIVE)
+            if service.kind in ("process", "container")
         )  # fmt: skip
 
     def words(self, replaced: str = "") -> str:
@@ -311,8 +311,10 @@ def cut_over(plan: SealedPlan) -> CutOver | None:
     since; None without one. It lasts though its relay has died, or the machine was rebooted. Never
     raises."""
     mine = (plan.site_name, plan.baseline.url)
-    found = [cut for cut in cut_overs() if (cut.plan.site_name, cut.plan.baseline.url) == mine]
-    return found[-1] if found else None
+    own_cut_overs = [
+        cut for cut in cut_overs() if (cut.plan.site_name, cut.plan.baseline.url) == mine
+    ]
+    return own_cut_overs[-1] if own_cut_overs else None
 
 
 def cut_overs(besides: str = "") -> list[CutOver]:
@@ -321,7 +323,7 @@ def cut_overs(besides: str = "") -> list[CutOver]:
 
     A rollback ends one before anything else, so that one which has begun since leaves none.
     """
-    found = []
+    readable = []
     for marker in sorted(paths.runs_dir().glob(f"*/{ROLLBACK}/{CUT_OVER}")):
         with contextlib.suppress(OSError, ConsoleError):
             made, progress = marker.stat().st_mtime_ns, marker.parent / PROGRESS_FILE
@@ -331,8 +333,8 @@ def cut_overs(besides: str = "") -> list[CutOver]:
             at_it = bool(besides) and sealed.is_same_address(plan.baseline.url, besides)
             if owner == os.getuid() and not at_it:
                 service = one_line(decode(read_end(marker)[0][:SIZE_LIMIT]), 60) or "a candidate"
-                found.append(CutOver(marker.parent.parent.name, service, plan))
-    return found
+                readable.append(CutOver(marker.parent.parent.name, service, plan))
+    return readable
 
 
 LIMIT_S = 60.0

@@ -266,13 +266,13 @@ def of_run(run_dir: Path) -> SealedPlan:
         raise
 
 
-def is_same_address(one: str, other: str) -> bool:
+def is_same_address(address: str, other: str) -> bool:
     """Whether two URLs lead to the same port of the same machine."""
     from console.host.ports import is_local, port_of  # whoever only reads a plan needs none of it
 
-    if is_local(one) and is_local(other):
-        return port_of(one) == port_of(other)
-    return one.rstrip("/") == other.rstrip("/")
+    if is_local(address) and is_local(other):
+        return port_of(address) == port_of(other)
+    return address.rstrip("/") == other.rstrip("/")
 
 
 def site_script(site: str) -> Path:
@@ -360,7 +360,7 @@ class _Reader:
         if kind not in ("container", "process", "unit"):
             raise _invalid(self.source, "baseline.kind", "container, process or unit")
         reference = table.get("reference_tok_s")
-        found = Baseline(
+        base = Baseline(
             name=self.text(table, "name"),
             kind=kind,
             url=self.text(table, "url"),
@@ -382,14 +382,14 @@ class _Reader:
             unit=self.unit(table.get("unit")),
             by_name=self.flag(table, "by_name"),
         )
-        if kind == "unit" and found.unit is None:
+        if kind == "unit" and base.unit is None:
             raise _invalid(self.source, "baseline.unit", "name of the unit")
-        if kind == "process" and found.process is None:
+        if kind == "process" and base.process is None:
             raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")
-        named = found.container_id or found.container_name or found.compose_argv
+        named = base.container_id or base.container_name or base.compose_argv
         if kind == "container" and not named:
             raise _invalid(self.source, "baseline.container_id", "the id of the container")
-        return found
+        return base
 
     def proof(self, value: object) -> Proof:
         table = self.table(value, "baseline.completion")

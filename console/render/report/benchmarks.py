@@ -95,9 +95,9 @@ def drifts(view: RunView) -> list[Drift]:
     benchmark_drifts = []
     for scope in scopes(view):
         _, before, after = (group.get("tok_s", {}) for group in measured(view, scope))
-        one, two = number(before.get("value")), number(after.get("value"))
-        if one and two:
-            benchmark_drifts.append(Drift(scope, one, two))
+        before_tok_s, after_tok_s = number(before.get("value")), number(after.get("value"))
+        if before_tok_s and after_tok_s:
+            benchmark_drifts.append(Drift(scope, before_tok_s, after_tok_s))
     return benchmark_drifts
 
 

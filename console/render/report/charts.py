@@ -216,7 +216,7 @@ def rolling(points: Sequence[Point], width: int) -> list[Point]:
 def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[list[Point]]:
     """The points in pieces, cut where nothing was observed or nothing was answered for long, since
     a line across would be invented."""
-    apart = [two[0] - one[0] for one, two in pairwise(points)]
+    apart = [later[0] - point[0] for point, later in pairwise(points)]
     silence = max(SILENCE_S, SILENCE * median(apart)) if apart else 0.0
     pieces: list[list[Point]] = [[]]
     for point in points:

@@ -100,7 +100,7 @@ def markdown(view: RunView, run_evidence: Evidence | None = None, folder: str = 
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
     lines += [*gate_lines(view), *timeline.lint_lines(view)]
-    lines += _measured(view, drawn, asked=bool(folder))
+    lines += _measured(view, drawn, has_folder=bool(folder))
     lines += memory_lines(view, run_evidence.gauges)
     lines += drawn.get("memory", [])
     if view.peaks and folder and not run_evidence.gauges:
@@ -114,7 +114,7 @@ def markdown(view: RunView, run_evidence: Evidence | None = None, folder: str = 
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Iterator[str]:
+def _measured(view: RunView, drawn: dict[str, list[str]], *, has_folder: bool) -> Iterator[str]:
     """Benchmarks, captured figures and soaks in the order of the run, each with its charts."""
     soaks = soak_steps(view)
     tunings, contracts = tune_steps(view), contract_steps(view)
@@ -137,7 +137,11 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
             yield from benchmarks.captured_lines(view, scope)
         for kind in kinds:
             yield from drawn.get(file_name(kind, scope), [])
-        if scope in soaks and asked and not any(file_name(kind, scope) in drawn for kind in kinds):
+        if (
+            scope in soaks
+            and has_folder
+            and not any(file_name(kind, scope) in drawn for kind in kinds)
+        ):
             yield from ("Its samples are no longer there, so there is no chart.", "")
 
 

@@ -197,10 +197,10 @@ def _unwatched(view: RunView, scopes: Sequence[str]) -> str:
     """What has to be known of a figure that was measured on servers that do not tell who uses
     them; "" where all of them told."""
     names = dict.fromkeys(
-        one["name"]
+        request["name"]
         for scope in scopes
-        for one in (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
-        if one.get("known") is False and not one.get("connected")
+        for request in (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
+        if request.get("known") is False and not request.get("connected")
     )
     used = clean(" or ".join(map(str, names)), 120)
     return f"; whether others used {used} meanwhile is not known" if used else ""

@@ -111,8 +111,10 @@ def _left_alone(what: str) -> str:
 def cut_overs_beside(url: str, replaced: str = "") -> list[str]:
     """What becomes of each cutover whose clients are at another address than a new baseline's, in
     clean words. `replaced`: the site file that is about to be written over."""
-    found = pointers.cut_overs(besides=url)
-    return [cut.words(os.path.realpath(replaced) if replaced else "") for cut in found if cut.lives]
+    others = pointers.cut_overs(besides=url)
+    return [
+        cut.words(os.path.realpath(replaced) if replaced else "") for cut in others if cut.lives
+    ]
 
 
 def set_log_aside(site_name: str, pid: int) -> None:

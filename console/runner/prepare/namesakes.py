@@ -82,8 +82,8 @@ def _files() -> list[Path]:
     """Every site file that is known on this machine: the usual one, and those that runs, watches
     and recorded processes of this user are of."""
     known = [str(paths.default_site()), *_of_records(), *_of_watches(), *_of_runs()]
-    found = dict.fromkeys(os.path.realpath(path) for path in known if path)
-    return [Path(path) for path in found if os.path.exists(path)]
+    paths_found = dict.fromkeys(os.path.realpath(path) for path in known if path)
+    return [Path(path) for path in paths_found if os.path.exists(path)]
 
 
 def _of_records() -> Iterator[str]:

@@ -183,17 +183,17 @@ def _broken(words: str, elapsed_s: float) -> Completion:
     return Completion(False, words, "", 0, elapsed_s, None, status=200, dead=dead, breaks=True)
 
 
-def streamed(url: str, **asked: Any) -> Completion:
+def streamed(url: str, **options: Any) -> Completion:
     """`complete` by a stream; once more where that breaks, which one lost connection may do. One
     that fails (HTTP 5xx) breaks, too, unless the server is busy. Where a stream is refused, or an
     error in it says that the engine is dead, the answer as a whole counts: if that is well, so is
     the engine."""
-    answer = complete(url, stream=True, **asked)
+    answer = complete(url, stream=True, **options)
     if answer.breaks and not answer.dead:
-        return complete(url, stream=True, **asked)
+        return complete(url, stream=True, **options)
     if not (answer.refuses or answer.dead or answer.fails):
         return answer
-    as_whole = complete(url, **asked)
+    as_whole = complete(url, **options)
     breaks = answer.breaks or (not answer.refuses and answer.status not in OVERLOADED)
     if not as_whole.ok or not breaks:
         return as_whole

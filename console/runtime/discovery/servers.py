@@ -123,11 +123,11 @@ def search(socket: str = "") -> Search:
         server for server in _of_processes(pids, listening) if _container(server) not in known
     ]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = _without_shared(list(pool.map(look, servers)), listening)
+        judged = _without_shared(list(pool.map(look, servers)), listening)
     looked = [f"{len(pids)} processes", f"{len(listening)} ports that listen"]
     if engine is not None:
         looked.append(f"the running containers of {one_line(engine.path, 80)}")
-    return Search(tuple(sorted(asked, key=_order)), tuple(looked), tuple(trouble))
+    return Search(tuple(sorted(judged, key=_order)), tuple(looked), tuple(trouble))
 
 
 def shared_by(pids: Sequence[int]) -> str:
@@ -136,22 +136,22 @@ def shared_by(pids: Sequence[int]) -> str:
     return f"pids {named} share its address, and clients get either"
 
 
-def _without_shared(asked: list[Server], listening: list[Door]) -> list[Server]:
+def _without_shared(candidates: list[Server], listening: list[Door]) -> list[Server]:
     """The servers, of which those that share one address (SO_REUSEPORT) lose what was asked there:
     either may have answered for the other."""
     rows = Counter((door.address, door.port) for door in listening)
     urls = {door.url for door in listening if rows[door.address, door.port] > 1}
-    told = list[Server]()
-    for one in asked:
+    judged_servers = list[Server]()
+    for server in candidates:
         pids = [
-            other.running.pid for other in asked
-            if other.running is not None and other.box is None and other.url == one.url
+            other.running.pid for other in candidates
+            if other.running is not None and other.box is None and other.url == server.url
         ]  # fmt: skip
-        if one.url in urls and one.box is None and len(pids) > 1:
-            unfit, hint = one.unfit or shared_by(pids), one.hint or OWN_PORT
-            one = replace(one, model="", unfit=unfit, hint=hint)
-        told.append(one)
-    return told
+        if server.url in urls and server.box is None and len(pids) > 1:
+            unfit, hint = server.unfit or shared_by(pids), server.hint or OWN_PORT
+            server = replace(server, model="", unfit=unfit, hint=hint)
+        judged_servers.append(server)
+    return judged_servers
 
 
 def of_process(running: Running) -> Server | None:

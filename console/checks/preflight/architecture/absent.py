@@ -45,12 +45,12 @@ class Absent:
 def findings(build: Absent, loader: Loader, header: Header) -> list[Finding]:
     """What an absent build might refuse of a model, as UNKNOWN; a warning where every build takes
     all of it."""
-    told = f"it is not here and was not asked ({build.why})"
+    explanation = f"it is not here and was not asked ({build.why})"
     doubts = [
-        Finding(Level.UNKNOWN, f"{TITLE}, {about}", f"whether it has {what}: {told}", HINT)
+        Finding(Level.UNKNOWN, f"{TITLE}, {about}", f"whether it has {what}: {explanation}", HINT)
         for about, what in _doubts(loader, header)
     ]
-    return doubts or [Finding(Level.WARN, TITLE, told, HINT)]
+    return doubts or [Finding(Level.WARN, TITLE, explanation, HINT)]
 
 
 def _doubts(loader: Loader, header: Header) -> Iterator[tuple[str, str]]:
@@ -58,12 +58,12 @@ def _doubts(loader: Loader, header: Header) -> Iterator[tuple[str, str]]:
     architecture = header.architecture or ""
     if architecture and architecture not in SHARED_ARCHITECTURES:
         yield f"architecture {one_line(architecture, 60)}", "this architecture"
-    types = sorted({one.type for one in header.tensors or ()} - SHARED_TYPES)
+    types = sorted({tensor.type for tensor in header.tensors or ()} - SHARED_TYPES)
     if types:
         yield "tensor types", _listed([type_name(number) for number in types])
     options = table(ENGINES[loader.engine or "llama.cpp"].options)
-    asked = (value_of(loader.args, name, options, loader.env) for name in ("-ctk", "-ctv"))
-    caches = [kind for kind in asked if kind and kind.lower() not in SHARED_CACHES]
+    cache_types = (value_of(loader.args, name, options, loader.env) for name in ("-ctk", "-ctv"))
+    caches = [kind for kind in cache_types if kind and kind.lower() not in SHARED_CACHES]
     if caches:
         yield "cache, tensor types", _listed([one_line(kind, 20) for kind in caches])
     if header.text(TOKENIZER) and not named_shared(header):

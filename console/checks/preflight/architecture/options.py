@@ -58,7 +58,7 @@ def about(build: Engine) -> Build:
         lines = build.load(names.probe(names.PLAIN))
     except (ConsoleError, OSError):
         return Build()
-    listed = next((found[1] for line in lines if (found := _FEATURES.search(line))), None)
+    listed = next((match[1] for line in lines if (match := _FEATURES.search(line))), None)
     pairs = None if listed is None else "FA_ALL_QUANTS = 1" in listed
     return Build(int(number[0]) if number else None, pairs)
 

@@ -232,8 +232,8 @@ def _wheels(
 ) -> Iterator[Finding]:  # fmt: skip
     """Names of wheels say for which PyTorch, CUDA, Python and ABI they were compiled."""
     pythons = {
-        int(found[1]) for stage_command in commands for word in stage_command.words
-        for found in [_PYTHON.match(word.text)] if found
+        int(python_match[1]) for stage_command in commands for word in stage_command.words
+        for python_match in [_PYTHON.match(word.text)] if python_match
     }  # fmt: skip
     for at, command in enumerate(commands):
         torch = next(
@@ -244,15 +244,17 @@ def _wheels(
             continue  # it may be the wheel for just this way
         for word in vocabulary.pip_words(command):
             text = dockerfile.expanded(word.text, dict(values)).replace("%2B", "+")
-            found = _WHEEL.search(text.partition("#")[0])
-            if found is None:
+            wheel_match = _WHEEL.search(text.partition("#")[0])
+            if wheel_match is None:
                 continue
             of_base = cuda if torch is None or (torch.sure and not torch.kind) else None
-            wrong = list(_wheel(found, torch, torch.cuda if torch and torch.cuda else of_base))
-            if found[3] and pythons and int(found[3]) not in pythons:
-                wrong.append(f"Python 3.{found[3]}, not 3.{max(pythons)}")
+            wrong = list(
+                _wheel(wheel_match, torch, torch.cuda if torch and torch.cuda else of_base)
+            )
+            if wheel_match[3] and pythons and int(wheel_match[3]) not in pythons:
+                wrong.append(f"Python 3.{wheel_match[3]}, not 3.{max(pythons)}")
             if wrong:
-                words = f"the wheel {found[1]} was compiled for {'; '.join(wrong)}"
+                words = f"the wheel {wheel_match[1]} was compiled for {'; '.join(wrong)}"
                 hint = "the wheel for what is installed, or compile it inside this image"
                 place = f"{name}:{word.place.line}"
                 yield Finding(Level.FAIL, TITLE, words, hint, ABI, place=place)

@@ -69,8 +69,8 @@ class TensorSplit:
             return self.wanted
         if weight.layer is None:
             return whole
-        if found := _FORWARD.fullmatch(weight.name):
-            return self._forward(weight.layer, found[1] or "")
+        if match := _FORWARD.fullmatch(weight.name):
+            return self._forward(weight.layer, match[1] or "")
         if _STATES.fullmatch(weight.name):
             return self.of_states(weight.layer)
         if _ATTENTION.fullmatch(weight.name):
@@ -131,13 +131,13 @@ class TensorSplit:
     def _rotations(self) -> tuple[int, ...]:
         """For each layer, how many of its kind are before it; those for guessing are at the end."""
         spec, seen = self.facts.attention, dict[tuple[bool, bool], int]()
-        found = []
+        rotations = []
         for layer in range((self.facts.layers or 0) + self.facts.spare_layers):
             near = spec.has_window and layer < len(spec.windowed) and spec.windowed[layer]
             kind = self._recurrent(layer), near
-            found.append(seen.get(kind, 0))
-            seen[kind] = found[-1] + 1
-        return tuple(found)
+            rotations.append(seen.get(kind, 0))
+            seen[kind] = rotations[-1] + 1
+        return tuple(rotations)
 
     @cached_property
     def _named(self) -> dict[str, Weight]:

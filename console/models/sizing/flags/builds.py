@@ -25,8 +25,8 @@ _RELEASE = re.compile(r"(?:^|/)gg(?:ml-org|erganov)/llama\.cpp:[a-z0-9-]*-b(\d{4
 def build_of_image(image: str) -> Build:
     """What the name of an official image tells: a release's number is its tag's end, and no
     Dockerfile of ggml-org's (.devops/) has GGML_CUDA_FA_ALL_QUANTS."""
-    found = _RELEASE.search(image)
-    return Build(int(found[1]), pairs=False) if found else Build()
+    match = _RELEASE.search(image)
+    return Build(int(match[1]), pairs=False) if match else Build()
 
 
 def contested(
@@ -72,17 +72,17 @@ def of_build(
         yield argument
 
 
-def _in_no_build(one: Given, of: Table) -> str:
+def _in_no_build(argument: Given, of: Table) -> str:
     """Why no build takes an option as it is written; "" where one may. Their readers compare whole
     words (common/arg.cpp, and common/common.cpp of ik_llama.cpp)."""
-    if one.option is not None or one.stray is not None:
+    if argument.option is not None or argument.stray is not None:
         return ""
-    name, equals, _ = one.spelling.partition("=")
+    name, equals, _ = argument.spelling.partition("=")
     if equals and of.option(name) is not None:
-        shown = one_line(redact.argv((one.spelling,))[0], 60)
+        shown = one_line(redact.argv((argument.spelling,))[0], 60)
         return f"{shown}: no build takes a value in the same word ({of.grammar.refusal})"
-    instead = NEVER.get(of.normal(one.spelling))
-    return f"{one_line(one.spelling, 60)}: no build has it; it is {instead}" if instead else ""
+    instead = NEVER.get(of.normal(argument.spelling))
+    return f"{one_line(argument.spelling, 60)}: no build has it; it is {instead}" if instead else ""
 
 
 def _since(argument: Given) -> str:

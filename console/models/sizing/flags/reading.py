@@ -119,8 +119,8 @@ def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table
     """Engines in Python get new words for their closed sets with most releases, so that another
     word may be a newer one's; what is no number is refused by all of them."""
     may_be_new = option.choices and value.strip() not in ELSEWHERE.get(option.name, ())
-    told = reading.problem if of.grammar.python and may_be_new else reading.refuse_value
-    told(option.name, value, wanted)
+    complain = reading.problem if of.grammar.python and may_be_new else reading.refuse_value
+    complain(option.name, value, wanted)
 
 
 def _beside(reading: Reading, word: str, stray: Stray, of: Table) -> None:
@@ -157,8 +157,8 @@ def number(name: str, least: int = 0, most: int = MAX_NUMBER, *, bounded: bool =
         elif least <= int(value) <= most:
             reading.got[name] = int(value)
         else:
-            told = reading.refuse_value if bounded and int(value) < least else reading.problem
-            told(flag, value, between(least, most))
+            complain = reading.refuse_value if bounded and int(value) < least else reading.problem
+            complain(flag, value, between(least, most))
 
     return apply
 
@@ -204,8 +204,8 @@ def fraction(name: str, most: float, scale: float = 1.0, *, bounded: bool = Fals
         elif 0 <= (read_value := float(value)) <= most:
             reading.got[name] = read_value * scale
         else:
-            told = reading.refuse_value if bounded else reading.problem
-            told(flag, value, f"a number up to {most:.15g}")
+            complain = reading.refuse_value if bounded else reading.problem
+            complain(flag, value, f"a number up to {most:.15g}")
 
     return apply
 

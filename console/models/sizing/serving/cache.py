@@ -26,8 +26,8 @@ def rank_bytes(
     latent, fp8 = facts.attention.latent, kind.startswith("fp8")
     wide = "fp8" if latent and fp8 else "bf16"
     whole = LlamaPlan(ctx=tokens, parallel=1, type_k=wide, type_v=wide, swa_full=True)
-    asked = whole if batch is None else replace(whole, swa_full=False, ubatch=batch)
-    cache = cache_of(replace(facts, recurrent=None), asked)
+    rank_plan = whole if batch is None else replace(whole, swa_full=False, ubatch=batch)
+    cache = cache_of(replace(facts, recurrent=None), rank_plan)
     if cache is None:
         return None
     if latent:

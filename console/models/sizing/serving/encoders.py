@@ -56,7 +56,7 @@ def undivided(facts: ModelFacts, ranks: int) -> str:
 def by_vllm_encoder(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[str]]:
     """What vLLM refuses of an encoder, and what is not known of it."""
     words = undivided(facts, plan.ranks)
-    if not words or any(one.startswith(COPIED) for one in plan.uncounted):
+    if not words or any(word.startswith(COPIED) for word in plan.uncounted):
         return [], []
     if DIVIDED_ALWAYS.intersection(facts.classes) and not plan.text_only:
         return [f"{words}: {COPIED} data keeps whole copies of it"], []
@@ -67,18 +67,18 @@ def not_known_of_encoder(facts: ModelFacts, plan: SglangPlan, ranks: int) -> lis
     """What SGLang's formula leaves out of an encoder, and whether its heads can be divided."""
     if not has_encoder(facts, plan):
         return []
-    found = []
+    reasons = []
     if not reads_images(facts):
-        found.append(
+        reasons.append(
             "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
             "--language-model-only does without"
         )
     if words := undivided(facts, ranks):
-        found.append(
+        reasons.append(
             f"whether this release pads or copies it, as {words} (SGLang does for GLM-4V since "
             "sgl-project/sglang#13856; --mm-enable-dp-encoder keeps whole copies)"
         )
-    return found
+    return reasons
 
 
 def left_on(facts: ModelFacts, limits: Collection[str]) -> list[str]:

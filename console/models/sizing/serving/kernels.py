@@ -78,8 +78,8 @@ def scale_kind(how: Mapping[str, object]) -> str:
         kinds = {_of_group(group) for group in groups.values()}
         return kinds.pop() if len(kinds) == 1 else OTHER
     inner = how.get("quantization")
-    told = inner if isinstance(inner, Mapping) else how
-    algorithm = _ALGORITHMS.get(str(told.get("quant_algo")).upper())
+    scale_source = inner if isinstance(inner, Mapping) else how
+    algorithm = _ALGORITHMS.get(str(scale_source.get("quant_algo")).upper())
     return algorithm or _METHODS.get(str(how.get("quant_method")).lower(), OTHER)
 
 

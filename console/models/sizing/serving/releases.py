@@ -32,8 +32,8 @@ MXFP4_DOUBT = (12, 14)
 def release_of(engine: str, image: str, *, own: bool = True) -> Release | None:
     """The release that an image's tag names; None for none, and with `own` for one that is not the
     publisher's."""
-    found = re.search((re.escape(OWN[engine]) if own else "") + _TAG, image)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.search((re.escape(OWN[engine]) if own else "") + _TAG, image)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def not_known_of_vllm(facts: ModelFacts, plan: VllmPlan, tokens: int | None) -> Iterator[str]:

@@ -1,0 +1,88 @@
+"""Names say what they hold: a local variable is called by the noun of what is in it.
+
+`one`, `found`, `said`, `told`, `asked` and `far` hide it. No function binds them any more, but for
+the listed ones. Attributes, functions, classes and constants follow: their number may only fall.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("console", "screens", "widgets")
+HIDING = {"one", "found", "said", "told", "asked", "far"}
+LIMITS = ("most_", "least_")
+"""`MAX_` and `MIN_` are the words of the field."""
+LISTED: dict[str, int] = {
+    "console/fleet/line.py": 1,
+    "console/fleet/protocol.py": 1,
+}
+"""Locals and parameters that still hide what they hold, by module."""
+OTHERS = 402
+"""Attributes, functions, classes, constants and keywords of that kind."""
+
+
+def hides(name: str) -> bool:
+    bare = name.strip("_").lower()
+    return bare in HIDING or bare.startswith(LIMITS)
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
+
+
+def fields(tree: ast.Module) -> dict[int, ast.Name]:
+    """The names that the module and its classes assign themselves: constants and fields."""
+    bodies = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+    statements = [statement for body in bodies for statement in body]
+    targets = [
+        target
+        for statement in statements
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for target in (
+            statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        )
+    ]
+    names = [node for target in targets for node in ast.walk(target)]
+    return {id(node): node for node in names if isinstance(node, ast.Name)}
+
+
+def bound(tree: ast.Module) -> Iterator[str]:
+    """The names that functions, lambdas and comprehensions bind."""
+    elsewhere = fields(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.name
+        elif (
+            isinstance(node, ast.Name)
+            and not isinstance(node.ctx, ast.Load)
+            and id(node) not in elsewhere
+        ):
+            yield node.id
+
+
+def others(tree: ast.Module) -> Iterator[str]:
+    """The names of functions and classes, of fields, constants and set attributes."""
+    yield from (node.id for node in fields(tree).values())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield node.attr
+
+
+def test_no_function_binds_a_name_that_hides_what_it_holds() -> None:
+    counted = {path: sum(map(hides, bound(tree))) for path, tree in sources()}
+    assert {path: count for path, count in counted.items() if count} == LISTED
+
+
+def test_names_of_attributes_functions_and_constants_hide_less_and_less() -> None:
+    counted = Counter(name for _, tree in sources() for name in others(tree) if hides(name))
+    assert counted.total() == OTHERS, "lower the figure where it has fallen"
