@@ -19,7 +19,7 @@ from console.frontends.tui.watch.baseline import NONE
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import LOOKING, NOBODY, GuardView
 from console.render.guard import lease_words
-from console.render.upcoming import NOTHING, OnShow
+from console.render.upcoming import NOTHING, ShownBaseline
 from widgets.bars import BaselineBadge, KeyLine, StatusLine, badge, emergency, status
 from widgets.machine import logged_in_to
 from widgets.rows import Row, Rows, RowsView, TextView, width_of
@@ -112,10 +112,10 @@ class Base(FramedScreen[T]):
         return baseline is None or baseline.word != NONE
 
     @property
-    def on_show(self) -> OnShow:
+    def shown_baseline(self) -> ShownBaseline:
         """Whose baseline is on show."""
         base = self.console.baseline
-        return OnShow(base.site, base.url) if base is not None else NOTHING
+        return ShownBaseline(base.site, base.url) if base is not None else NOTHING
 
     @property
     def restores(self) -> bool:
@@ -131,7 +131,7 @@ class Base(FramedScreen[T]):
             return
         mode = str(shot.control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
-        args = (shot.view, shot.word, mode, time.time(), width, shot.at, lease, self.on_show)
+        args = (shot.view, shot.word, mode, time.time(), width, shot.at, lease, self.shown_baseline)
         line.show([status(*args)])
 
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:

@@ -208,7 +208,7 @@ class RunPanels(Guarded):
         alarm = filling(self.guard) if warns and not self.guard.advisory else ""
         row = upcoming(
             shot.view, shot.word, shot.at, mode, now, alarm, self.above,
-            readonly=self.console.watchers.readonly, shown=self.on_show,
+            readonly=self.console.watchers.readonly, shown=self.shown_baseline,
         )  # fmt: skip
         following = self.query_one("#next", Rows)
         width = following.size.width or self.app.size.width
@@ -251,7 +251,7 @@ class RunPanels(Guarded):
             return self._first_rows(width)
         height = self.query_one("#detail", TextView).size.height
         if view.over and not self.query_one(StepList).chosen:
-            rows = summary_rows(view, width, time.time(), self.on_show)
+            rows = summary_rows(view, width, time.time(), self.shown_baseline)
             return rows + more_rows(view, step, self.earlier, width, height - len(rows))
         current = step.id == (self.shot.at or (view.current or step).id)
         can: list[Row] = []

@@ -24,7 +24,7 @@ from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
-from console.render.upcoming import NOTHING, OnShow, on_site
+from console.render.upcoming import NOTHING, ShownBaseline, on_site
 from widgets.rows import Part, Row, Rows, fit, once, spread, width_of
 from widgets.steps import paragraph, progress_words
 
@@ -379,7 +379,7 @@ def _folded(row: Row, width: int) -> list[Row]:
 
 def status(
     view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = "",
-    shown: OnShow = NOTHING,
+    shown: ShownBaseline = NOTHING,
 ) -> Row:  # fmt: skip
     """`RUNNING bench · to the end · decision GO migrate  4/12 steps · 12:05`; for a run that waits
     `Gate go undecided: you decide`. `shown`: whose baseline is on show."""

@@ -22,7 +22,7 @@ from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
-from console.render.upcoming import NOTHING, OnShow, of_site, on_site
+from console.render.upcoming import NOTHING, ShownBaseline, of_site, on_site
 from widgets.rows import Row, fit, width_of
 from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 
@@ -129,7 +129,9 @@ def _said(line: str, width: int, tone: str) -> list[Row]:
     return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]
 
 
-def summary_rows(view: RunView, width: int, now: float, shown: OnShow = NOTHING) -> list[Row]:
+def summary_rows(
+    view: RunView, width: int, now: float, shown: ShownBaseline = NOTHING
+) -> list[Row]:
     """A finished run: how it ended, what was decided, where the baseline is, what was measured.
     `shown`: whose baseline is on show."""
     where = on_site(view, shown)

@@ -26,7 +26,7 @@ WAITS = {
 """What can be done about a pause, by its reason; any other is the operator's own."""
 
 
-class OnShow(NamedTuple):
+class ShownBaseline(NamedTuple):
     """Whose baseline is on show: its site's name, and its address; "" where that is not known. Two
     sites may have one name."""
 
@@ -34,12 +34,12 @@ class OnShow(NamedTuple):
     url: str = ""
 
 
-NOTHING = OnShow()
+NOTHING = ShownBaseline()
 
 
 def upcoming(
     view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = "",
-    *, readonly: bool = False, shown: OnShow = NOTHING,
+    *, readonly: bool = False, shown: ShownBaseline = NOTHING,
 ) -> Row:  # fmt: skip
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
@@ -63,7 +63,7 @@ def fact(view: RunView, word: str, at: str, mode: str, now: float) -> str:
     return _told(view, word, at, mode, now).fact
 
 
-def on_site(view: RunView, shown: OnShow) -> str:
+def on_site(view: RunView, shown: ShownBaseline) -> str:
     """`on site four` for a run of another site than the one whose baseline is on show, `on site
     four at http://…` if that has the same name; "" for one of that site, or where either is not
     known."""

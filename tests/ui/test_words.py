@@ -31,7 +31,7 @@ from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
-from console.render.upcoming import OnShow, upcoming
+from console.render.upcoming import ShownBaseline, upcoming
 from console.runner.prepare.catalog import Entry
 from screens.emergency import _foot, _head, by_hand, ended_words, stage_rows
 from screens.machine import answer_rows
@@ -110,7 +110,8 @@ def test_the_status(snapshot: SnapshotAssertion) -> None:
         *of(scene.failed(), "paused", "step"), *of(scene.failed(), "interrupted"),
         *of(scene.ended(), "rolled_back"), *of(rehearsed, "running"),
         *of(allocated, "running"), *of(HELD, "paused", "gate", at="look"),
-        *of(HELD, "paused", lease="back in 4:12"), *of(elsewhere, "succeeded", shown=OnShow("ws")),
+        *of(HELD, "paused", lease="back in 4:12"),
+        *of(elsewhere, "succeeded", shown=ShownBaseline("ws")),
     ]  # fmt: skip
     rows += [status(scene.running(), word, "", scene.NOW, 60) for word in STATE_TONE]
     assert drawn(rows) == snapshot
@@ -170,12 +171,13 @@ def test_how_a_run_left_the_baseline_is_said_with_its_time_and_not_as_of_now(
 @pytest.mark.parametrize(
     ("shown", "head"),
     [
-        (OnShow(), ""), (OnShow("alpha"), "on site beta: "), (OnShow("beta"), ""),
-        (OnShow("beta", "http://127.0.0.1:7/"), ""),
-        (OnShow("beta", "http://127.0.0.1:8"), "on site beta at http://127.0.0.1:7: "),
+        (ShownBaseline(), ""), (ShownBaseline("alpha"), "on site beta: "),
+        (ShownBaseline("beta"), ""),
+        (ShownBaseline("beta", "http://127.0.0.1:7/"), ""),
+        (ShownBaseline("beta", "http://127.0.0.1:8"), "on site beta at http://127.0.0.1:7: "),
     ],
 )  # fmt: skip
-def test_what_is_said_of_another_sites_run_names_that_site(shown: OnShow, head: str) -> None:
+def test_what_is_said_of_another_sites_run_names_that_site(shown: ShownBaseline, head: str) -> None:
     """The header above it is of the baseline on show, which may serve."""
     view = scene.approval()
     view.state, view.ended, view.site = RunState.SUCCEEDED, scene.NOW, "beta"

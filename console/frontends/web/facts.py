@@ -36,7 +36,7 @@ from console.render.gauges import (
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
-from console.render.upcoming import NOTHING, OnShow, fact, of_site, on_site
+from console.render.upcoming import NOTHING, ShownBaseline, fact, of_site, on_site
 
 LOG_LINES = 12
 STAGE_LINES = 14
@@ -67,7 +67,7 @@ def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
     shot = seen.snapshot
     question = _question(shot, write)
     base = seen.baseline
-    site = on_site(shot.view, OnShow(base.site, base.url) if base is not None else NOTHING)
+    site = on_site(shot.view, ShownBaseline(base.site, base.url) if base is not None else NOTHING)
     return {
         "write": write,
         "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
