@@ -57,7 +57,8 @@ def test_an_idle_server_is_asked_one_short_completion(llama: Llama) -> None:
         seen = one.look()
         assert (seen.word, seen.tok_s, seen.asked) == (SERVING, 10.0, True)
     assert [ask["max_tokens"] for ask in llama.asked] == [12, LONGER, 12]
-    assert not any(ask["stream"] or "id_slot" in ask for ask in llama.asked)
+    assert [ask["stream"] for ask in llama.asked] == [False, True, True], "by turns"
+    assert not any("id_slot" in ask for ask in llama.asked)
 
 
 @pytest.mark.parametrize(
@@ -389,7 +390,7 @@ def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
 def test_a_cutover_whose_relay_is_gone_is_named_with_what_is_seen(
     llama: Llama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "cut_over", lambda plan: records.CutOver("r", "cand"))
+    monkeypatch.setattr(records, "cut_over", lambda plan: records.CutOver("r", "cand", plan))
     assert looker(llama).look().word == SERVING, "the baseline is back"
     llama.health = llama.completion = 502
     seen = looker(llama).look()

@@ -191,11 +191,11 @@ def streamed(url: str, **options: Any) -> Completion:
     answer = complete(url, stream=True, **options)
     if answer.breaks and not answer.dead:
         return complete(url, stream=True, **options)
-    if not (answer.refuses or answer.dead or answer.fails):
+    busy = answer.status in OVERLOADED and not answer.dead
+    if busy or not (answer.refuses or answer.dead or answer.fails):
         return answer
     as_whole = complete(url, **options)
-    breaks = answer.breaks or (not answer.refuses and answer.status not in OVERLOADED)
-    if not as_whole.ok or not breaks:
+    if (answer.refuses and not answer.breaks) or not as_whole.ok:
         return as_whole
     words = answer.detail if answer.breaks else f"{BREAKS}: {answer.detail}"
     return replace(answer, breaks=True, dead="", detail=words)
