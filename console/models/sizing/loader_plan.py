@@ -293,8 +293,9 @@ class VllmPlan:
     tokens the checkpoint's own layers guess ahead. `ray`: its ranks may be on other hosts, too;
     `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
-    `refused`: what its start refuses. `load_format` as given, with `loader_extra` where its loader
-    is told more. `release`: the one that the tag of its publisher's image names.
+    `attention`: the backend for it that is named; `refused`: what its start refuses. `load_format`
+    as given, with `loader_extra` where its loader is told more. `release`: the one that the tag of
+    its publisher's image names.
     """
 
     ranks: int = 1
@@ -325,6 +326,7 @@ class VllmPlan:
     prefixes: bool = True
     guesses: int = 0
     state_type: str = ""
+    attention: str = ""
     calls_tools: bool = False
     tool_parser: str = ""
     logs_answers: bool = False

@@ -197,7 +197,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.stops += [f"SGLang refuses {what}" for what in (*plan.refused, *refused_backends(plan))]
-    ledger.unknown += not_known_of_backends(facts, plan)
+    ledger.unknown += not_known_of_backends(facts, plan, machine.cards)
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown

@@ -21,6 +21,7 @@ from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
+from console.models.sizing.serving.backends import not_known_of_vllm_backend
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import by_vllm_encoder, left_on
@@ -150,6 +151,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     for number, card in enumerate(cards):
         _card(facts, plan, card, names[number], ledger)
     _beyond(facts, plan, cards, names, ledger)
+    ledger.unknown += not_known_of_vllm_backend(facts, plan, cards)
     _host(facts, plan, machine, world, ledger)
     ledger.envelope = _envelope(facts, machine, ledger)
     return ledger

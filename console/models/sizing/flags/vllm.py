@@ -176,7 +176,7 @@ _VLLM: Mapping[str, Apply] = {
     "--no-enable-prefix-caching": fixed("prefixes", False),
     "--mamba-ssm-cache-dtype": choice("state_type", ("auto", *WIDTHS)),
     "--cudagraph-capture-sizes": _graph_sizes, "--max-cudagraph-capture-size": _graph_sizes,
-    "--tool-call-parser": text("tool_parser"),
+    "--attention-backend": text("attention"), "--tool-call-parser": text("tool_parser"),
     "--enable-auto-tool-choice": fixed("calls_tools", True),
     "--no-enable-auto-tool-choice": fixed("calls_tools", False),
     "--enable-log-outputs": fixed("logs_answers", True),
