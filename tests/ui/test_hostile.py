@@ -258,7 +258,7 @@ def read(walk: Walk, terminal: Terminal, key: str, words: str) -> None:
 
 def unreadable(terminal: Terminal) -> bool:
     """Whether the header says so of the run on show; how many lines are above depends on words."""
-    return any(row.startswith("UNREADABLE") for row in terminal.lines[:4])
+    return any(row.startswith("UNREADABLE") for row in terminal.lines[:8])
 
 
 def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
@@ -269,7 +269,7 @@ def answer_and_fall(walk: Walk, terminal: Terminal, standing: Standing) -> None:
     keep(walk, terminal)
     back_home(terminal)
     standing.held()
-    terminal.until(lambda: any(row.startswith("PAUSED") for row in terminal.lines[:4]))
+    terminal.until(lambda: any(row.startswith("PAUSED") for row in terminal.lines[:8]))
     keep(walk, terminal)
     terminal.press("f12")
     until(standing.pressed, "the byte")
