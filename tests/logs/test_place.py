@@ -16,7 +16,7 @@ class Reading(RuleBasedStateMachine):
 
     @initialize(height=st.integers(min_value=1, max_value=8), tall=st.booleans())
     def open(self, height: int, tall: bool) -> None:
-        self.buffer = LogBuffer(most_lines=MOST)
+        self.buffer = LogBuffer(max_lines=MOST)
         self.place = Place(self.buffer)
         self.place.height = height
         self.place.rows = (lambda line: 1 + len(line.text) % 3) if tall else (lambda line: 1)
