@@ -251,7 +251,7 @@ def test_a_rollback_says_that_its_outcome_cannot_be_kept(
     evidence.SHM.rename(evidence.SHM.with_name("gone"))
     stage.lines.clear()
     stage.roll_back()
-    assert any("every face goes on saying" in line["detail"] for line in stage.lines)
+    assert any("the console goes on saying" in line["detail"] for line in stage.lines)
 
 
 def test_the_script_keeps_in_memory_what_the_disk_does_not_take(stage: Stage) -> None:

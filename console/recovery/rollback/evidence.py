@@ -165,7 +165,7 @@ def keep(site: str, url: str, seen: Evidence) -> str:
                 return f"{why}; it is kept in memory until the machine restarts"
         except (OSError, ValueError):
             pass
-        return f"{why}; every face goes on saying what was known before"
+        return f"{why}; the console goes on saying what was known before"
     with contextlib.suppress(OSError):
         (in_memory / file.name).unlink()
     return ""

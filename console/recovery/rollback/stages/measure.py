@@ -142,7 +142,7 @@ def _take(context: RollbackContext) -> Samples:
             max_tokens=TOKENS, timeout_s=limit_s,
         )  # fmt: skip
         if answer.sends and not runs and samples.would_end(limit_s) and not _beside(before, before):
-            words = f"{BREAKS}: whole answers come in time, and of it {answer.detail}"
+            words = f"{BREAKS}: whole answers come in time, but this one stops: {answer.detail}"
             answer = replace(answer, breaks=True, detail=words)
         if answer.breaks or answer.dead:
             context.answer, samples.broken = answer, answer.why
