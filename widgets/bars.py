@@ -59,7 +59,7 @@ NO_TITLES: dict[str, str] = {}
 TENS = 10
 NAMED = 100
 """Columns from which on the run's row names its playbook."""
-LEAST_ROOM = 24
+MIN_ROOM = 24
 """Cells for a run's progress below which it is only words."""
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
@@ -422,7 +422,7 @@ def status(
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
     room = width - width_of(left) - 2
     right = run_progress(view, now, room) if view.state is RunState.RUNNING else ()
-    if not right or room < LEAST_ROOM:
+    if not right or room < MIN_ROOM:
         took = (view.ended or now) - view.created if view.created else 0.0
         lasted = standing(took) if view.state in STANDING else clock(took)
         summary = f"ended {_when(view.ended, now)}" if view.over else progress_words(view)

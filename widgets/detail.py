@@ -34,7 +34,7 @@ EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 LOWEST, LOW = 7, 12
 """Rows of a panel from which on there is a title, and from which on a title and a criterion have as
 many rows as they need."""
-LEAST_BESIDE = 44
+MIN_BESIDE = 44
 """Columns beside the bars from which on the earlier runs stand there."""
 BARS, EARLIER = 16, 5
 """Rows of a measurement's bars, and earlier runs, at most."""
@@ -182,7 +182,7 @@ def more_rows(
     if bars and judged is not None:
         bars.insert(0, ((clean(judged.id), "bold"), ("  each valid run", "dim")))
     beside = max(map(width_of, bars), default=0) + 4
-    if not bars or width - beside < LEAST_BESIDE:
+    if not bars or width - beside < MIN_BESIDE:
         left = room - len(bars) - (2 if bars else 1)
         earlier_rows = _earlier_rows(view, earlier, width, left)
         return [*([(), *bars] if bars else []), *([(), *earlier_rows] if earlier_rows else [])]

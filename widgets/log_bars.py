@@ -18,7 +18,7 @@ from console.common.text import harmless
 from console.render.cells import cells, glyphs
 from widgets.rows import Part, Row, Rows, fit, width_of
 
-MOST_TYPED = 4000
+MAX_TYPED = 4000
 
 MOST = 200
 """Characters of a pattern."""
@@ -34,7 +34,7 @@ class Plain(Still):
     """An input that cleans what is typed or pasted before it is drawn or sent."""
 
     def validate_value(self, value: str) -> str:
-        return harmless(value, MOST_TYPED)
+        return harmless(value, MAX_TYPED)
 
     def _on_paste(self, event: Paste) -> None:
         # Textual's own handler comes next and keeps the first line only

@@ -23,7 +23,7 @@ TONE = {
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
 
-LATE, LEAST_LATE_S = 1.05, 2.0
+LATE, MIN_LATE_S = 1.05, 2.0
 """A step that takes so many times what it usually does, and so much longer, is late."""
 
 
@@ -85,7 +85,7 @@ def outage_steps(view: RunView) -> frozenset[str]:
 
 def _late(step: StepView, now: float) -> bool:
     took, usual = elapsed(step, now), step.takes_s or 0.0
-    return took is not None and usual > 0 and took > max(usual * LATE, usual + LEAST_LATE_S)
+    return took is not None and usual > 0 and took > max(usual * LATE, usual + MIN_LATE_S)
 
 
 def _name_tone(step: StepView) -> str:

@@ -27,8 +27,8 @@ from console.bench.client import (
 from console.bench.concurrency import Level, Say, measure_level, unmeasured
 from console.bench.interference import Look, Surroundings
 from console.bench.metrics import (
-    LEAST_PROMPT,
-    MOST_PROMPT,
+    MAX_PROMPT,
+    MIN_PROMPT,
     Sample,
     Tokenize,
     measure,
@@ -43,7 +43,7 @@ from console.runtime.answers.sanity import Kind
 from console.runtime.probe import ProbeError, fetch
 
 ENOUGH_RUNS = 5
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 JUDGED_TOKENS = 48
 """From how many tokens an answer on the nonsense of a broken model shows in most measurements: with
 three prompts in 279 of 300 of them, with 32 in none."""
@@ -57,7 +57,7 @@ INFO_S = 10.0
 Progress = Callable[[int, int, Sample], None]
 """Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
 
-MOST_STREAMS = 64
+MAX_STREAMS = 64
 
 
 def run_words(number: int, planned: int) -> str:
@@ -96,10 +96,10 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.prompts or self.runs < 1 or self.max_tokens < 2 or self.warmup < 0:
             raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
-        if any(not 2 <= streams <= MOST_STREAMS for streams in self.levels):
-            raise ValueError(f"2 to {MOST_STREAMS} streams at once")
-        if any(not LEAST_PROMPT <= length <= MOST_PROMPT for length in self.prompt_lengths):
-            raise ValueError(f"prompts of {LEAST_PROMPT} to {MOST_PROMPT} tokens")
+        if any(not 2 <= streams <= MAX_STREAMS for streams in self.levels):
+            raise ValueError(f"2 to {MAX_STREAMS} streams at once")
+        if any(not MIN_PROMPT <= length <= MAX_PROMPT for length in self.prompt_lengths):
+            raise ValueError(f"prompts of {MIN_PROMPT} to {MAX_PROMPT} tokens")
 
 
 @dataclass(slots=True)
@@ -223,10 +223,10 @@ class Benchmark:
 
     def _wants_more(self) -> bool:
         runs, protocol = self._result.runs, self.protocol
-        last = runs[-MOST_FAILURES:]
-        if self._hangs or self._in_vain >= MOST_FAILURES:
+        last = runs[-MAX_FAILURES:]
+        if self._hangs or self._in_vain >= MAX_FAILURES:
             return False
-        if len(last) == MOST_FAILURES and all(sample.error for sample in last):
+        if len(last) == MAX_FAILURES and all(sample.error for sample in last):
             return False
         if self._talks_garbage():
             return False
@@ -240,8 +240,8 @@ class Benchmark:
 
     def _talks_garbage(self) -> bool:
         """Whether no more runs are worth their time."""
-        last, spoilt = self._result.runs[-MOST_FAILURES:], self._answers.garbage
-        in_a_row = len(last) == MOST_FAILURES and all(sample.garbled for sample in last)
+        last, spoilt = self._result.runs[-MAX_FAILURES:], self._answers.garbage
+        in_a_row = len(last) == MAX_FAILURES and all(sample.garbled for sample in last)
         return in_a_row and spoilt is not None and spoilt.mostly
 
     def _left(self) -> float:
@@ -411,13 +411,13 @@ class Benchmark:
         if spread is not None and spread > protocol.cv_target:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
-        if self._in_vain >= MOST_FAILURES:
+        if self._in_vain >= MAX_FAILURES:
             flags.append("stopped, as others went on using the servers")
         elif not result.cancelled and len(result.runs) < protocol.runs:
             late = "the time ran out" if self._left() <= 0 else ""
             late = "stopped, as the server hangs" if self._hangs else late
             late = "stopped, as it answers garbage" if self._talks_garbage() else late
-            flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
+            flags.append(late or f"stopped after {MAX_FAILURES} failures in a row")
         elif self._hangs:
             flags.append("ended after its runs, as the server hangs")
         result.flags = list(dict.fromkeys(flags))

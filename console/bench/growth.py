@@ -28,7 +28,7 @@ SPARE = 1.05
 UNCOUNTED_WORD, UNCOUNTED_BYTE = 1.5, 0.5
 """The same where the server counts none: somewhat more than usual tokenizers make of common words
 and of plain text."""
-MOST_DIGITS = 12
+MAX_DIGITS = 12
 
 
 class Growth:
@@ -119,7 +119,7 @@ def context_of(url: str) -> int | None:
 
 def _whole(value: object) -> int:
     """A number of tokens as JSON may have it (8192, 8192.0, "8192"); 0 for anything else."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MAX_DIGITS:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
         return 0

@@ -51,7 +51,7 @@ SHORTEST_S = 0.1
 """Shorter runs give no shares: CPU time is counted in hundredths of a second."""
 UNSEEN = "short-lived processes"
 """Name for short processes, as of a build: only the machine's counter has their CPU time."""
-MOST_NAMED = 8
+MAX_NAMED = 8
 OWN_CORES = 0.05
 """What measuring may take of a core; it is counted over all runs, since one may be short."""
 OWN = "omni-console"
@@ -211,7 +211,7 @@ class Surroundings:
         return remarks
 
     def _busiest(self) -> list[tuple[str, _Seen]]:
-        return sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
+        return sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MAX_NAMED]
 
     def _beside(self, before: Look, after: Look, took: float) -> list[str]:
         """Engines that were busy between the looks; every other busy process is remembered."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from console.bench.metrics import MOST_SAMPLES
+from console.bench.metrics import MAX_SAMPLES
 from console.bench.statistics import mean, std
 from console.common.text import one_line
 from console.common.units import format_number
@@ -26,7 +26,7 @@ KINDS: tuple[Kind, ...] = ("tg", "pp")
 UNIT = "tok/s"
 AGREE = 0.05
 """Tolerance between a printed rate and the one worked out from the figures beside it."""
-MOST_FLAGS = 20
+MAX_FLAGS = 20
 _RESULTS = frozenset(
     {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time", "test"}
 )
@@ -84,9 +84,9 @@ def read_figures(text: str, form: Form) -> Figures:
             figures.flags.append(f"nothing measured {kind}: {kind}_tok_s has no figure")
         figures.flags += [_beside(entry, same[0]) for entry in same[1:]]
     figures.flags += [_beside(entry, None) for entry in figures.entries if entry.kind == "both"]
-    more = len(figures.flags) - MOST_FLAGS
+    more = len(figures.flags) - MAX_FLAGS
     if more > 0:
-        figures.flags[MOST_FLAGS:] = [f"and {more} more"]
+        figures.flags[MAX_FLAGS:] = [f"and {more} more"]
     return figures
 
 
@@ -99,7 +99,7 @@ def _metric(entry: Entry | None) -> dict[str, Any]:
         "mean": mean(entry.samples), "std": std(entry.samples) if count > 1 else entry.std,
         "test": entry.name,
     }  # fmt: skip
-    if 1 < count <= MOST_SAMPLES:
+    if 1 < count <= MAX_SAMPLES:
         metric["samples"] = list(entry.samples)
     return metric
 

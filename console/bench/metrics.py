@@ -24,7 +24,7 @@ DISAGREEMENT = 0.05
 ENOUGH_TOKENS = 64
 LOOSE_TOKENS = 8
 """Tokens without text that every answer may have: those that open and close its parts."""
-MOST_SAMPLES = 400
+MAX_SAMPLES = 400
 """Most samples of a metric in the journal, for a gate to resample; files have them all."""
 REPEATED = 0.01
 """Share of all requests that may be sent twice before the transport counts as broken."""
@@ -78,7 +78,7 @@ divergence per token in nats, the share of tokens at which both expect the same 
 perplexity, and its ratio to the baseline's. A plain number has no unit."""
 TASK_METRICS = {"correct": "ratio"}
 """Metrics of one that asks tasks instead: the share of right answers."""
-LEAST_PROMPT, MOST_PROMPT = 256, 131_072
+MIN_PROMPT, MAX_PROMPT = 256, 131_072
 """Tokens of a prompt that measures the prompt rate: a shorter one measures the request."""
 PROMPT_ROUNDS = 5
 """How often each length is sent."""

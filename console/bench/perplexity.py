@@ -22,7 +22,7 @@ from console.common.text import one_line
 from console.models.gguf.header import Array, Header
 
 TOOL = "llama-perplexity"
-LEAST_SCORED = 100
+MIN_SCORED = 100
 """Tokens below which the tool prints no statistics."""
 BATCH = 2048
 """Its own default: a smaller context has to be a part of it."""

@@ -23,7 +23,7 @@ SHORT, MEDIUM = 8, 72
 """Words of the short prompt, and of the one that shows how many tokens a word has."""
 ENOUGH = 3
 """Fewer good rounds give no rate: one that a neighbour disturbed does not count."""
-LEAST_PER_WORD = 0.5
+MIN_PER_WORD = 0.5
 """A server that counts fewer tokens in a common word does not count them."""
 OUT_OF_TIME = "the time ran out, it was cancelled, or the server hangs"
 NOISE = 3.0
@@ -102,7 +102,7 @@ def _calibrated(ask: Ask, chance: random.Random) -> tuple[float | None, float, s
             return None, 0.0, sample.void or "the server does not count the tokens of a prompt"
         counted.append(sample.prompt_tokens)
     per_word = (counted[1] - counted[0]) / (MEDIUM - SHORT)
-    if per_word < LEAST_PER_WORD:
+    if per_word < MIN_PER_WORD:
         return None, 0.0, f"the server counts {counted[1]} tokens in {MEDIUM} words"
     return per_word, counted[0] - SHORT * per_word, ""
 

@@ -32,7 +32,7 @@ BLIND_S = 5.0
 (stopped, a suspended machine), so that nothing was observed."""
 CUT_S = 7.0
 """Seconds for a cut request to end: connecting cannot be cut, and has 5 s."""
-LEAST_PAUSE_S = 0.05
+MIN_PAUSE_S = 0.05
 """Least seconds between two requests, so that a port that refuses is not hammered."""
 LATE_S = 0.5
 INSTANT_S = 1e-6
@@ -121,7 +121,7 @@ class Soak:
         self._since: float | None = None
         """When the current request brought its last token, or was sent."""
         self._prompts = itertools.cycle(plan.prompts)
-        self._every = max(LEAST_PAUSE_S, plan.every_s)
+        self._every = max(MIN_PAUSE_S, plan.every_s)
         self._never = threading.Event()
         self._last = self.clock.monotonic()
         begun = self.tally.observed

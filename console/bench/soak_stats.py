@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.bench.answers import Garbage
-from console.bench.metrics import DRIFT_SAMPLES, MOST_SAMPLES, SOAK_METRICS, Sample
+from console.bench.metrics import DRIFT_SAMPLES, MAX_SAMPLES, SOAK_METRICS, Sample
 from console.bench.statistics import (
     GROWTH_LOOKS,
     drift,
@@ -406,7 +406,7 @@ class Tally:
             "std": std(values), "median": median(values), "min": min(values, default=None),
             "max": max(values, default=None),
         }  # fmt: skip
-        return metric | ({"samples": values} if 0 < len(values) <= MOST_SAMPLES else {})
+        return metric | ({"samples": values} if 0 < len(values) <= MAX_SAMPLES else {})
 
     @property
     def anon_growth(self) -> float | None:

@@ -23,7 +23,7 @@ SEED = 1979
 NORMAL = 1.96
 """Standard errors on either side of a mean: a 95 % interval."""
 
-MOST_RESAMPLED = 200
+MAX_RESAMPLED = 200
 """Most rates per part, so that an interval takes at most half a second."""
 GROWTH_PART = 10
 GROWTH_LOOKS = 3
@@ -202,7 +202,7 @@ def drift_interval(rates: Part, observed_s: float) -> tuple[float, float] | None
 
 def _thinned(values: list[float]) -> list[float]:
     """Every n-th of them: fewer samples make an interval wider, never narrower."""
-    return values[:: -(-len(values) // MOST_RESAMPLED)] if values else values
+    return values[:: -(-len(values) // MAX_RESAMPLED)] if values else values
 
 
 def growth(seen: Part, observed_s: float) -> float | None:

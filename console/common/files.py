@@ -15,9 +15,9 @@ from typing import IO, Any, BinaryIO, TypeVar
 from console.common.text import after_cut, decode
 
 T = TypeVar("T")
-MOST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Most bytes of a line of JSON."""
-MOST_END = 4 << 20
+MAX_END = 4 << 20
 """Most bytes read from the end of a file of lines: no run writes as many."""
 
 
@@ -57,12 +57,12 @@ def open_log(path: str | os.PathLike[str]) -> int:
 
 
 def read_end(path: Path, offset: int = 0) -> tuple[bytes, int]:
-    """The bytes of a file from an offset on, at most the last MOST_END, and the offset where they
+    """The bytes of a file from an offset on, at most the last MAX_END, and the offset where they
     begin. Raises OSError."""
     with open_regular(path) as file:
-        begin = max(offset, os.fstat(file.fileno()).st_size - MOST_END)
+        begin = max(offset, os.fstat(file.fileno()).st_size - MAX_END)
         file.seek(begin)
-        return file.read(MOST_END), begin
+        return file.read(MAX_END), begin
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool = True) -> None:
@@ -191,7 +191,7 @@ def json_lines(path: Path, last: int = 0) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         if last:
             file.seek(max(0, file.seek(0, os.SEEK_END) - last))
-        while raw := file.readline(MOST_LINE):
+        while raw := file.readline(MAX_LINE):
             with contextlib.suppress(ValueError, RecursionError):
                 line = json.loads(raw)
                 if isinstance(line, dict):

@@ -17,7 +17,7 @@ from console.common.units import format_bytes
 
 OWN_SHARE = 0.1
 """Share that a run has to do itself before its own pace counts more than earlier runs."""
-LEAST_SHARE = 0.03
+MIN_SHARE = 0.03
 """Less than this tells no pace at all: a server's first pages are those of its program."""
 PATIENCE_S = 10.0
 """A silence that is no longer says nothing."""
@@ -106,7 +106,7 @@ def left_s(
     usual = None
     if usual_s is not None and gone_s <= usual_s:
         usual = usual_s - max(0.0, gone_s)
-    if progress is None or progress.share == 1 or progress.made < LEAST_SHARE:
+    if progress is None or progress.share == 1 or progress.made < MIN_SHARE:
         return usual
     own = progress.left_s(now) if progress.made >= OWN_SHARE or usual is None else None
     return usual if own is None else own

@@ -24,7 +24,7 @@ from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.fleet.protocol import (
     BINDS,
-    MOST_NAME,
+    MAX_NAME,
     SEVERAL,
     TOO_LATE,
     VERSION,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 IDLE_S = 600.0
 """A bridge that nobody asks for that long ends: its line may be dead without a word."""
 VALID_S = 10.0
-MOST_EVENTS, MOST_PAGE = 500, 1 << 20
+MAX_EVENTS, MAX_PAGE = 500, 1 << 20
 """Events, and bytes of them, in one answer; at least one event."""
 TELL_S = 5.0
 
@@ -160,7 +160,7 @@ class Bridge:
                 self._reader.close()
             self._reader = Reader(run.journal)
         try:
-            events = self._reader.since(since, most=MOST_EVENTS)
+            events = self._reader.since(since, most=MAX_EVENTS)
         except JournalError:
             if not alive:
                 raise
@@ -170,13 +170,13 @@ class Bridge:
         for event in events:
             row = _row(event)
             size += len(json.dumps(row))
-            if page and size > MOST_PAGE:
+            if page and size > MAX_PAGE:
                 return page, True
-            if size > MOST_PAGE:  # it alone is too long: its place is kept
+            if size > MAX_PAGE:  # it alone is too long: its place is kept
                 words = f"an event of {size} bytes is only in the journal on the host"
                 row = [event.seq, event.at, "run.note", event.step, event.attempt, {"text": words}]
             page.append(row)
-        return page, len(events) == MOST_EVENTS
+        return page, len(events) == MAX_EVENTS
 
     def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
         """What a playbook would do here, and the hash by which a start names it."""
@@ -326,7 +326,7 @@ def _named(question: dict[str, Any], *, exact: bool) -> RunDir:
 
 def _word(question: dict[str, Any], name: str) -> str:
     value = question.get(name)
-    if not isinstance(value, str) or len(value) > MOST_NAME:
+    if not isinstance(value, str) or len(value) > MAX_NAME:
         raise BridgeError("bad_question", f"{name} is missing, or no text")
     return value
 

@@ -14,7 +14,7 @@ from console.common.errors import InvalidFile, UsageError
 from console.config.site.schedule import Lease
 from console.config.validation import Refused, Strict, Text, validated
 from console.config.yaml import parse, read_text
-from console.runner.slurm.job import LEAST_TIME_S, TIME, WORD, require_sound
+from console.runner.slurm.job import MIN_TIME_S, TIME, WORD, require_sound
 
 TITLE = "the fleet file cannot be used"
 HINT = "`omni-console schema fleet` prints what may be in it"
@@ -72,7 +72,7 @@ Command = Annotated[Text, AfterValidator(_command), _text(COMMAND)]
 Word = Annotated[str, _text(WORD.pattern)]
 Minutes = WithJsonSchema({
     **_shape(TIME.pattern), "type": ["string", "integer"], "examples": [90, "8:00:00", "1-12"],
-    "minimum": LEAST_TIME_S // 60 + 1,
+    "minimum": MIN_TIME_S // 60 + 1,
 })  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from console.common.text import clean, one_line
 from console.fleet.inventory import Host
 from console.fleet.protocol import (
     HELLO,
-    MOST_NOISE,
+    MAX_NOISE,
     VERSION,
     BridgeError,
     LineLost,
@@ -44,7 +44,7 @@ word."""
 ROLLBACK_S = 3600.0
 """A rollback waits for the load of a model."""
 END_S = 2.0
-MOST_WORDS = 8192
+MAX_WORDS = 8192
 SSH_FAILED, NOT_FOUND = 255, (126, 127)
 NO_CONSOLE = "no_console"
 """The code where there is nothing on the host that could be asked."""
@@ -130,7 +130,7 @@ class Line:
     def _hello(self) -> None:
         """Wait for the host's first word; what a login shell prints before it is skipped."""
         skipped, until = 0, time.monotonic() + HELLO_S
-        while skipped < MOST_NOISE:
+        while skipped < MAX_NOISE:
             try:
                 data = self._next(until - time.monotonic(), HELLO_S)
             except BridgeError as error:
@@ -171,7 +171,7 @@ class Line:
                 answer = self._of_question(data)
             except BridgeError:  # what a login has left running prints there, too
                 skipped += len(data) + 1
-                if skipped > MOST_NOISE:
+                if skipped > MAX_NOISE:
                     raise
                 continue
             if "said" in answer:
@@ -264,7 +264,7 @@ class Line:
             except subprocess.TimeoutExpired:
                 self._kill()
         error_lines = [
-            one_line(error_line) for error_line in end_of(errors, MOST_WORDS).splitlines()
+            one_line(error_line) for error_line in end_of(errors, MAX_WORDS).splitlines()
         ]  # they say why
         words = next(
             (error_line for error_line in reversed(error_lines) if error_line),

@@ -22,9 +22,9 @@ VERSION = 1
 """Of the frames. Another version is refused for everything but a rollback."""
 MOST = 4 << 20
 """Most bytes of a frame."""
-MOST_NOISE = 256 * 1024
+MAX_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
-MOST_NAME = 200
+MAX_NAME = 200
 """Most letters of a run's name, of a verb and the like."""
 CHUNK = 1 << 16
 HELLO = "omni-bridge"

@@ -20,7 +20,7 @@ from console.common import paths
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.files import write_atomically
 from console.common.text import clean, one_line
-from console.config.site.schedule import LEAST_LEASE_S
+from console.config.site.schedule import MIN_LEASE_S
 from console.fleet.protocol import BridgeError
 from console.journal.run_dir import RunDir, all_runs
 from console.runner.launch import REQUEST, begin
@@ -78,8 +78,8 @@ class Wanted:
         )  # fmt: skip
         if not sound:
             raise BridgeError("bad_question", "no playbook, or inputs that are no text")
-        if lease_s is not None and not LEAST_LEASE_S <= lease_s < math.inf:  # NaN is neither
-            raise BridgeError("bad_question", f"a lease is at least {LEAST_LEASE_S:.0f} s")
+        if lease_s is not None and not MIN_LEASE_S <= lease_s < math.inf:  # NaN is neither
+            raise BridgeError("bad_question", f"a lease is at least {MIN_LEASE_S:.0f} s")
         return cls(
             paths.file_name(one_line(str(question.get("name") or "playbook"), 60)),
             question["text"],

@@ -30,7 +30,7 @@ FULL_ID = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(rb"[0-9a-f]{64}")
 DEPTH = 5
 """How deep below a container's group processes are searched: it may have groups of its own."""
-_MOST_GROUPS = 512
+_MAX_GROUPS = 512
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -188,7 +188,7 @@ def _below(path: str) -> list[str]:
         if os.stat(path).st_nlink <= 2:
             return []
         with os.scandir(path) as entries:
-            return [e.path for e in entries if e.is_dir(follow_symlinks=False)][:_MOST_GROUPS]
+            return [e.path for e in entries if e.is_dir(follow_symlinks=False)][:_MAX_GROUPS]
     except OSError:
         return []
 

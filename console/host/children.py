@@ -27,12 +27,12 @@ HINT = "is the engine frozen, or the machine out of memory? `docker ps` shows wh
 
 _unwatched: list[subprocess.Popen[bytes]] = []
 
-MOST_BACKOFF_S = 30.0
+MAX_BACKOFF_S = 30.0
 LIVED_S = 10.0
 """A child that lived for less never got to work: the next start is delayed more."""
-MOST_SAID = 1 << 20
+MAX_SAID = 1 << 20
 _CHUNK = 1 << 16
-_MOST_LINE = 1 << 20
+_MAX_LINE = 1 << 20
 
 
 class Cancelled(Exception):
@@ -109,7 +109,7 @@ def run(
 
 def said(argv: Sequence[str], seconds: float, *, env: Mapping[str, str]) -> tuple[bytes, bool]:
     """What a command wrote to stdout until it ended, or until the deadline (then True), at most
-    MOST_SAID bytes; whatever it started and left behind is killed, and may have stdout open. Raises
+    MAX_SAID bytes; whatever it started and left behind is killed, and may have stdout open. Raises
     OSError if it cannot be run."""
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
@@ -124,7 +124,7 @@ def said(argv: Sequence[str], seconds: float, *, env: Mapping[str, str]) -> tupl
         finally:
             abandon(child)
         out.seek(0)
-        return out.read(MOST_SAID), late
+        return out.read(MAX_SAID), late
 
 
 def abandon(child: subprocess.Popen[bytes]) -> None:
@@ -144,7 +144,7 @@ def abandon(child: subprocess.Popen[bytes]) -> None:
 class Child:
     """A child process that may hang or die without harm: its lines are read without waiting.
 
-    It ends with its stdin; one that dies is restarted, each time later, up to MOST_BACKOFF_S. Call
+    It ends with its stdin; one that dies is restarted, each time later, up to MAX_BACKOFF_S. Call
     `tend()` at every tick; only a start waits (2 to 5 ms). `died`: how often it ended by itself;
     `how`: how it ended last, "" while all is well.
     """
@@ -242,7 +242,7 @@ class Child:
             self._shut()
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MOST_LINE:
+        if len(self._rest) > _MAX_LINE:
             self._rest = b""
         return lines
 
@@ -259,7 +259,7 @@ class Child:
         now = self._clock.monotonic()
         self.deaths = self.deaths + 1 if now - self._begun < LIVED_S else 1
         self.died, self.how = self.died + 1, how
-        self.due = now + min(MOST_BACKOFF_S, 2.0 ** (self.deaths - 1))
+        self.due = now + min(MAX_BACKOFF_S, 2.0 ** (self.deaths - 1))
 
     def _shut(self, into: bool = False) -> None:
         if self._into >= 0:

@@ -24,9 +24,9 @@ from console.recovery.guard.metrics import FULL, METRICS, RAM, SWAP
 from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback.trigger import say
 
-MOST_REASONS = 8
-MOST_BYTES = 4 << 20
-MOST_POINTS = 400
+MAX_REASONS = 8
+MAX_BYTES = 4 << 20
+MAX_POINTS = 400
 FAST_FIELDS = 4
 FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
 HELD = ("ram", "swap", "age_s")
@@ -86,7 +86,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
 
 
 def _reasons(reasons: object) -> list[str]:
-    return [clean(str(reason), 300) for reason in each(reasons)][:MOST_REASONS]
+    return [clean(str(reason), 300) for reason in each(reasons)][:MAX_REASONS]
 
 
 def breach_of(run: RunDir) -> Breach | None:
@@ -167,7 +167,7 @@ def _window(window: object) -> dict[str, Any]:
 
 
 def _thinned(rows: list[list[float | None]]) -> list[list[float | None]]:
-    every = -(-len(rows) // MOST_POINTS) or 1
+    every = -(-len(rows) // MAX_POINTS) or 1
     kept = rows[::every]
     if rows and kept[-1] is not rows[-1]:
         kept.append(rows[-1])
@@ -184,7 +184,7 @@ def read_table(path: os.PathLike[str]) -> dict[str, Any]:
     descriptor = -1
     try:
         descriptor = open_untrusted(path, os.O_RDONLY)
-        value = json.loads(os.read(descriptor, MOST_BYTES))
+        value = json.loads(os.read(descriptor, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     finally:

@@ -9,7 +9,7 @@ from console.common.errors import Exit
 from console.common.progress import Progress
 from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
 
-MOST_TROUBLE = 20
+MAX_TROUBLE = 20
 """Most lines of a journal's trouble that are printed."""
 
 

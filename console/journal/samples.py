@@ -25,19 +25,19 @@ from console.common.text import clean
 from console.common.units import number
 from console.journal.run_dir import RunDir
 
-MOST_LINES = 20_000
+MAX_LINES = 20_000
 PATIENCE = 200
 """Lines that are dropped after a failed thinning, before it is tried again."""
 HOST, CARDS = ("ram", "swap", "psi"), ("gpu", "busy", "watt")
 """Figures of a line: of the host, and tables of one for each card."""
-MOST_READ = 100_000
+MAX_READ = 100_000
 """Lines of a file that a report takes, at most."""
 
 
 class GaugeFile:
     """Appends lines; use from one thread. No method raises OSError."""
 
-    def __init__(self, path: Path, most: int = MOST_LINES) -> None:
+    def __init__(self, path: Path, most: int = MAX_LINES) -> None:
         self._path = path
         self._most = max(2, most)
         self._fd = -1
@@ -49,7 +49,7 @@ class GaugeFile:
         self._dropping = 0
 
     def add(self, line: Line) -> None:
-        self._held = _most_of(self._held, line)
+        self._held = _maxima(self._held, line)
         self._looks += 1
         if self._looks < self._stride:
             return
@@ -98,7 +98,7 @@ class GaugeFile:
     def _thin(self) -> None:
         """Halve the number of lines. If it raises OSError, the file is unchanged."""
         lines = gauge_lines(self._path)
-        kept = [_most_of(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
+        kept = [_maxima(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
         write_atomically(self._path, b"".join(map(_bytes, kept)).decode(), 0o600)
         self.close()
         self._open()
@@ -110,7 +110,7 @@ def gauge_lines(path: Path) -> list[Line]:
     return [line for line in json_lines(path) if isinstance(line.get("at"), int | float)]
 
 
-def _most_of(*lines: Line) -> Line:
+def _maxima(*lines: Line) -> Line:
     """The last line, with the maximum of every figure over all of them."""
     most: Line = {}
     for line in lines:
@@ -294,4 +294,4 @@ def _beside_attempts(run: RunDir, file: object) -> Path | None:
 
 def _rows(path: Path, last: int = 0) -> Iterator[dict[str, Any]]:
     with contextlib.suppress(OSError):
-        yield from islice(json_lines(path, last), MOST_READ)
+        yield from islice(json_lines(path, last), MAX_READ)

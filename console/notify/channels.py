@@ -27,9 +27,9 @@ from console.notify.event import Event
 ANSWER_S = 10.0
 """How long a web server may take, from the connection to the last byte of its answer's head."""
 COMMAND_S = 30.0
-LEAST_SECRET = 8
+MIN_SECRET = 8
 """Characters of a part of an address that may be a secret."""
-MOST_SAID = 2000
+MAX_SAID = 2000
 SENDMAIL = os.pathsep.join(("/usr/sbin", "/usr/lib", "/usr/local/sbin"))
 TAGS = {"run-end": "checkered_flag", "approval": "raised_hand", "waiting": "hourglass",
         "guard-kill": "rotating_light", "lease": "alarm_clock", "baseline-down": "rotating_light",
@@ -73,8 +73,8 @@ def deliver(channel: NotifyModel, event: Event) -> Answer:
 def _parts(address: str) -> list[str]:
     """What an answer may repeat of an address, the longest first: its path is often the secret."""
     parts = urlsplit(address)
-    pieces = [piece for piece in parts.path.split("/") if len(piece) >= LEAST_SECRET]
-    return [part for part in (parts.path, parts.query, *pieces) if len(part) >= LEAST_SECRET]
+    pieces = [piece for piece in parts.path.split("/") if len(piece) >= MIN_SECRET]
+    return [part for part in (parts.path, parts.query, *pieces) if len(part) >= MIN_SECRET]
 
 
 def _without(words: str, values: list[str]) -> str:
@@ -120,7 +120,7 @@ def _post(address: str, headers: dict[str, str], body: bytes) -> Answer:
         ):
             if answer.is_success:
                 return answer.status_code, b""
-            async for chunk in answer.aiter_bytes(MOST_SAID):
+            async for chunk in answer.aiter_bytes(MAX_SAID):
                 return answer.status_code, chunk
             return answer.status_code, b""
 
@@ -181,6 +181,6 @@ def _run(argv: list[str], given: bytes, env: dict[str, str]) -> Answer:
             children.abandon(child)
             return Answer(False, f"it did not end within {COMMAND_S:g} s, and was killed")
         # a program that fails may repeat its own command line
-        output = one_line(redact.Known.of(list(argv)).text(end_of(out, MOST_SAID)))
+        output = one_line(redact.Known.of(list(argv)).text(end_of(out, MAX_SAID)))
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return Answer(code == 0, f"{how}{': ' if output else ''}{output}")

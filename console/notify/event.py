@@ -29,7 +29,7 @@ TURNED = (RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
 """Ends that say more than the decision: they lead, in capitals."""
 TOLD_WITHIN_S = 24 * 3600.0
 """What happened longer ago is no news any more: it is not posted later, and given up."""
-MOST_TITLE, MOST_TEXT = 160, 1500
+MAX_TITLE, MAX_TEXT = 160, 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def happened(event: JournalEvent, view: RunView) -> Event | None:
     book = clean(view.playbook, 60)
     mark = f"{view.mark}: " if view.mark else ""
     return Event(
-        kind, f"{view.run_id}:{event.seq}", one_line(f"{mark}{book}{title}", MOST_TITLE),
-        one_line(text, MOST_TEXT), event.at, clean(view.site, 60), view.run_id,
+        kind, f"{view.run_id}:{event.seq}", one_line(f"{mark}{book}{title}", MAX_TITLE),
+        one_line(text, MAX_TEXT), event.at, clean(view.site, 60), view.run_id,
         cleaned({"playbook": book, "state": str(view.state), "mark": view.mark, **data}),
     )  # fmt: skip
 

@@ -36,8 +36,8 @@ KNOWN_S = 7 * 86400.0
 """How long the name of what was delivered is kept."""
 NEW_S = 600.0
 """How long ago something may have happened that a new channel is told of."""
-MOST_LOG = 1 << 20
-MOST_ITEM = 1 << 20
+MAX_LOG = 1 << 20
+MAX_ITEM = 1 << 20
 SENDER = ("console.cli", "notify", "deliver")
 
 
@@ -211,7 +211,7 @@ class Outbox:
     def log(self, words: str) -> None:
         """Add a line to the log, which is begun anew when it is long. Raises OSError."""
         path = self.logged
-        if path.exists() and path.stat().st_size > MOST_LOG:
+        if path.exists() and path.stat().st_size > MAX_LOG:
             os.replace(path, path.with_suffix(".log.1"))
         append_line(path, one_line(words, 600), PRIVATE)
 
@@ -256,6 +256,6 @@ def summary_name(items: Sequence[Item]) -> str:
 def _read(path: Path) -> Any:
     try:
         with open_regular(path) as file:
-            return json.loads(file.read(MOST_ITEM))
+            return json.loads(file.read(MAX_ITEM))
     except (OSError, ValueError, RecursionError):
         return None

@@ -24,13 +24,13 @@ from console.notify.channels import Answer
 from console.notify.event import TOLD_WITHIN_S, Event
 from console.notify.outbox import Item, Outbox, channel_id, summary_name
 
-FIRST_S, MOST_S = 5.0, 900.0
+FIRST_S, MAX_S = 5.0, 900.0
 """The pause after the first failure in a row, and the longest; each is twice the one before."""
 BURST, EVERY_S = 5, 60.0
 LOOK_S = 1.0
 """How often a sender that waits looks whether something new is queued."""
-MOST_TITLES = 12
-MOST_TRIES = 2
+MAX_TITLES = 12
+MAX_TRIES = 2
 """How often a delivery may begin without any answer to be known."""
 Deliver = Callable[[NotifyModel, Event], Answer]
 
@@ -106,7 +106,7 @@ class Sender:
             self.box.finish(item)
         elif self.clock.now() - item.posted > TOLD_WITHIN_S:
             self._give_up(item, "it could not be delivered within a day")
-        elif item.begun >= MOST_TRIES:
+        elif item.begun >= MAX_TRIES:
             self._give_up(item, "its sender was killed twice in the middle of it")
         else:
             return False
@@ -127,7 +127,7 @@ class Sender:
         longest pause."""
         state = self.box.state(channel)
         due = max(float(state.get("due", 0.0)), 0.0 if _tokens(state, now) >= 1 else _next(state))
-        return due if due <= now + MOST_S else now
+        return due if due <= now + MAX_S else now
 
     def _next(self, items: Sequence[Item]) -> None:
         """Send the oldest item of a channel, or one for all that had to wait, and write down what
@@ -149,7 +149,7 @@ class Sender:
             self._stuck.add(item.name)
         elif not answer.delivered:
             fails = int(state.get("fails", 0)) + 1
-            pause = min(MOST_S, FIRST_S * 2.0 ** min(fails - 1, 20))
+            pause = min(MAX_S, FIRST_S * 2.0 ** min(fails - 1, 20))
             state |= {"fails": fails, "due": now + pause}
             self._log(item, f"not delivered: {answer.words}; tried again in {pause:.0f} s")
         self.box.keep(channel, state)
@@ -160,7 +160,7 @@ class Sender:
         fresh = [item for item in items if not item.holds and not item.begun]
         if items[0].holds or items[0].begun or len(fresh) < 2:
             return items[0]
-        titles = [item.event.title for item in fresh[:MOST_TITLES]]
+        titles = [item.event.title for item in fresh[:MAX_TITLES]]
         more = len(fresh) - len(titles)
         urgent = max(fresh, key=lambda item: item.event.urgency).event
         name = summary_name(fresh)

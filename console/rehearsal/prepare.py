@@ -44,7 +44,7 @@ FAULTS = {
     "never-ready": "the candidate loads for ever",
 }
 
-MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
+MAX_RAM, MIN_RAM = 4 << 30, 1 << 30
 """Bytes that a stand-in load may eat before the guard stops it."""
 EATEN_S = 10.0
 MODEL = "baseline.gguf"
@@ -249,4 +249,4 @@ def _free() -> int:
 
 
 def _budget() -> int:
-    return max(LEAST_RAM, min(MOST_RAM, _free() // 4))
+    return max(MIN_RAM, min(MAX_RAM, _free() // 4))

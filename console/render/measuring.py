@@ -19,7 +19,7 @@ from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_
 METRICS = (("tok_s", "tok/s", "tok/s"), ("ttft_s", "ttft", "s"))
 """Name, label and unit of what each run measures."""
 SHARE_OF_TOP = 1.15
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """Runs below which bars show nothing, where there are as many."""
 LABEL, FIGURE, LEAST, LONGEST = 9, 13, 36, 60
 """Cells of a bar's label and figure, of the narrowest row, and of the longest bar."""
@@ -67,7 +67,7 @@ def run_bars(view: RunView, step: StepView, width: int, height: int, signs: Glyp
     gate's limit. None for fewer than two runs, or where there is no room."""
     values = list(enumerate(runs_of(step, "tok_s"), 1))
     base = _baseline(view, step, "tok_s")
-    least = min(len(values), LEAST_RUNS) + (base is not None) + 1
+    least = min(len(values), MIN_RUNS) + (base is not None) + 1
     if len(values) < 2 or height < least or width < LEAST:
         return []
     rule = next(iter(_thresholds(view, step, "tok_s", "go")), None)

@@ -26,7 +26,7 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import STANDING, StepState
 from console.render.cells import Glyphs, Part, Row, cells, cut, glyphs
 
-LEAST_BAR, MOST_BAR = 8, 48
+MIN_BAR, MAX_BAR = 8, 48
 """Cells: a shorter bar shows nothing, in a longer one nobody sees more."""
 AT_ONCE = frozenset({"approval", "gate", "manual", "note", "report"})
 """Kinds of step that take no time of their own: a person's is not known."""
@@ -96,12 +96,12 @@ def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> 
     """Words, a bar in the room between, words; what does not fit goes from the end."""
     signs = glyphs()
     before = sum(cells(text) for text, _ in lead) + 1
-    while after and width - before - len(", ".join(after)) - 1 < (LEAST_BAR if done else 0):
+    while after and width - before - len(", ".join(after)) - 1 < (MIN_BAR if done else 0):
         after = after[:-1]
     tail = ", ".join(after)
-    room = min(MOST_BAR, width - before - (len(tail) + 1 if tail else 0))
+    room = min(MAX_BAR, width - before - (len(tail) + 1 if tail else 0))
     row, between = [*lead], ", "
-    if done is not None and room >= LEAST_BAR:
+    if done is not None and room >= MIN_BAR:
         row += [(" ", ""), (bar(done, room, signs), "accent")]
         between = " "
     if tail:

@@ -72,7 +72,7 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
     # The standby holds the plan in memory, should the file be gone.
     result = through_standby(
         context.run.rollback, emit, context.clock,
-        first_line_s=STANDBY_WORD_S, quiet_s=lambda: _most_quiet_s(context), emergency=False,
+        first_line_s=STANDBY_WORD_S, quiet_s=lambda: _max_silence_s(context), emergency=False,
     )  # fmt: skip
     if result is None:
         plan = context.way_back()
@@ -105,7 +105,7 @@ def record_result(
         outage(context, step, attempt)  # whoever took it down, nothing proves it any more
 
 
-def _most_quiet_s(context: Context) -> float:
+def _max_silence_s(context: Context) -> float:
     """Seconds of silence after which the standby counts as stuck; infinite without a sealed plan on
     disk, because then only the standby can roll back."""
     try:

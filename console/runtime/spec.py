@@ -48,7 +48,7 @@ REHEARSAL_LABEL = "omni.rehearsal"
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
 
 MIB, GIB = 1 << 20, 1 << 30
-LEAST_RESERVE, MOST_RESERVE = 2 * GIB, 8 * GIB
+MIN_RESERVE, MAX_RESERVE = 2 * GIB, 8 * GIB
 """MemAvailable was seen to lag half a GiB behind a hog; preflight leaves 8 GiB (models.sizing)."""
 RESERVE_SHARE = 0.085
 STEP = 256 * MIB
@@ -281,7 +281,7 @@ def default_memory(total: int | None = None) -> int | None:
     total = total_memory() if total is None else total
     if not total or total <= 0:
         return None
-    reserve = min(max(LEAST_RESERVE, int(total * RESERVE_SHARE)), MOST_RESERVE, total // 2)
+    reserve = min(max(MIN_RESERVE, int(total * RESERVE_SHARE)), MAX_RESERVE, total // 2)
     left = total - reserve
     return left - left % STEP or left
 

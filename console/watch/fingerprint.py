@@ -29,8 +29,8 @@ from console.runtime.engine_api import RawEngine
 
 Print = dict[str, str]
 ENGINE_S = 2.0
-MOST_LIBRARIES = 60
-MOST_NOTES = 1 << 16
+MAX_LIBRARIES = 60
+MAX_NOTES = 1 << 16
 LIMIT = 1500
 _DRIVER = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)*)\b")
 FILES = {
@@ -171,7 +171,7 @@ def _process(pid: int) -> Print:
         path = row[row.find("/") :] if "/" in row else ""
         if " r-xp " in row and ".so" in path and path not in files:
             files.append(path)
-    for path in files[:MOST_LIBRARIES]:
+    for path in files[:MAX_LIBRARIES]:
         # through the process' own root, so that a container's files are its own
         identity = _identity(f"/proc/{pid}/root{path}")
         name = "program" if path == program else f"library {one_line(os.path.basename(path), 80)}"
@@ -206,7 +206,7 @@ def build_id(path: str) -> str:
         rows = file.read(size * count)
         for number in range(count):
             kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", rows, number * size)
-            if kind == 4 and length <= MOST_NOTES:  # PT_NOTE
+            if kind == 4 and length <= MAX_NOTES:  # PT_NOTE
                 file.seek(at)
                 if identifier := _note(file.read(length)):
                     return identifier

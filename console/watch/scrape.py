@@ -21,7 +21,7 @@ from console.watch.plan import usual_environment
 
 CHILD_S = 20.0
 REQUEST_S = 5.0
-LEAST_S = 10.0
+MIN_S = 10.0
 MOST = 8192
 """Bytes of a request that are read."""
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +32,7 @@ class Scrape:
 
     def __init__(self, address: str, site: str, every_s: float, clock: Clock | None = None) -> None:
         self.address, self._site = address, site
-        self._every, self._clock = max(LEAST_S, every_s), clock or SystemClock()
+        self._every, self._clock = max(MIN_S, every_s), clock or SystemClock()
         self._text, self._at = b"", float("-inf")
         self._door: socket.socket | None = None
 

@@ -37,7 +37,7 @@ SUSTAINED = 30
 CEILING, MOST = 12.0, 4.0
 """In allowances: of the sum, and of what one figure may count for."""
 SPREADS = 2.5
-LEAST_SPREAD = 0.004
+MIN_SPREAD = 0.004
 SLACK = 5
 """Figures by which the beginning of a shift may be off."""
 NORMAL = 1.4826
@@ -162,7 +162,7 @@ class Speed:
             logs = [math.log(rate) for rate in self.window]
             middle = median(logs)
             spread = NORMAL * median([abs(log - middle) for log in logs])
-            self._allowance = max(self.least, SPREADS * max(spread, LEAST_SPREAD))
+            self._allowance = max(self.least, SPREADS * max(spread, MIN_SPREAD))
         return self._allowance
 
     def to_json(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ MARGIN_S = 120.0
 """For what a look does beside its two answers: health, load, fingerprint, and a busy machine."""
 AGAIN = 0.5
 """Of the interval: when a baseline that did not answer is looked at again."""
-MOST_CHANGES = 100
+MAX_CHANGES = 100
 UNWRITTEN = "what the watch knows cannot be written down"
 DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
 STALE = 3.0
@@ -330,7 +330,7 @@ class Watcher:
         new, self._gauges = self.hands.fingerprint()
         changes = prints.changes(self.print, new) if self.print else {}
         for name, (old, now) in changes.items():
-            self.changes = [*self.changes, [at, name, old, now]][-MOST_CHANGES:]
+            self.changes = [*self.changes, [at, name, old, now]][-MAX_CHANGES:]
             self._remember(at, "change", name=name, old=old, new=now)
         if changes:
             words = [prints.change_words(name, *sides) for name, sides in changes.items()]

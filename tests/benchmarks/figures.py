@@ -12,15 +12,15 @@ Way = Callable[[], float]
 class Row:
     """One comparison: seconds of ours and of the peer, pair by pair.
 
-    Its bar: `most_ratio` of the medians, `most_extra_s` of the paired median.
+    Its bar: `max_ratio` of the medians, `max_extra_s` of the paired median.
     """
 
     name: str
     peer_name: str
     ours: list[float]
     peer: list[float]
-    most_ratio: float = math.inf
-    most_extra_s: float = math.inf
+    max_ratio: float = math.inf
+    max_extra_s: float = math.inf
 
     @property
     def ratio(self) -> float:
@@ -34,14 +34,14 @@ class Row:
 
     @property
     def missed(self) -> bool:
-        return self.ratio > self.most_ratio or self.extra_s > self.most_extra_s
+        return self.ratio > self.max_ratio or self.extra_s > self.max_extra_s
 
     def __str__(self) -> str:
         return (
             f"{self.name}: {_span(self.ours, 1e3)} ms, {self.peer_name} "
             f"{_span(self.peer, 1e3)} ms, n {len(self.ours)}: {self.ratio:.2f} x"
-            f"{_bar(self.most_ratio)}, extra {self.extra_s * 1e3:+.2f} ms"
-            f"{_bar(self.most_extra_s * 1e3)}"
+            f"{_bar(self.max_ratio)}, extra {self.extra_s * 1e3:+.2f} ms"
+            f"{_bar(self.max_extra_s * 1e3)}"
         )
 
 

@@ -32,8 +32,8 @@ ROUNDS = 5
 BITS_PER_S, LATENCY_S, SLACK_S = 50e6, 0.020, 0.010
 TOKENS, MERGES, TENSORS, ELEMENTS = 129_280, 127_741, 1086, 4096
 MIB = 2**20
-MOST_RATIO = 0.5
-MOST_BYTES, MOST_EXCHANGES, MOST_SHARE = 64 * 1024, 2, 1 / 50
+MAX_RATIO = 0.5
+MAX_BYTES, MAX_EXCHANGES, MAX_SHARE = 64 * 1024, 2, 1 / 50
 HEADER_SPARE, HEADER_EXCHANGES = 2 * MIB, 5
 HF_JS, HF_MEM = "@huggingface/gguf@0.4.6", "hf-mem==0.5.6"
 
@@ -83,8 +83,8 @@ def run(say: Callable[[str], None]) -> list[Measured]:
     ours, whole, *peers = sides
     spare = [one - size for one in whole.bodies]
     rows: list[Measured] = [
-        Figure("architecture, bodies", "bytes", ours.bodies, MOST_BYTES, "worst"),
-        Figure("architecture, exchanges", "", ours.exchanges, MOST_EXCHANGES, "worst"),
+        Figure("architecture, bodies", "bytes", ours.bodies, MAX_BYTES, "worst"),
+        Figure("architecture, exchanges", "", ours.exchanges, MAX_EXCHANGES, "worst"),
         Figure("whole header, bodies beyond it", "bytes", spare, HEADER_SPARE, "worst"),
         Figure("whole header, exchanges", "", whole.exchanges, HEADER_EXCHANGES, "worst"),
     ]
@@ -93,8 +93,8 @@ def run(say: Callable[[str], None]) -> list[Measured]:
         rows += [
             Figure(f"{peer.name}, bodies", "bytes", peer.bodies),
             Figure(f"{peer.name}, exchanges", "", peer.exchanges),
-            Figure(f"architecture, bytes to {peer.name}", "ratio", shares, MOST_SHARE, "worst"),
-            *_compared("architecture", ours, peer, MOST_RATIO),
+            Figure(f"architecture, bytes to {peer.name}", "ratio", shares, MAX_SHARE, "worst"),
+            *_compared("architecture", ours, peer, MAX_RATIO),
             *_compared("whole header", whole, peer, math.inf),
         ]
     return rows

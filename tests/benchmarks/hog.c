@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 enum { CHUNK = 4 << 20, PAGE = 4096, LIFE_S = 120 };
-static const unsigned long long MOST_BYTES = 4ULL << 30;
+static const unsigned long long MAX_BYTES = 4ULL << 30;
 
 static double now(void) {
     struct timespec at;
@@ -55,7 +55,7 @@ static void *take(void *none) {
 /* Two threads: one alone does not reach a gibibyte a second everywhere. */
 static void alloc(unsigned long long bytes, unsigned long long rate) {
     pthread_t second;
-    wanted = bytes < MOST_BYTES ? bytes : MOST_BYTES;
+    wanted = bytes < MAX_BYTES ? bytes : MAX_BYTES;
     a_second = rate;
     begun = now();
     int more = pthread_create(&second, NULL, take, NULL) == 0;

@@ -21,7 +21,7 @@ from tests.testbed.nvml import MIB, WORKSTATION, Nvml, ensure_nvml
 TURNS = 3
 SETTLE_S = 6.0
 WATCH_S = 30.0
-MOST_CPU = 1.0
+MAX_CPU = 1.0
 BYTES_S, TREE_MB = 1000.0, 120.0
 WIDE, WIDE_BYTES_S = "a run that is over, 200x60", 2000.0
 """A large window with all panels, whose curves move."""
@@ -82,7 +82,7 @@ def _rows(looks: dict[str, list[Look]]) -> list[Measured]:
     rows: list[Measured] = []
     for name, found in looks.items():
         if name != PEER:
-            rows.append(Row(f"CPU a second, {name}", PEER, [x.cpu for x in found], peer, MOST_CPU))
+            rows.append(Row(f"CPU a second, {name}", PEER, [x.cpu for x in found], peer, MAX_CPU))
     for name, found in looks.items():
         bytes_s, tree_mb = (math.inf, math.inf) if name == PEER else (BYTES_S, TREE_MB)
         bytes_s = WIDE_BYTES_S if name == WIDE else bytes_s

@@ -11,7 +11,7 @@ from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Row, in_turns
 
 PAIRS = 800
-MOST_RATIO = 3.0
+MAX_RATIO = 3.0
 KIND, STEP = "step.state", "candidate.benchmark"
 EVENT: dict[str, Any] = {
     "state": "failed",
@@ -48,4 +48,4 @@ def run(say: Callable[[str], None]) -> list[Row]:
         times = in_turns({"ours": append, "bare": commit}, PAIRS, warm_up=20)
         journal.close()
         bare.close()
-    return [Row("Journal.append", "bare SQLite commit", times["ours"], times["bare"], MOST_RATIO)]
+    return [Row("Journal.append", "bare SQLite commit", times["ours"], times["bare"], MAX_RATIO)]

@@ -40,7 +40,7 @@ SIZE, MARGIN = 4 * GIB, 2 * GIB
 TRIAL_MARGIN = 512 * MIB
 BURNERS_A_CORE = 4
 IDLE_MS, HARD_MS = 100.0, 250.0
-MOST_RATIO = 1.1
+MAX_RATIO = 1.1
 FAST_US, SLOW_US, CPU_PERCENT, RSS_MB = 20.0, 150.0, 0.5, 20.0
 LOOKS, SECONDS, WATCH_S = 20_000, 2_000, 30.0
 LOG, LINE_EVERY_S = "cand.log", 0.1
@@ -59,7 +59,7 @@ def run(say: Callable[[str], None]) -> list[Measured]:
         idle = _pairs(place, PAIRS, 0, say)
         hard = _pairs(place, HARD_PAIRS, burners, say)
         return [
-            *_compared("idle", idle, MOST_RATIO, IDLE_MS),
+            *_compared("idle", idle, MAX_RATIO, IDLE_MS),
             *_compared(f"{burners} burners", hard, math.inf, HARD_MS),
             *costs,
         ]

@@ -8,7 +8,7 @@ from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Row, in_turns
 
 PAIRS = 15
-MOST_RATIO = 8.0
+MAX_RATIO = 8.0
 
 
 def run(say: Callable[[str], None]) -> list[Row]:
@@ -26,6 +26,6 @@ def run(say: Callable[[str], None]) -> list[Row]:
         times = in_turns(ways, PAIRS, warm_up=2)
     rows = []
     for name in ("--help", "rollback --help"):
-        for peer, most in (("python3 -c pass", MOST_RATIO), ("python3 -S -c pass", math.inf)):
+        for peer, most in (("python3 -c pass", MAX_RATIO), ("python3 -S -c pass", math.inf)):
             rows.append(Row(f"omni-console {name}", peer, times[name], times[peer], most))
     return rows

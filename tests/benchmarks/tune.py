@@ -26,7 +26,7 @@ from tests.benchmarks.figures import Figure
 SURFACE = Path(__file__).with_name("data") / "llama_bench_surface.json"
 ROUNDS = 60
 GOALS = (Goal("decode"), Goal("prompt"), Goal("request", prompt_tokens=512, answer_tokens=128))
-MOST_BEHIND, MOST_SHARE = 0.02, 0.20
+MAX_BEHIND, MAX_SHARE = 0.02, 0.20
 SWEEPS = 50
 """Rounds of the fit; it ends before, once nothing moves."""
 
@@ -109,8 +109,8 @@ def run(say: Callable[[str], None]) -> list[Figure]:
         quiet, noisy, swept, by_chance, share = rounds(surface, goal)
         name = goal.prefer
         figures += [
-            Figure(f"{name}: behind the best of all points", "share", quiet, MOST_BEHIND, "worst"),
-            Figure(f"{name}: points measured, of all", "share", share, MOST_SHARE, "worst"),
+            Figure(f"{name}: behind the best of all points", "share", quiet, MAX_BEHIND, "worst"),
+            Figure(f"{name}: points measured, of all", "share", share, MAX_SHARE, "worst"),
         ]
         for who, behind in (
             ("the tuner", noisy), ("a sweep of all points", swept), ("as many at random", by_chance)

@@ -89,8 +89,8 @@ def test_no_message_on_any_channel_holds_a_secret(
 @pytest.mark.parametrize("shift", [0, 3, 10, 11])
 def test_what_a_channel_answers_is_kept_without_its_secrets(shift: int) -> None:
     """The end of a long output is kept: the cut may take the mark of a secret, or a part of it."""
-    said = "--api-key C4nary99zz" + " y" * channels.MOST_SAID
-    print_it = f"print({said!r}[:{channels.MOST_SAID + shift}], end='')"
+    said = "--api-key C4nary99zz" + " y" * channels.MAX_SAID
+    print_it = f"print({said!r}[:{channels.MAX_SAID + shift}], end='')"
     answer = deliver(channel(command=[sys.executable, "-S", "-c", print_it]), made("k"))
     assert answer.delivered
     assert "ary99" not in answer.words

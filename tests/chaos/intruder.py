@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 ABSURD = (float("inf"), 1e999, 1 << 70, -1, "x", None, [], {"a": 1})
-MOST_SOCKETS = 12
+MAX_SOCKETS = 12
 
 
 def pointer(dice: random.Random, host: Path, uid: int) -> str:
@@ -68,7 +68,7 @@ def knock(dice: random.Random, ports: list[int], kept: list[socket.socket]) -> N
     with contextlib.suppress(OSError):
         kept.append(socket.create_connection(("127.0.0.1", dice.choice(ports)), timeout=0.2))
         kept[-1].sendall(dice.choice((b"GET /heal", b"\0\xff", b"POST / HTTP/1.1\r\nX: ")))
-    while len(kept) > MOST_SOCKETS:
+    while len(kept) > MAX_SOCKETS:
         kept.pop(0).close()
 
 

@@ -184,7 +184,7 @@ def test_a_directory_that_hangs_costs_nothing_of_what_was_seen(
     assert any("more was seen" in note and "did not answer" in note for note in notes)
 
 
-@pytest.mark.parametrize("limit", [{"MOST_FOLDERS": 3}, {"SCAN_S": -1.0, "LATE_S": 30.0}])
+@pytest.mark.parametrize("limit", [{"MAX_FOLDERS": 3}, {"SCAN_S": -1.0, "LATE_S": 30.0}])
 def test_what_was_not_seen_is_said(
     attic: Attic, monkeypatch: pytest.MonkeyPatch, limit: dict[str, float]
 ) -> None:

@@ -98,8 +98,8 @@ def test_a_journal_comes_in_bounded_pages(host: Far, monkeypatch: pytest.MonkeyP
     journal.append(4.0, "run.note", "", 0, {"text": "x" * 3000})
     journal.append(5.0, "run.finished", "", 0, {})
     journal.close()
-    monkeypatch.setattr(far, "MOST_EVENTS", 8)
-    monkeypatch.setattr(far, "MOST_PAGE", 2000)
+    monkeypatch.setattr(far, "MAX_EVENTS", 8)
+    monkeypatch.setattr(far, "MAX_PAGE", 2000)
     rows, pages, more = [], 0, True
     while more:
         page = host.ask("journal", run=run.id[-4:], since=rows[-1][0] if rows else 0)

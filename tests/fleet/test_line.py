@@ -63,7 +63,7 @@ def test_what_a_login_has_left_running_is_no_answer(
     """A word of it, right before an answer, ended a rollout and made a rollback a failure."""
     answer = json.dumps({"id": 1, "ok": True, "token": "abc"})
     assert ssh(f"{HELLO}read -r one; echo; echo mail; echo '[1]'; echo '{answer}'").token() == "abc"
-    monkeypatch.setattr(near, "MOST_NOISE", 1000)
+    monkeypatch.setattr(near, "MAX_NOISE", 1000)
     monkeypatch.setattr(near, "END_S", 0.1)
     with pytest.raises(BridgeError, match="no frame"):
         ssh(f"{HELLO}read -r one; exec yes noise").token()
@@ -125,7 +125,7 @@ def test_a_host_that_is_silent_is_out_of_reach_and_its_ssh_is_ended(
 def test_a_login_shell_that_prints_without_end_is_no_bridge(
     ssh: Ssh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(near, "MOST_NOISE", 1000)
+    monkeypatch.setattr(near, "MAX_NOISE", 1000)
     with pytest.raises(BridgeError, match="no bridge answers"):
         ssh("while :; do echo noise noise noise; done").open()
 
@@ -141,7 +141,7 @@ def test_no_noise_is_waited_for_without_end(
     """Each line had a time limit of its own, and blank ones counted for nothing."""
     monkeypatch.setattr(near, "HELLO_S", hello_s)
     monkeypatch.setattr(near, "END_S", 0.1)
-    monkeypatch.setattr(near, "MOST_NOISE", 16 * 1024)
+    monkeypatch.setattr(near, "MAX_NOISE", 16 * 1024)
     with pytest.raises(error, match=r"no bridge answers|no answer within 1 s"):
         ssh(noise).open()
 

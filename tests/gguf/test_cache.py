@@ -83,7 +83,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "noise": lambda entry: entry.write_bytes(b"\xff\x00" * 99),
     "nested": lambda entry: entry.write_bytes(b"[" * 100_000),
     "another list": lambda entry: entry.write_bytes(b"[]"),
-    "too long": lambda entry: entry.write_bytes(entry.read_bytes() + b" " * module.MOST_BYTES),
+    "too long": lambda entry: entry.write_bytes(entry.read_bytes() + b" " * module.MAX_BYTES),
     "a directory": lambda entry: (entry.unlink(), entry.mkdir()),
     "a link": lambda entry: (entry.rename(f"{entry}.x"), entry.symlink_to(f"{entry}.x")),
     "a pipe": lambda entry: (entry.unlink(), os.mkfifo(entry)),
@@ -125,7 +125,7 @@ def test_only_so_many_are_kept(
     kept: tuple[HeaderCache, Reading, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, reading, entry = kept
-    monkeypatch.setattr(module, "MOST_FILES", 3)
+    monkeypatch.setattr(module, "MAX_FILES", 3)
     os.utime(entry, (1, 1))
     for number in range(5):
         cache.put(f"other {number}", reading)
@@ -140,7 +140,7 @@ def test_what_is_too_long_or_half_read_is_not_kept(
 ) -> None:
     cache, reading, _ = kept
     cache.put("half", read_architecture(tmp_path / "m.gguf"))
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_BYTES", 100)
     cache.put("long", reading)
     monkeypatch.undo()
     assert cache.get("half") is cache.get("long") is None

@@ -168,8 +168,8 @@ def test_the_table_is_that_of_the_gguf_package() -> None:
     assert theirs.items() <= ours.items()
 
 
-MOST_MEMORY = 4 * 2**20
-MOST_CALLS = 2500
+MAX_MEMORY = 4 * 2**20
+MAX_CALLS = 2500
 """Of functions, Python's and C's: some hundred nanoseconds each."""
 
 
@@ -214,13 +214,13 @@ def test_a_typed_answer_from_little_memory_in_few_calls(tmp_path: Path, name: st
         with contextlib.suppress(GgufError):
             parse(Pieces(data))
 
-    assert peak(work) < MOST_MEMORY
-    assert calls(work) < MOST_CALLS
+    assert peak(work) < MAX_MEMORY
+    assert calls(work) < MAX_CALLS
 
 
 def test_the_measures_measure() -> None:
-    assert peak(lambda: bytes(2 * MOST_MEMORY)) > MOST_MEMORY
-    assert calls(lambda: [abs(n) for n in range(MOST_CALLS)]) > MOST_CALLS
+    assert peak(lambda: bytes(2 * MAX_MEMORY)) > MAX_MEMORY
+    assert calls(lambda: [abs(n) for n in range(MAX_CALLS)]) > MAX_CALLS
 
 
 def test_an_unknown_tensor_type_is_named_and_ends_where_the_next_begins(tmp_path: Path) -> None:
@@ -293,5 +293,5 @@ def test_a_list_of_empty_strings_is_passed_over_in_bounded_memory() -> None:
     count = 300_000
     data = header(array(b"tokens", T.STRING, count, bytes(8 * count)), LLAMA)
     found: list[Header] = []
-    assert peak(lambda: found.append(parse(Pieces(data, (2**20,))))) < MOST_MEMORY
+    assert peak(lambda: found.append(parse(Pieces(data, (2**20,))))) < MAX_MEMORY
     assert found[0].kv["tokens"] == Array("STRING", count)

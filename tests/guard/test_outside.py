@@ -15,7 +15,7 @@ import pytest
 from console.common.clock import SystemClock
 from console.common.paths import module_argv
 from console.host import cgroup, process
-from console.host.children import MOST_BACKOFF_S, Child
+from console.host.children import MAX_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.slow_io import NOT_YET, GpuCollector, SlowIo
@@ -180,7 +180,7 @@ def test_a_child_that_dies_comes_back_later_each_time() -> None:
         until(lambda number=number: clock.sleep(1.0) or one.tend() or len(started) > number)
         waits.append(clock.time - begun)
     one.close()
-    assert waits == [1, 2, 4, 8, 16, MOST_BACKOFF_S, MOST_BACKOFF_S]
+    assert waits == [1, 2, 4, 8, 16, MAX_BACKOFF_S, MAX_BACKOFF_S]
     assert one.how == "exit status 3"
 
 

@@ -30,7 +30,7 @@ from tests.guard.replay_record import CURVES, HOUR_S, idle_hour, read
 from tests.guard.replay_table import group_of, predicted
 
 Shape = Callable[[float, float], Curve]
-MOST_GO = TOTAL - HOST_MARGIN - 1e6
+MAX_GO = TOTAL - HOST_MARGIN - 1e6
 RECORDED = sorted(path.name for path in CURVES.glob("*.csv.gz"))
 POINT_S = 90.0
 """The second at which F-022 was at 375 GB."""
@@ -93,14 +93,14 @@ def test_the_family(shape: Shape, rate: float, end: float, seed: int) -> None:
     _holds(shape(rate * GB, end), seed)
 
 
-@pytest.mark.parametrize("end", [MOST_GO, 1.003 * TOTAL, 1.4 * TOTAL])
+@pytest.mark.parametrize("end", [MAX_GO, 1.003 * TOTAL, 1.4 * TOTAL])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_edges_of_the_family(shape: Shape, end: float) -> None:
     for rate in (2.0, 6.0):
         _holds(shape(rate * GB, end), 3)
 
 
-@pytest.mark.parametrize("end", [MOST_GO, 1.003 * TOTAL])
+@pytest.mark.parametrize("end", [MAX_GO, 1.003 * TOTAL])
 def test_a_slow_load(end: float) -> None:
     """A load of 0.2 GB/s that starts high, because nothing happens on the way there."""
     start = 0.85 * TOTAL
@@ -112,7 +112,7 @@ def test_a_slow_load(end: float) -> None:
     curve = Curve("slow", demand, seconds + 10, end)
     verdict, _ = preflight(curve)
     found = replay(curve, predicted((end - start) / GB))
-    assert (verdict is Verdict.GO) == (end == MOST_GO)
+    assert (verdict is Verdict.GO) == (end == MAX_GO)
     assert (found.acted_at is not None) == curve.past
 
 

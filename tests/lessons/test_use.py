@@ -236,7 +236,7 @@ def ended(pid: int) -> bool:
 
 
 def test_what_says_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(module, "MAX_BYTES", 100_000)
     with pytest.raises(ValueError, match="100000 bytes"):
         ask(asked("yes"))
 

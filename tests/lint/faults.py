@@ -241,7 +241,7 @@ NOT_YAML = [
     "", "a: [", "a: *none", "\t", "[" * 200 + "]" * 200, "a: &x [*x]\nb: *y", "- " * 300 + "x",
     "a: \x01",
 ]  # fmt: skip
-NO_TEXT = [b"FROM x\n\xff", b"FROM x\n\0", b"#" * (files.MOST_BYTES + 1)]
+NO_TEXT = [b"FROM x\n\xff", b"FROM x\n\0", b"#" * (files.MAX_BYTES + 1)]
 """Files that are not UTF-8 text of a size that a person writes."""
 
 

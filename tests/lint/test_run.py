@@ -125,7 +125,7 @@ def _killed_elsewhere(home: int, number: int) -> int:
 
 
 def test_too_many_files_are_said(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_FILES", 2)
+    monkeypatch.setattr(files, "MAX_FILES", 2)
     assert any("2 files" in one.what for one in look(yard).refused)
     assert look(yard).looked <= 2
 

@@ -223,9 +223,9 @@ def test_loops_folders_and_excuses_are_known() -> None:
 
 
 def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
-    read = shell.parse(whole("a\n" * (shell.MOST_COMMANDS + 10)))
+    read = shell.parse(whole("a\n" * (shell.MAX_COMMANDS + 10)))
     assert read.cut
-    assert len(read.commands) == shell.MOST_COMMANDS
+    assert len(read.commands) == shell.MAX_COMMANDS
 
 
 def test_hostile_nesting_costs_no_recursion() -> None:

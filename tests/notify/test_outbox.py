@@ -116,7 +116,7 @@ def test_what_nobody_can_read_is_left_out_and_goes_with_the_old_names(
 def test_the_log_is_begun_anew_when_it_is_long(
     box: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "MOST_LOG", 20)
+    monkeypatch.setattr(outbox, "MAX_LOG", 20)
     for words in ("first\n\x1b[31mred " + "x" * 30, "second"):
         box.log(words)
     assert box.logged.read_text() == "second\n"

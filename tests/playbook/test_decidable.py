@@ -121,7 +121,7 @@ def test_a_soak_is_looked_at_as_often_as_is_reckoned_with() -> None:
     for duration in (2.0, 30.0, 60.0, 200.0, 3600.0, 86400.0):
         soak = SoakStep.model_validate({"service": "x", "duration": f"{duration:.0f}s"})
         every = min(SLOWEST_S, max(FASTEST_S, duration / LOOKS))
-        assert soak.most_looks == int(duration / every) + 2
+        assert soak.max_looks == int(duration / every) + 2
     assert LEAST["soak"] == 2 * DRIFT_SAMPLES
 
 

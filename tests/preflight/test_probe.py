@@ -211,7 +211,7 @@ def test_the_search_ends(tmp_path: Path) -> None:
             return super().has(path)
 
     assert survey(Counting(), str(tmp_path / "libllama0.so"), {}) is None
-    assert len(reads) < names.MOST_TRIES + 3 * names.MOST_FILES
+    assert len(reads) < names.MAX_TRIES + 3 * names.MAX_FILES
 
 
 @pytest.mark.parametrize("up", [True, False])

@@ -81,12 +81,12 @@ def test_a_hostile_tree_is_read_within_limits(
 def test_more_entries_than_the_limit_are_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
     (found,) = SourceTree.at(tree(tmp_path)).findings()
     assert found.level is Level.UNKNOWN
     assert "more than 10 entries" in found.words
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 1000)
-    monkeypatch.setattr(trees, "MOST_READ", 2)
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 1000)
+    monkeypatch.setattr(trees, "MAX_READ", 2)
     whole = SourceTree.at(tree(tmp_path))
     assert [whole.text(name) is None for name in sorted(FILES)[:3]] == [False, False, True]
     assert [one.level for one in whole.findings()] == [Level.UNKNOWN]

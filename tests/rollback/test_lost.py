@@ -19,7 +19,7 @@ import pytest
 
 from console.common import paths
 from console.common.errors import ConsoleError, Exit, UsageError
-from console.common.files import MOST_END
+from console.common.files import MAX_END
 from console.frontends.cli import rollback as cli_rollback
 from console.host import process
 from console.host.process import BASELINE_COOKIE
@@ -281,7 +281,7 @@ def test_of_a_huge_record_the_end_counts(stage: Stage, restore: Restore) -> None
     tracemalloc.start()
     try:
         restore()
-        assert tracemalloc.get_traced_memory()[1] < 8 * MOST_END
+        assert tracemalloc.get_traced_memory()[1] < 8 * MAX_END
     finally:
         tracemalloc.stop()
     assert not process.alive(*candidate)

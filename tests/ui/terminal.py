@@ -114,11 +114,11 @@ class Terminal:
             os.write(self.master, KEYS.get(key, key).encode())
             time.sleep(0.02)
 
-    def settle(self, quiet_s: float = 0.25, most_s: float = 3.0) -> None:
+    def settle(self, quiet_s: float = 0.25, max_s: float = 3.0) -> None:
         """Wait until nothing comes for a moment: what a key has changed is drawn."""
         begun = time.monotonic()
         held, since = len(self.raw), begun
-        while (now := time.monotonic()) - since < quiet_s and now - begun < most_s:
+        while (now := time.monotonic()) - since < quiet_s and now - begun < max_s:
             if len(self.raw) != held:
                 held, since = len(self.raw), now
             time.sleep(0.03)

@@ -220,7 +220,7 @@ async def test_keys_wait_behind_one_that_is_slow(
     run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = slow_search(monkeypatch)
-    monkeypatch.setattr(terminal_input, "MOST_LOOKS", 10**9)
+    monkeypatch.setattr(terminal_input, "MAX_LOOKS", 10**9)
     async with console(scene.failed(), run) as (app, pilot, _):
         for key in ("l", "slash", "a", "x", "enter"):
             app.simulate_key(key)
@@ -277,7 +277,7 @@ async def test_the_emergency_key_voids_what_was_typed_before_it(
     run: RunDir, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on = slow_search(monkeypatch)
-    monkeypatch.setattr(terminal_input, "MOST_LOOKS", 10**9)
+    monkeypatch.setattr(terminal_input, "MAX_LOOKS", 10**9)
     async with console(scene.failed(), run) as (app, pilot, watchers):
         for key in ("l", "slash", "a", "enter", "f12"):
             app.simulate_key(key)
@@ -294,7 +294,7 @@ async def test_keys_behind_one_that_is_stuck_are_dropped(
     goes_on = slow_search(monkeypatch)
     async with console(scene.failed(), run) as (app, pilot, _):
         await pilot.press("l")
-        monkeypatch.setattr(terminal_input, "MOST_LOOKS", 5)
+        monkeypatch.setattr(terminal_input, "MAX_LOOKS", 5)
         for key in ("slash", "a", "x", "enter"):
             app.simulate_key(key)
         await looks(50)

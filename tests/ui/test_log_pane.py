@@ -167,7 +167,7 @@ async def test_what_is_read_does_not_slide_while_old_lines_are_dropped() -> None
     async with bench() as hand:
         for key in ("k", "pageup", "g", "ctrl+u", "f"):
             hand.pane.attach("api", "no output yet")
-            hand.pane.buffer.most_lines = 500
+            hand.pane.buffer.max_lines = 500
             await hand.take(*numbered(0, 500))
             await hand.press(key)
             page = hand.shown

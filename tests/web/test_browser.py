@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from console.frontends.web import xterm
-from console.frontends.web.terminal import MOST_MESSAGE
+from console.frontends.web.terminal import MAX_MESSAGE
 from tests.runner.e2e.sites import book
 from tests.testbed.cache import Unavailable
 from tests.ui.place import LONG, Place, placed
@@ -205,7 +205,7 @@ def test_a_long_paste_does_not_end_the_console(
 ) -> None:
     entered(context, write)
     page = console(context, write)
-    page.evaluate(PASTE, "\u00e9" * MOST_MESSAGE)
+    page.evaluate(PASTE, "\u00e9" * MAX_MESSAGE)
     page.keyboard.press("?")
     shows(page, "Everywhere")
     assert not page.is_visible("#again")

@@ -13,7 +13,7 @@ from console.common.errors import UsageError
 from console.frontends.web import access as rules
 from console.frontends.web import server
 from console.frontends.web.access import Access, Addresses, Rate
-from console.frontends.web.gate import HEADERS, MOST_BODY
+from console.frontends.web.gate import HEADERS, MAX_BODY
 from console.journal.state import VERBS
 from tests.clock import FakeClock
 from tests.waiting import until
@@ -145,7 +145,7 @@ def test_a_session_ends_by_time_by_leaving_and_when_there_are_too_many(web: Web)
     assert web.ask("GET", "/api/status").status_code == 401
     web.enter()
     oldest = (web.cookies, web.key)
-    for _ in range(rules.MOST_SESSIONS):
+    for _ in range(rules.MAX_SESSIONS):
         web.clock.sleep(rules.TRY_EVERY_S)
         assert web.enter().status_code == 200
     assert web.ask("GET", "/api/status").status_code == 200
@@ -158,7 +158,7 @@ def test_a_session_ends_by_time_by_leaving_and_when_there_are_too_many(web: Web)
 
 def test_large_bodies_are_refused_with_and_without_a_length(web: Web) -> None:
     web.enter()
-    large = b"x" * (MOST_BODY + 1)
+    large = b"x" * (MAX_BODY + 1)
 
     def parts() -> Iterator[bytes]:
         yield from (large[:4096], large[4096:])

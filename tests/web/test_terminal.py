@@ -147,7 +147,7 @@ def test_messages_have_a_largest_size_and_a_form(web: Web) -> None:
     web.enter()
     with web.console() as socket:
         read_until(socket, b">")
-        socket.send(b"x" * (terminal.MOST_MESSAGE + 1))
+        socket.send(b"x" * (terminal.MAX_MESSAGE + 1))
         assert closed(socket)[0] == 1009
     with web.console() as socket:
         read_until(socket, b">")
@@ -169,12 +169,12 @@ def test_too_many_messages_end_it(web: Web) -> None:
 def test_there_are_only_so_many_consoles(web: Web) -> None:
     web.enter()
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(web.console()) for _ in range(server.MOST_CONSOLES)]
+        opened = [stack.enter_context(web.console()) for _ in range(server.MAX_CONSOLES)]
         for socket in opened:
             read_until(socket, b">")
         with web.console() as one_more:
             code, words = closed(one_more)
-        assert (code, f"{server.MOST_CONSOLES} consoles" in words) == (terminal.TOO_MUCH, True)
+        assert (code, f"{server.MAX_CONSOLES} consoles" in words) == (terminal.TOO_MUCH, True)
         opened[0].close()
         until(lambda: opens(web), "there is room for another")
     gone()
@@ -243,7 +243,7 @@ def test_a_console_that_takes_no_keys_is_not_kept_for_a_browser_that_has_gone(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "TAKES_S", 0.05)
-    monkeypatch.setattr(server, "MOST_CONSOLES", 1)
+    monkeypatch.setattr(server, "MAX_CONSOLES", 1)
     argv = (sys.executable, "-I", "-c", DEAF, "fixed")
     with opened(door, write=True, argv=argv) as web:
         web.enter()

@@ -26,9 +26,9 @@ OFFERED, REFUSED, SILENT = "offered", "not offered", "no answer"
 UNKNOWN = "not known"
 """It refuses for a reason that says nothing of what it offers: it wants a key, or has no room."""
 UNTOLD = frozenset({SILENT, UNKNOWN})
-MOST_TEXT = 64
+MAX_TEXT = 64
 """Characters of a value that is kept as it is; a longer one, like a template, is kept as a hash."""
-MOST_TOKENS = 4096
+MAX_TOKENS = 4096
 THINKING = re.compile(r"<(?:think|thinking|reasoning)>|<\|channel\|>analysis")
 APART = ("reasoning_content", "reasoning")
 """The fields in which servers keep the reasoning apart from the answer."""
@@ -66,7 +66,7 @@ def answer_of(data: Any) -> Answer:
 
 
 def _read(tokens: list[Any]) -> Iterator[Token]:
-    for token in tokens[:MOST_TOKENS]:
+    for token in tokens[:MAX_TOKENS]:
         match token:
             case [str(text), int() | float() as share]:
                 try:
@@ -173,7 +173,7 @@ def _tokens(choice: Tree) -> list[Token]:
     """The tokens of a choice with their probabilities, where the server gives them."""
     rows = _list(_table(choice.get("logprobs")).get("content"))
     tokens = []
-    for row in rows[:MOST_TOKENS]:
+    for row in rows[:MAX_TOKENS]:
         share = row.get("logprob") if isinstance(row, dict) else None
         if isinstance(share, int | float) and not isinstance(share, bool):
             tokens.append((_text(row.get("token")), _probability(share)))
@@ -241,7 +241,7 @@ def found_at(data: Any, path: str) -> Any:
         else:
             data = _table(data).get(key)
     text = data if isinstance(data, str) else json.dumps(data, sort_keys=True)
-    return data if len(text) <= MOST_TEXT else hashed(text)
+    return data if len(text) <= MAX_TEXT else hashed(text)
 
 
 def hashed(text: str) -> str:

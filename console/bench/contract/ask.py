@@ -30,7 +30,7 @@ GROUPS = {
 }  # fmt: skip
 """What a kind of case tells about: tools, schema, protocol or answers."""
 BODY_LIMIT = 8 * 2**20
-MOST_CONTEXT = 2_000_000
+MAX_CONTEXT = 2_000_000
 """Tokens of context for which a prompt that is too long is made."""
 SEED = 1
 
@@ -77,7 +77,7 @@ def look(url: str, model: str = "") -> Server:
         settings.get("n_ctx") if isinstance(settings, dict) else None,
         first.get("max_model_len"), info.get("context_length"),
     )  # fmt: skip
-    context = next((size for size in sizes if type(size) is int and 0 < size <= MOST_CONTEXT), None)
+    context = next((size for size in sizes if type(size) is int and 0 < size <= MAX_CONTEXT), None)
     owner = "llama.cpp" if props else one_line(str(first.get("owned_by") or ""), 40)
     name = model or model_of(url) or str(props.get("model_alias") or "")
     return Server(url, name, owner, one_line(str(props.get("build_info") or ""), 80), context)

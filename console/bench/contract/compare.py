@@ -18,7 +18,7 @@ from console.common.text import clean
 from console.common.units import plural
 from console.runtime.answers.sanity import MIN_TOKENS, Kind, judge, quoted
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 SHOWN = 60
 """Characters of a value in a table."""
 STATE, FORM, CONTENT = "state", "form", "content"
@@ -266,8 +266,8 @@ def _called(case: Asked) -> bool:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _changes(name: str, first: Asked, second: Asked) -> Iterator[Change]:

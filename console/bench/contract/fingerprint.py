@@ -19,10 +19,10 @@ from console.common.text import clean, one_line
 SCHEMA = "omni.fingerprint/v1"
 REPEAT = 2
 """How often each case is asked: twice shows what differs from itself."""
-MOST_DEAD = 3
+MAX_DEAD = 3
 """Requests without an answer, one after the other, after which the server counts as gone."""
-MOST_BYTES = 32 * 2**20
-MOST_AT = 1e12
+MAX_BYTES = 32 * 2**20
+MAX_AT = 1e12
 
 Say = Callable[[int, int, str], None]
 """Called before each request with (requests made, requests in all, the case)."""
@@ -126,7 +126,7 @@ def fingerprint_of(data: Any) -> Fingerprint:
     cases, at = data.get("cases"), data.get("at")
     if not isinstance(cases, dict) or not isinstance(at, int | float):
         raise ValueError("a fingerprint has cases and the time when it was taken")
-    if not abs(at) < MOST_AT:
+    if not abs(at) < MAX_AT:
         raise ValueError("a fingerprint has the time when it was taken")
     words = {key: clean(str(data.get(key) or ""), 300) for key in ("url", "engine", "build")}
     return Fingerprint(at=float(at), cases=dict(_read(cases)), **words)
@@ -146,8 +146,8 @@ def read_fingerprint(path: Path) -> Fingerprint:
     """The fingerprint in a file. Raises UsageError."""
     try:
         data = read_bytes(path)
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES} bytes")
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES} bytes")
         return fingerprint_of(json_object(data))
     except OSError as error:
         words = error.strerror or str(error)
@@ -173,7 +173,7 @@ def take(
             given[case.id].append(answer)
             made += 1
             dead = dead + 1 if answer.state == SILENT else 0
-            if dead >= min(MOST_DEAD, repeat * len(cases)):
+            if dead >= min(MAX_DEAD, repeat * len(cases)):
                 raise ServiceError("the server does not answer", answer.why)
     case_answers = {case.id: Asked(case.kind, case.digest, tuple(given[case.id])) for case in cases}
     return Fingerprint(_shown(server), server.engine, server.build, now(), case_answers)

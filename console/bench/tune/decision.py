@@ -23,7 +23,7 @@ Ask = Callable[[Point], Outcome]
 Again = Callable[[Point, str], Outcome]
 """Start a point once more, in the round of this name; a figure is that start's alone."""
 
-ROUNDS, MOST_ROUNDS = 3, 6
+ROUNDS, MAX_ROUNDS = 3, 6
 """Rounds at first, and at most while it is not decided."""
 CLOSE = 2
 """So many of the points that looked best are compared with today's flags."""
@@ -56,7 +56,7 @@ class Found:
 
 def gain_of(point: Sequence[float], today: Sequence[float]) -> Gain | None:
     """By the rates of the same rounds; None for fewer rounds than ROUNDS."""
-    rounds = min(len(point), len(today), MOST_ROUNDS)
+    rounds = min(len(point), len(today), MAX_ROUNDS)
     if rounds < ROUNDS:
         return None
     logs = [math.log(a / b) for a, b in zip(point[:rounds], today[:rounds], strict=True)]
@@ -111,7 +111,7 @@ class Decision:
         """Measure the points in turns with today's flags until it is decided; the points that are
         surely faster."""
         search_result, least, sure = self.found, max(self.gain, 1e-9), list[Point]()
-        for wanted in (ROUNDS, MOST_ROUNDS):
+        for wanted in (ROUNDS, MAX_ROUNDS):
             self._in_turns(close, wanted)
             gains = {p: gain_of(*self._pairs(p)) for p in close if p not in search_result.dropped}
             search_result.gains = {p: gain for p, gain in gains.items() if gain is not None}
@@ -141,7 +141,7 @@ class Decision:
         """Start each point together with today's flags until it has so many rounds. One that fails
         is asked no more; today's flags serve, so a failure of theirs may be chance once."""
         dropped = self.found.dropped
-        for number in range(1, MOST_ROUNDS + 1):
+        for number in range(1, MAX_ROUNDS + 1):
             short = [p for p in points if p not in dropped and len(self._pairs(p)[0]) < rounds]
             if not short or self.start in dropped:
                 return

@@ -20,7 +20,7 @@ from console.common import redact
 from console.common.files import append_line, json_lines, write_atomically
 from console.common.text import clean
 
-MOST_POINTS = 100_000
+MAX_POINTS = 100_000
 NO_SECRETS = redact.Known()
 
 
@@ -43,7 +43,7 @@ class Points:
             for line in json_lines(self.path):
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     self._known[str(line["key"])] = outcome_of(line["outcome"])
-                if len(self._known) >= MOST_POINTS:
+                if len(self._known) >= MAX_POINTS:
                     break
         return len(self._known)
 

@@ -23,8 +23,8 @@ FEW = 4
 """A line of so many values is measured whole; a longer one is narrowed down."""
 SLACK = 0.25
 """An interaction of two flags that is reckoned with before any was seen."""
-MOST_PASSES = 20
-SCATTERED, MOST_SCATTERED = 20, 20
+MAX_PASSES = 20
+SCATTERED, MAX_SCATTERED = 20, 20
 """One of so many combinations is measured to begin with, and so many at most."""
 RESOURCES: tuple[Resource, ...] = ("card", "host")
 LEFT_OUT = Outcome("unfit", why="it takes more memory than a point that did not fit")
@@ -56,7 +56,7 @@ class Search:
             self._begin()
             for point in (*self.known, *self._scattered()):
                 self._take(point)
-            for _ in range(MOST_PASSES):
+            for _ in range(MAX_PASSES):
                 while self._lines():
                     pass
                 if not self._pairs():
@@ -133,7 +133,7 @@ class Search:
         """Points all over a large space, every value of each flag as often as the others: changes
         of one flag alone may end beside a point that is much slower than the best. The same each
         time, so that a search that was stopped goes on with them."""
-        count = min(MOST_SCATTERED, self.space.size // SCATTERED, self.most // 3)
+        count = min(MAX_SCATTERED, self.space.size // SCATTERED, self.most // 3)
         chance, columns = random.Random(count), []
         for flag in self.space.flags:
             places = [number % len(flag.values) for number in range(count)]

@@ -17,7 +17,7 @@ from console.checks.doctor.machine import refusal
 from console.common import paths
 
 OLDEST_PYTHON = (3, 11)
-LEAST_COLUMNS, LEAST_LINES = 60, 20
+MIN_COLUMNS, MIN_LINES = 60, 20
 _TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo")
 _MOUSE = "the mouse is the terminal's until M"
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
@@ -69,10 +69,10 @@ def size(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.note(
             "the terminal does not say its size; 80x24 is assumed", "stty rows 24 cols 80"
         )
-    elif columns < LEAST_COLUMNS or lines < LEAST_LINES:
+    elif columns < MIN_COLUMNS or lines < MIN_LINES:
         yield check.warning(
             f"{columns}x{lines}: parts of the screens do not fit",
-            f"make the window {LEAST_COLUMNS}x{LEAST_LINES} or larger; 80x24 is comfortable",
+            f"make the window {MIN_COLUMNS}x{MIN_LINES} or larger; 80x24 is comfortable",
         )
     else:
         yield check.ok(f"{columns}x{lines}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from console.checks.lint.unit import Kind
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 
 _DOCKERFILE = re.compile(r"(?:.+\.)?(?:dockerfile|containerfile)(?:[.-].+)?", re.IGNORECASE)
 _NOT_DOCKERFILE = (".md", ".txt", ".yaml", ".yml", ".json", ".dockerignore", ".py", ".sh", ".j2")
@@ -21,7 +21,7 @@ _SHEBANG = re.compile(r"#!\s*\S*/(?:env\s+(?:-S\s+)?)?(?:ba|da|z|k)?sh\b")
 SHELL_ENDS = (".sh", ".bash", ".zsh", ".ksh")
 YAML_ENDS = (".yaml", ".yml")
 
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 _PASSED = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache",
      ".pytest_cache", ".ruff_cache", "site-packages"}
@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 
 def read(path: Path) -> str:
-    """UTF-8 text of a regular file of at most MOST_BYTES. Raises Unreadable."""
+    """UTF-8 text of a regular file of at most MAX_BYTES. Raises Unreadable."""
     try:
         # O_NONBLOCK: opening a FIFO nobody writes to must not hang
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -44,9 +44,9 @@ def read(path: Path) -> str:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise Unreadable("not a regular file")
-        if info.st_size > MOST_BYTES:
-            raise Unreadable(f"{info.st_size} bytes; at most {MOST_BYTES} are read")
-        data = os.read(fd, MOST_BYTES + 1)
+        if info.st_size > MAX_BYTES:
+            raise Unreadable(f"{info.st_size} bytes; at most {MAX_BYTES} are read")
+        data = os.read(fd, MAX_BYTES + 1)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     finally:
@@ -105,8 +105,8 @@ def walk(given: Path) -> Iterator[tuple[Path, str]]:
             if not _may_be(path):
                 continue
             count += 1
-            if count > MOST_FILES:
-                raise TooMany(f"more than {MOST_FILES} files")
+            if count > MAX_FILES:
+                raise TooMany(f"more than {MAX_FILES} files")
             yield path, ""
     yield from failed
 

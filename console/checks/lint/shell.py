@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
-MOST_NODES = 200_000
+MAX_NODES = 200_000
 """Nodes of one text that are read; the rest is ignored."""
 
-MOST_COMMANDS = 20_000
+MAX_COMMANDS = 20_000
 
 _INPUT = re.compile(r"\$\{\{[^{}\n]*\}\}")
 """A playbook's input, which is filled in before any shell reads it."""
@@ -104,7 +104,7 @@ class _Reader:
         while stack:
             node, above, way = stack.pop()
             seen += 1
-            if seen > MOST_NODES or len(self.script.commands) >= MOST_COMMANDS:
+            if seen > MAX_NODES or len(self.script.commands) >= MAX_COMMANDS:
                 self.script.cut = True
                 break
             self._take(node, above, way)

@@ -14,7 +14,7 @@ from typing import Any
 from console.checks.lint.unit import Comment, Place, Segment, Snippet, Word, spot
 from console.config.mistakes import mistake
 
-MOST_NODES = 50_000
+MAX_NODES = 50_000
 DEEPEST = 100
 
 
@@ -142,7 +142,7 @@ class _Builder:
     def _node(self, kind: str, event: Any) -> None:
         place = Place(event.start_mark.line + 1, event.start_mark.column + 1)
         self.nodes += 1
-        if self.nodes > MOST_NODES or len(self.stack) > DEEPEST:
+        if self.nodes > MAX_NODES or len(self.stack) > DEEPEST:
             raise NotYaml("too many values, or nested too deep", place)
         if kind == "AliasEvent":
             known = self.anchors.get(event.anchor)

@@ -33,8 +33,8 @@ SLOW_LINE_S = 0.0005
 SLOW_OVER_S = 0.5
 _LOOK_AT_CLOCK = 32
 
-MOST_LINES = 10_000
-MOST_BYTES = 8 * 1024 * 1024
+MAX_LINES = 10_000
+MAX_BYTES = 8 * 1024 * 1024
 
 
 class TooSlow(Exception):
@@ -215,10 +215,10 @@ class LogBuffer:
     lines from the oldest kept; a `number` names a line for as long as it is kept.
     """
 
-    def __init__(self, max_lines: int = MOST_LINES, max_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> None:
         """`max_bytes` bounds the memory that the text of the lines takes."""
-        self.most_lines = max_lines
-        self.most_bytes = max_bytes
+        self.max_lines = max_lines
+        self.max_bytes = max_bytes
         self.held_bytes = 0
         self.first = 0
         self._lines: deque[LogLine] = deque()
@@ -250,7 +250,7 @@ class LogBuffer:
             self.held_bytes += getsizeof(line.text)
             if line.kind == "error":
                 self._errors.add(self.first + len(kept) - 1)
-            if len(kept) > self.most_lines or self.held_bytes > self.most_bytes:
+            if len(kept) > self.max_lines or self.held_bytes > self.max_bytes:
                 self._drop()
         for numbers in (self._errors, self.filter, self.searched):
             if numbers is not None:
@@ -267,8 +267,8 @@ class LogBuffer:
             self.search(self.searched.pattern)
 
     def _drop(self) -> None:
-        while len(self._lines) > self.most_lines or (
-            self.held_bytes > self.most_bytes and len(self._lines) > 1
+        while len(self._lines) > self.max_lines or (
+            self.held_bytes > self.max_bytes and len(self._lines) > 1
         ):
             self.held_bytes -= getsizeof(self._lines.popleft().text)
             self.first += 1

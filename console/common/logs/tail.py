@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from console.common.logs.buffer import MOST_LINES
+from console.common.logs.buffer import MAX_LINES
 from console.common.logs.line import LogLine, Splitter, marker
 from console.common.secrets import lines
 from console.common.text import clean, decode
@@ -271,7 +271,7 @@ class Tail:
     """
 
     def __init__(
-        self, path: Path, deliver: Deliver, *, lines: int = MOST_LINES, poll_s: float = 0.25
+        self, path: Path, deliver: Deliver, *, lines: int = MAX_LINES, poll_s: float = 0.25
     ) -> None:
         """Start with at most `lines` last lines; `poll_s`: seconds between looks at the file."""
         self.path = path

@@ -36,7 +36,7 @@ _FOLD = str.maketrans("", "", "_-., ")
 TITLE = "the table of what lessons apply to cannot be used"
 
 TABLE = Path(__file__).with_name("bearing.yaml")
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Most bytes of output; a command that prints more is ended without an answer."""
 SHOWN = 5
 TO_BE_FOUND = "To be found."
@@ -230,8 +230,8 @@ def _read(child: subprocess.Popen[bytes], deadline: float) -> bytes:
             if not part:
                 return bytes(data)
             data += part
-            if len(data) > MOST_BYTES:
-                raise ValueError(f"more than {MOST_BYTES} bytes of output")
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"more than {MAX_BYTES} bytes of output")
     raise TimeoutError
 
 

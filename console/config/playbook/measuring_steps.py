@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import DRIFT_PART, LEAST_PROMPT, METRICS, MOST_PROMPT
-from console.bench.perplexity import LEAST_SCORED, scored
+from console.bench.metrics import DRIFT_PART, MAX_PROMPT, METRICS, MIN_PROMPT
+from console.bench.perplexity import MIN_SCORED, scored
 from console.bench.sse import SILENCE_S
 from console.common.units import DRIVER_FORM, is_driver
 from console.config.site.service import Url
@@ -77,7 +77,7 @@ class BenchmarkStep(Strict):
     warmup: int = Field(1, ge=0, le=20)
     model: Text = ""
     endpoint: Literal["chat", "completions"] = "chat"
-    prompt_lengths: list[Annotated[int, Field(ge=LEAST_PROMPT, le=MOST_PROMPT)]] = Field(
+    prompt_lengths: list[Annotated[int, Field(ge=MIN_PROMPT, le=MAX_PROMPT)]] = Field(
         [], max_length=4
     )
     concurrency: list[Annotated[int, Field(ge=2, le=64)]] = Field([], max_length=6)
@@ -92,21 +92,21 @@ class BenchmarkStep(Strict):
         return self
 
     @property
-    def most_runs(self) -> int:
+    def runs_at_most(self) -> int:
         """Most runs while they disagree: a third more than `runs` by default."""
         return self.max_runs or self.runs + max(1, self.runs // 3)
 
 
 FILLING_FORM = "a share of the server's context from 10 % to 95 %, like 90 %, or a number of tokens"
-LEAST_CONTEXT, MOST_CONTEXT = 256, 10_000_000
+MIN_CONTEXT, MAX_CONTEXT = 256, 10_000_000
 """Tokens that a soak may be asked to fill."""
 
 
 def _filling(value: object) -> float:
     """A share up to 1, or tokens."""
     if isinstance(value, int) and not isinstance(value, bool):
-        if not LEAST_CONTEXT <= value <= MOST_CONTEXT:
-            raise ValueError(f"{LEAST_CONTEXT} to {MOST_CONTEXT:,} tokens, or a share like 90 %")
+        if not MIN_CONTEXT <= value <= MAX_CONTEXT:
+            raise ValueError(f"{MIN_CONTEXT} to {MAX_CONTEXT:,} tokens, or a share like 90 %")
         return float(value)
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
     share = float(match[1]) / 100 if match else 0.0
@@ -147,18 +147,18 @@ class SoakStep(Strict):
         return None if size is None else int(self.context * size)
 
     @property
-    def most_requests(self) -> int | None:
+    def max_requests(self) -> int | None:
         """How many requests fit at most; None if only the server limits them."""
         return self._fit(self.duration)
 
     @property
-    def most_rates(self) -> int | None:
+    def max_rates(self) -> int | None:
         """How many requests `tok_s_drift` can compare at most."""
         requests_per_part = self._fit(self.duration / DRIFT_PART)
         return None if requests_per_part is None else 2 * requests_per_part
 
     @property
-    def most_looks(self) -> int:
+    def max_looks(self) -> int:
         """Sixty looks at the server over the soak, but at most one a second, at least one every
         five seconds, and one at either end."""
         return int(self.duration / min(5.0, max(1.0, self.duration / 60))) + 2
@@ -332,10 +332,10 @@ class QualityStep(Strict):
         given = sorted(self.model_fields_set - {"service", "tasks"})
         if self.tasks and given:
             raise ValueError(f"!{given[0]} belongs to llama-perplexity, which tasks do without")
-        if not self.tasks and scored(self.chunks, self.ctx) < LEAST_SCORED:
+        if not self.tasks and scored(self.chunks, self.ctx) < MIN_SCORED:
             raise ValueError(
                 f"!{self.chunks} x {self.ctx} tokens are too few: llama-perplexity judges half of "
-                f"them, and says nothing below {LEAST_SCORED}"
+                f"them, and says nothing below {MIN_SCORED}"
             )
         return self
 

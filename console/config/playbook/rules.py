@@ -155,7 +155,9 @@ class _Known:
                 prefixes.append(f"{step.id}.baseline.")
                 self.compared |= {f"{step.id}.{name}" for name in BENCHMARK_METRICS}
             for prefix in prefixes:
-                self._measured(prefix, BENCHMARK_METRICS, step.benchmark.most_runs, made_of(step))
+                self._measured(
+                    prefix, BENCHMARK_METRICS, step.benchmark.runs_at_most, made_of(step)
+                )
                 if not self.guessed:
                     self._runs(prefix, step.benchmark.runs)
                     if step.benchmark.prompt_lengths:
@@ -202,7 +204,7 @@ class _Known:
         lasts = f"the soak lasts {format_duration(soak.duration)}"
         # the last request may begin just before the end
         of["observed_s"].bound(soak.duration + SOAK_REQUEST_S, lasts)
-        fit = soak.most_requests
+        fit = soak.max_requests
         if fit is not None:
             at_most = f"{fit} fit in {format_duration(soak.duration)}"
             more = f"a longer soak, a shorter every, or min_samples: {fit}"
@@ -210,13 +212,13 @@ class _Known:
                 figure.most, figure.usual = fit, (fit, at_most, more)
                 if name in ("requests", "errors", "hangs"):
                     figure.bound(fit, at_most)
-        rates = soak.most_rates
+        rates = soak.max_rates
         if rates is not None:
             of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
             sixths = f"its first and its last sixth hold {rates}"
             of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
         for name in BY_LOOKS:
-            of[name].most = soak.most_looks
+            of[name].most = soak.max_looks
         if soak.max_errors is not None:  # more of them fail the step, and no gate sees its figures
             why = f"above max_errors: {soak.max_errors} the soak itself fails"
             of["errors"].bound(soak.max_errors, why)

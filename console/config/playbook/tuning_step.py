@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import LEAST_PROMPT, MOST_PROMPT
+from console.bench.metrics import MAX_PROMPT, MIN_PROMPT
 from console.bench.tune.space import Value
 from console.config.validation import Arg, ByteCount, Strict, Text, unusable_text
 
@@ -16,7 +16,7 @@ TUNE_METRICS = {
 }  # fmt: skip
 """What a gate can ask of a tuning step. `best.gain`: how much faster the best flags are than
 today's (0.2: a fifth), by what `prefer` names; `points`: how many were measured, now or before."""
-MOST_VALUES = 64
+MAX_VALUES = 64
 _RANGE = re.compile(r"(-?[0-9]{1,7})\.\.(-?[0-9]{1,7})(?: by ([0-9]{1,6}))?")
 _LIKE_RANGE = re.compile(r"-?[0-9]+ *\.\.")
 RANGE_LIKE = 'like "0..60 by 4"'
@@ -28,11 +28,11 @@ def _values(given: Any) -> list[Value]:
     if isinstance(given, str) and (match := _RANGE.fullmatch(given)):
         low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
         values = [*range(low, high + 1, step)] if step else []
-        if not 1 < len(values) <= MOST_VALUES:
-            raise ValueError(f"a range of 2 to {MOST_VALUES} values; {given} has {len(values)}")
+        if not 1 < len(values) <= MAX_VALUES:
+            raise ValueError(f"a range of 2 to {MAX_VALUES} values; {given} has {len(values)}")
         return [str(value) for value in values]
-    if not isinstance(given, list) or not 1 <= len(given) <= MOST_VALUES:
-        raise ValueError(f"{RANGE_FORM}, at most {MOST_VALUES} values")
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_VALUES:
+        raise ValueError(f"{RANGE_FORM}, at most {MAX_VALUES} values")
     return [_value(value) for value in given]
 
 
@@ -72,8 +72,8 @@ class TuneStep(Strict):
     bench: list[Arg] = []
     flags: dict[FlagNames, Values] = Field(min_length=1, max_length=12)
     prefer: Literal["decode", "prompt", "request"] = "decode"
-    prompt: int = Field(512, ge=LEAST_PROMPT, le=MOST_PROMPT)
-    depth: int = Field(0, ge=0, le=MOST_PROMPT)
+    prompt: int = Field(512, ge=MIN_PROMPT, le=MAX_PROMPT)
+    depth: int = Field(0, ge=0, le=MAX_PROMPT)
     max_tokens: int = Field(128, ge=2, le=4096)
     runs: int = Field(5, ge=1, le=50)
     points: int = Field(60, ge=2, le=2000)

@@ -37,10 +37,10 @@ FORMS = {
 }  # fmt: skip
 LONGEST_FOR_S = 3600.0
 LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
-LEAST_RAM = 64 << 20
-LEAST_SERVICE_RAM = 1 << 20
+MIN_RAM = 64 << 20
+MIN_SERVICE_RAM = 1 << 20
 """Less than any service holds as soon as it runs."""
-LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
+MIN_SILENT_S, MAX_FORECAST_S = 3.0, 600.0
 
 
 def _metric(value: str) -> str:
@@ -170,31 +170,31 @@ def _never(metric: str, value: float) -> str:
         return f"{metric} is never below zero: the guard would never act"
     if METRICS[metric].unit == "%" and value >= 100:
         return f"{metric} is never above 100 %: the guard would never act"
-    if metric == "host.ram_available" and value < LEAST_RAM:
+    if metric == "host.ram_available" and value < MIN_RAM:
         return f"{metric} below {format_bytes(value)} is too late: the kernel acts before that"
     return _any_day(metric, value)
 
 
 def _any_day(metric: str, value: float) -> str:
     """Why a limit would be breached on any machine, or ""."""
-    if metric == "service.ram_used" and value < LEAST_SERVICE_RAM:
+    if metric == "service.ram_used" and value < MIN_SERVICE_RAM:
         return (
             f"{metric} above {format_bytes(value)} is breached by any service that lives; "
-            f"{format_bytes(LEAST_SERVICE_RAM)} is the least"
+            f"{format_bytes(MIN_SERVICE_RAM)} is the least"
         )
     if METRICS[metric].unit == "%" and value <= 0:
         return (
             f"{metric} above 0 % would be breached every day: every task waits for memory at times"
         )
-    if metric == "runner.silent" and value < LEAST_SILENT_S:
+    if metric == "runner.silent" and value < MIN_SILENT_S:
         return (
             f"{metric} above {value:g} s would be breached every day: the runner reports once "
-            f"a second; {LEAST_SILENT_S:g} s is the least"
+            f"a second; {MIN_SILENT_S:g} s is the least"
         )
-    if metric == "host.time_to_full" and value > MOST_FORECAST_S:
+    if metric == "host.time_to_full" and value > MAX_FORECAST_S:
         return (
             f"{metric} below {format_duration(value)} would be breached every day: it is "
-            f"predicted from the last seconds; {format_duration(MOST_FORECAST_S)} is the most"
+            f"predicted from the last seconds; {format_duration(MAX_FORECAST_S)} is the most"
         )
     return ""
 
@@ -253,11 +253,11 @@ def _most(limit: Limit, machine: Machine) -> tuple[int | None, str]:
             # a machine without swap cannot breach a limit on swap; that is no mistake of its author
             return machine.swap_total or None, "its swap"
         case "cards":
-            return _most_of_cards(limit.of, machine)
+            return _capacity_of_cards(limit.of, machine)
     return None, ""
 
 
-def _most_of_cards(of: str, machine: Machine) -> tuple[int | None, str]:
+def _capacity_of_cards(of: str, machine: Machine) -> tuple[int | None, str]:
     sizes = [card.total for card in machine.cards]
     known = [size for size in sizes if size is not None]
     if not known or len(known) != len(sizes):

@@ -12,21 +12,21 @@ from console.config.validation import Duration, Strict, Text
 
 TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 AT_FORM = "a time of day like 02:00, or a calendar event of systemd like Mon..Fri 02:00"
-LEAST_LEASE_S, USUAL_LEASE_S = 60.0, 8 * 3600.0
+MIN_LEASE_S, USUAL_LEASE_S = 60.0, 8 * 3600.0
 """A run without a person has a lease: the least, and the one where neither entry nor site says."""
 NAME = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
 
 def _lease(value: float) -> float:
-    if value < LEAST_LEASE_S:
-        raise ValueError(f"at least {LEAST_LEASE_S:.0f} s")
+    if value < MIN_LEASE_S:
+        raise ValueError(f"at least {MIN_LEASE_S:.0f} s")
     return value
 
 
 Lease = Annotated[
     Duration, AfterValidator(_lease),
     WithJsonSchema({
-        "type": "string", "examples": ["15m"], "description": f"at least {LEAST_LEASE_S:.0f} s",
+        "type": "string", "examples": ["15m"], "description": f"at least {MIN_LEASE_S:.0f} s",
         "pattern": r"^\s*(?!0*[0-5]?[0-9](\.[0-9]+)?\s*s\s*$)"
         r"([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)\s*)+$",
     }),

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from console.config.validation import Duration, Strict
 
 ADDRESS_FORM = "HOST:PORT of loopback, like 127.0.0.1:9909 or [::1]:9909"
-LEAST_S, MOST_S = 5.0, 3600.0
+MIN_S, MAX_S = 5.0, 3600.0
 
 
 def _loopback(value: Any) -> str:
@@ -43,7 +43,7 @@ class WatchModel(Strict):
     `restore`: a dead or frozen baseline is rolled back to, `at_most` so many times in 24 hours.
     `metrics`: where /metrics is served."""
 
-    interval: Annotated[Duration, Field(ge=LEAST_S, le=MOST_S)] = 60.0
+    interval: Annotated[Duration, Field(ge=MIN_S, le=MAX_S)] = 60.0
     tokens: int = Field(16, gt=1, le=256)
     ask_after: int = Field(10, ge=1, le=1000)
     restore: bool = False

@@ -34,7 +34,7 @@ from console.common.units import (
 from console.config import locate
 from console.host.ports import reach_the_same
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Changes in the table of a contract; --json has them all."""
 
 
@@ -229,10 +229,10 @@ def _contract_lines(after: Fingerprint, comparison: Comparison | None) -> Iterat
         return
     yield comparison.words()
     width = max((len(difference.case) for difference in comparison.changes), default=0)
-    for change in comparison.changes[:MOST_ROWS]:
+    for change in comparison.changes[:MAX_ROWS]:
         yield _change(change, width)
-    if len(comparison.changes) > MOST_ROWS:
-        yield f"  and {len(comparison.changes) - MOST_ROWS} more: --json has them all"
+    if len(comparison.changes) > MAX_ROWS:
+        yield f"  and {len(comparison.changes) - MAX_ROWS} more: --json has them all"
 
 
 def _change(change: Change, width: int) -> str:

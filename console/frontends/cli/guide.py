@@ -20,7 +20,7 @@ from console.render.report.markdown import code, prose, table
 
 MARK = "<!-- omni-console lessons --export wrote this; sha256 "
 _MARK_END = " -->"
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 KINDS = {
     "These only look, and change nothing, except that `lessons --draft`, `lessons --export` and "
@@ -78,7 +78,7 @@ def _checked(path: Path, force: bool) -> int:
         return 0o644
     with open_regular(path) as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        first, body = file.readline(200).decode("utf-8", "replace"), file.read(MOST_BYTES)
+        first, body = file.readline(200).decode("utf-8", "replace"), file.read(MAX_BYTES)
     made = first.startswith(MARK)
     if force or (made and first == f"{MARK}{_digest(body)}{_MARK_END}\n"):
         return mode

@@ -35,7 +35,7 @@ SIGNS = {"ok": " ok ", "note": "note", "warning": "WARN", "failed": "FAIL"}
 WHAT = 14
 DETAIL = 2 + 4 + 2 + WHAT + 2
 HINT = 8
-LEAST_WIDTH = 40
+MIN_WIDTH = 40
 WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 """How a path stays in one piece, to be copied."""
 DRAWN = 100
@@ -43,7 +43,7 @@ DRAWN = 100
 
 LOOK_S = 3.0
 """Seconds to wait for NVML and for a second reading of the swap counters."""
-LEAST_S, MOST_S = 0.1, 3600.0
+MIN_S, MAX_S = 0.1, 3600.0
 
 
 def doctor(args: Namespace) -> int:
@@ -51,7 +51,7 @@ def doctor(args: Namespace) -> int:
     come. Exit 0 when nothing failed, 5 when something did."""
     from console.checks.doctor.run import counts, in_order, iterate
 
-    width = max(LEAST_WIDTH, columns(sys.stdout))
+    width = max(MIN_WIDTH, columns(sys.stdout))
     findings: list[Finding] = []
     group = ""
     for answer in in_order(iterate(args.site)):
@@ -127,7 +127,7 @@ def _every(text: str) -> float:
         every = parse_duration(text)
     except ValueError:
         every = 0.0
-    if not LEAST_S <= every <= MOST_S:
+    if not MIN_S <= every <= MAX_S:
         raise UsageError(f"--every {one_line(text, 40)}", f"expected {DURATION_FORM}", "--every 1s")
     return every
 

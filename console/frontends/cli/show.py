@@ -34,7 +34,7 @@ from console.journal.run_files import (
     silence_of,
     view_of,
 )
-from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
+from console.journal.run_view import MAX_TROUBLE, GuardEvent, RunView
 from console.journal.state import Decision, RunState, StepState, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
@@ -112,7 +112,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     if view.allocation:
         print(f"in {clean(view.allocation, 240)}")
-    for text in view.trouble[:MOST_TROUBLE]:
+    for text in view.trouble[:MAX_TROUBLE]:
         print(clean(text, 300))
     for text in [*_now(guard), *way_on(run, view, state)]:
         print(text)

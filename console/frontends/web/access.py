@@ -18,7 +18,7 @@ from console.common.clock import Clock, SystemClock
 LINK_S = 900.0
 """Seconds that a link may wait for its only use."""
 SESSION_S = 12 * 3600.0
-MOST_SESSIONS = 8
+MAX_SESSIONS = 8
 """One more ends the session that has been silent the longest: whoever has a new link stood at the
 machine's own terminal."""
 TRIES, TRY_EVERY_S = 10, 6.0
@@ -90,7 +90,7 @@ class Access:
             self._token = ""
             self._sessions = [session for session in self._sessions if session.ends_at > now]
             self._sessions.sort(key=lambda session: session.seen_at)
-            del self._sessions[: max(0, len(self._sessions) + 1 - MOST_SESSIONS)]
+            del self._sessions[: max(0, len(self._sessions) + 1 - MAX_SESSIONS)]
             made = Session(
                 secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES), now + SESSION_S, now,
                 Rate(REQUESTS, REQUEST_EVERY_S, self._clock),

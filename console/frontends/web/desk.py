@@ -19,7 +19,7 @@ from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.frontends.tui.watch.watchers import Watchers
-from console.frontends.web.facts import MOST_TYPED, Seen, bound_to, facts
+from console.frontends.web.facts import MAX_TYPED, Seen, bound_to, facts
 from console.host import process
 from console.host.sample import Sample
 from console.journal.run_dir import RunDir
@@ -146,7 +146,7 @@ class Desk:
         if no := why_not(snapshot, verb, keys=False):
             return clean(no, 300)
         why, confirm = (
-            clean(str(message.get(name) or ""), MOST_TYPED) for name in ("why", "confirm")
+            clean(str(message.get(name) or ""), MAX_TYPED) for name in ("why", "confirm")
         )
         no = ask(snapshot, verb, why=why, confirm=confirm)
         watchers.watch.look()

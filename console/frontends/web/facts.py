@@ -43,7 +43,7 @@ STAGE_LINES = 14
 NAMES = {"in": "SWAP in"}
 """Gauges that have the name of their neighbour in a row."""
 ROLL_BACK = "Roll back brings the baseline back"
-MOST_TYPED = 300
+MAX_TYPED = 300
 """Characters of a typed answer; the words to type are shown whole."""
 WIDE = 200
 """Cells for rows whose bars are left out."""
@@ -190,7 +190,7 @@ def _question(shot: Snapshot, write: bool) -> dict[str, Any] | None:
     return {
         "title": ("Override the gate?" if gate else "Approve?") if write else "Waits for an answer",
         "lines": [question_line for question_line in asked(shot) if question_line],
-        "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), MOST_TYPED),
+        "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), MAX_TYPED),
         "reason": gate,
         "reject": not why_not(shot, "reject"),
         "until": time.strftime("%H:%M", time.localtime(shot.view.until)) if shot.view.until else "",

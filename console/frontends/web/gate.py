@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.frontends.web.access import Addresses
 
-MOST_BODY = 8 * 1024
+MAX_BODY = 8 * 1024
 READING = ("GET", "HEAD")
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -62,8 +62,8 @@ class Gate:
         if origins != [self._addresses.origin(hosts[0])] and (origins or not asks):
             return 403, "only pages of this server may ask it"
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:12]) > MOST_BODY or len(length) > 12:
-            return 413, f"at most {MOST_BODY} bytes are taken"
+        if not length.isdecimal() or int(length[:12]) > MAX_BODY or len(length) > 12:
+            return 413, f"at most {MAX_BODY} bytes are taken"
         return 0, ""
 
 
@@ -75,7 +75,7 @@ def _limited(receive: Receive) -> Receive:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > MOST_BODY:
+        if size > MAX_BODY:
             raise TooLarge
         return message
 

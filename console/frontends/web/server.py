@@ -30,12 +30,12 @@ from console.frontends.web import xterm
 from console.frontends.web.access import LOCAL, SESSION_S, Access, Addresses, Rate, Session, knows
 from console.frontends.web.apart import Apart, Hangs
 from console.frontends.web.desk import Desk
-from console.frontends.web.gate import MOST_BODY, Gate, TooLarge
+from console.frontends.web.gate import MAX_BODY, Gate, TooLarge
 from console.frontends.web.terminal import (
     ENDED,
+    MAX_MESSAGE,
     MESSAGE_EVERY_S,
     MESSAGES,
-    MOST_MESSAGE,
     OVER,
     TOO_MUCH,
     Bridge,
@@ -47,9 +47,9 @@ from console.frontends.web.terminal import (
 from console.runner.control import short_address
 
 KEY_HEADER = "x-omni-key"
-MOST_CONSOLES = 4
-MOST_CONNECTIONS = 64
-MOST_LOOKS = 16
+MAX_CONSOLES = 4
+MAX_CONNECTIONS = 64
+MAX_LOOKS = 16
 """Looks at once, and verbs at once, of all pages together."""
 PATIENCE_S = 5.0
 """Seconds for a body, and for the first message of a socket."""
@@ -75,7 +75,7 @@ class Site:
         self._clock = clock or SystemClock()
         self._consoles = 0
         self._endings: set[asyncio.Task[None]] = set()
-        self._looks, self._verbs = Apart("look", MOST_LOOKS), Apart("verb", MOST_LOOKS)
+        self._looks, self._verbs = Apart("look", MAX_LOOKS), Apart("verb", MAX_LOOKS)
         shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
         pages = resources.files("console.frontends.web") / "pages"
         shown += [
@@ -221,8 +221,8 @@ class Site:
             return OVER, "the terminal has no size in whole columns and rows: load the page again"
         if not isinstance(key, str) or not knows(session, key):
             return OVER, "no session: a new link starts one"
-        if self._consoles >= MOST_CONSOLES:
-            return TOO_MUCH, f"{MOST_CONSOLES} consoles are open here: close one"
+        if self._consoles >= MAX_CONSOLES:
+            return TOO_MUCH, f"{MAX_CONSOLES} consoles are open here: close one"
         try:
             console = PtyConsole(self._argv, environment(os.environ), size)
         except OSError as error:
@@ -261,7 +261,7 @@ def _said(words: str, status: int) -> JSONResponse:
 
 
 async def _too_large(request: Request, error: Exception) -> Response:
-    return _said(f"at most {MOST_BODY} bytes are taken", 413)
+    return _said(f"at most {MAX_BODY} bytes are taken", 413)
 
 
 async def _too_slow(request: Request, error: Exception) -> Response:
@@ -296,7 +296,7 @@ def listen(address: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((address, port))
-        made.listen(MOST_CONNECTIONS)
+        made.listen(MAX_CONNECTIONS)
     except OSError as error:
         made.close()
         raise UsageError(
@@ -314,7 +314,7 @@ def listen_at(path: Path) -> socket.socket:
         with short_address(path) as address:
             _forget(path, address)
             made.bind(address)
-            made.listen(MOST_CONNECTIONS)
+            made.listen(MAX_CONNECTIONS)
     except OSError as error:
         made.close()
         raise UsageError(f"{one_line(str(path))} cannot be had", *_why(path, error)) from error
@@ -359,9 +359,9 @@ class Server:
         config = uvicorn.Config(
             site.app, log_config=None, log_level="error", access_log=False,
             proxy_headers=False, server_header=False,
-            http="h11", ws="websockets-sansio", ws_max_size=MOST_MESSAGE, ws_ping_interval=20.0,
+            http="h11", ws="websockets-sansio", ws_max_size=MAX_MESSAGE, ws_ping_interval=20.0,
             ws_ping_timeout=20.0, ws_per_message_deflate=False, lifespan="on",
-            limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5,
+            limit_concurrency=MAX_CONNECTIONS, timeout_keep_alive=5,
             h11_max_incomplete_event_size=16384, timeout_graceful_shutdown=3,
         )  # fmt: skip
         self._server = uvicorn.Server(config)

@@ -28,7 +28,7 @@ from console.frontends.web.access import Rate
 
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024
-MOST_MESSAGE = 64 * 1024
+MAX_MESSAGE = 64 * 1024
 MESSAGES, MESSAGE_EVERY_S = 2000, 0.002
 """Messages at once, and seconds until there may be one more."""
 COLUMNS, ROWS = (20, 500), (5, 200)

@@ -27,7 +27,7 @@ INTEGRITY = (
 )
 """SHA-512 of the package, as npm writes it."""
 FILES = {"xterm.js": "package/lib/xterm.js", "xterm.css": "package/css/xterm.css"}
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 FETCH_S = 120.0
 HOW = f"npm pack {PACKAGE}@{VERSION}"
 
@@ -76,7 +76,7 @@ def _download(where: Path) -> bytes:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{one_line(str(path))} cannot be read", error.strerror or "") from error
 

@@ -37,7 +37,7 @@ PATIENCE_S = 0.5
 """Seconds that a tick waits for a card that has answered before, or has long been silent."""
 SILENT_S = 3.0
 """A card without an answer for longer has no figures."""
-MOST_WATTS, MOST_DEGREES = 5000.0, 150.0
+MAX_WATTS, MAX_DEGREES = 5000.0, 150.0
 """NVML is known to give figures far beyond these when it has none."""
 
 
@@ -189,7 +189,7 @@ class Session:
     def _slow(self, card: Card, now: float) -> None:
         card.mig = known.mig_on(self._nvml, card.handle)
         limit = self._ask(card, self._nvml.nvmlDeviceGetEnforcedPowerLimit)
-        card.sample = replace(card.sample, power_limit_w=_bounded(limit, 0.001, MOST_WATTS))
+        card.sample = replace(card.sample, power_limit_w=_bounded(limit, 0.001, MAX_WATTS))
         card.slow_at = now + SLOW_S
 
     def _quick(self, card: Card) -> GpuSample:
@@ -205,8 +205,8 @@ class Session:
             used_bytes=used,
             total_bytes=total,
             utilisation=_bounded(rates and rates.gpu, 0.01, 1.0),
-            temperature_c=_bounded(degrees, 1.0, MOST_DEGREES),
-            power_w=_bounded(watts, 0.001, MOST_WATTS),
+            temperature_c=_bounded(degrees, 1.0, MAX_DEGREES),
+            power_w=_bounded(watts, 0.001, MAX_WATTS),
             why=known.MIG if card.mig else why or next(iter(card.problems), ""),
         )
 

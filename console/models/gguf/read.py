@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "omni.gguf/v1"
-MOST_FILES = 200
-MOST_BYTES = 4 * 2**20
+MAX_FILES = 200
+MAX_BYTES = 4 * 2**20
 """Of one entry: room for some 40,000 tensors."""
 
 DEADLINE_S = 60.0
 THREADS = 4
 """Shards that are read at once."""
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 
 
 class HeaderCache:
@@ -79,7 +79,7 @@ class HeaderCache:
         """Keep a whole header; on a full or read-only disk do nothing, which is no error."""
         path = self._path(content)
         data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)})
-        if len(data) > MOST_BYTES or reading.header.tensors is None:
+        if len(data) > MAX_BYTES or reading.header.tensors is None:
             return
         with contextlib.suppress(OSError):
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class HeaderCache:
     def _prune(self) -> None:
         with os.scandir(self._place) as entries:
             kept = [(entry.stat().st_mtime_ns, entry.path) for entry in entries if entry.is_file()]
-        for _, path in sorted(kept)[:-MOST_FILES]:
+        for _, path in sorted(kept)[:-MAX_FILES]:
             os.unlink(path)
 
 
@@ -103,8 +103,8 @@ def _own(path: Path) -> bytes:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():
             raise ValueError("not this user's file")
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
         raise ValueError("longer than any entry")
     return data
 
@@ -264,7 +264,7 @@ def check_shards(
     have = sum(header.tensor_count for header in headers)
     if due is not None and len(headers) == count and due != have:
         problems.append(f"{due} tensors are due, the shards have {have}")
-    return tuple(problems[:MOST_PROBLEMS])
+    return tuple(problems[:MAX_PROBLEMS])
 
 
 def _split_numbers(name: str, number: int, count: int, header: Header) -> Iterator[str]:

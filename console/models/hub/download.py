@@ -36,14 +36,14 @@ CHILD_GRACE_S = 5.0
 AHEAD_S = 3.0
 """Seconds ahead for which the floor must hold at the current rate: looks come once a second."""
 FREE_SHARE = 0.05
-LEAST_FREE = 20 * 10**9
+MIN_FREE = 20 * 10**9
 _KEPT_LINES = 50
 _LONGEST_LINE = 1 << 16
 
 
 def floor(total: int) -> int:
     """The larger of 5 % and 20 GB: logs, a journal and page-out need room beside a model."""
-    return max(int(total * FREE_SHARE), LEAST_FREE)
+    return max(int(total * FREE_SHARE), MIN_FREE)
 
 
 def require(path: Path, disk: Space, need: int, least: int) -> None:

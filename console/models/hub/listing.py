@@ -26,8 +26,8 @@ from console.models.hub.errors import (
 from console.models.hub.reference import BadReference, check_path, check_repo, check_revision
 
 DEADLINE_S = 20.0
-MOST_FILES = 100_000
-MOST_BYTES = 1 << 62
+MAX_FILES = 100_000
+MAX_BYTES = 1 << 62
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _HOUSEKEEPING = {".gitattributes", ".gitignore"}
@@ -105,8 +105,8 @@ def read(request: errors.Asked, about: Mapping[str, Any], refused: HubError | No
         raise errors.explain(request, {"kinds": ["DisabledRepoError"]})
     rows = about.get("files")
     rows = rows if isinstance(rows, list) else []
-    if len(rows) > MOST_FILES:
-        raise HubAnswer(f"{request.repo} lists more than {MOST_FILES} files", "", "is it a model?")
+    if len(rows) > MAX_FILES:
+        raise HubAnswer(f"{request.repo} lists more than {MAX_FILES} files", "", "is it a model?")
     files = {file.path: file for file in (_file(request, row) for row in rows)}
     if len(files) != len(rows):
         raise HubAnswer(f"{request.repo} lists a file twice", "", errors.ENDPOINT)
@@ -140,7 +140,7 @@ def _file(request: errors.Asked, row: object) -> RemoteFile:
         raise HubAnswer(
             f"{request.repo} lists a file that is no path", error.detail, hint
         ) from None
-    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < MOST_BYTES
+    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < MAX_BYTES
     digest = digest if isinstance(digest, str) and _DIGEST.fullmatch(digest) else ""
     return RemoteFile(path, size if known else None, digest)
 

@@ -24,7 +24,7 @@ from console.common.text import one_line
 from console.common.units import both_units
 from console.models.hub import reference, settings
 from console.models.hub.errors import FileMissing, HubError
-from console.models.hub.listing import MOST_FILES, Listing, RemoteFile, some
+from console.models.hub.listing import MAX_FILES, Listing, RemoteFile, some
 
 _CHUNK = 8 << 20
 
@@ -315,8 +315,8 @@ def _walk(top: Path) -> Iterable[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             count += 1
-            if count > MOST_FILES:
-                raise HubError(f"{one_line(str(top))} holds more than {MOST_FILES} files", "", "")
+            if count > MAX_FILES:
+                raise HubError(f"{one_line(str(top))} holds more than {MAX_FILES} files", "", "")
             yield os.path.relpath(os.path.join(folder, name), top)
 
 

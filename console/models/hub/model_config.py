@@ -51,7 +51,7 @@ QUANTIZED = ("quantization_config", "compression_config")
 INDEX = "model.safetensors.index.json"
 CONFIG_LIMIT = 4 << 20
 INDEX_LIMIT = 64 << 20
-MOST_VALUES = 2_000_000
+MAX_VALUES = 2_000_000
 """In one document: Python needs 60 bytes or more per value. An index has one per tensor."""
 SILENCE_S, SLOW_BYTES = 10.0, 4 * 1024
 """A server that sends fewer bytes than these in that time is given up."""
@@ -298,8 +298,8 @@ def parse(path: str, body: bytes) -> dict[str, Any]:
         raise HubAnswer(f"{path} is a pointer, not the file", "", hint)
     if body.lstrip().startswith(b"<"):
         raise HubAnswer(f"{path} is a web page, not JSON", decode(body[:80]), _PAGE)
-    if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise HubAnswer(f"{path} holds more than {MOST_VALUES} values", "", _NONE)
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise HubAnswer(f"{path} holds more than {MAX_VALUES} values", "", _NONE)
     text = _utf8(path, body)
     try:
         document = json.loads(text, parse_constant=str)

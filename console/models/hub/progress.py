@@ -30,7 +30,7 @@ _OTHERS = (
 """Phrases in the last output, in any case; title and hint of the error."""
 
 WINDOW_S = 30.0
-LEAST_S = 2.0
+MIN_S = 2.0
 """Over less time than this a rate is noise."""
 STALLED_S = 60.0
 
@@ -112,7 +112,7 @@ class Meter:
         if not self._marks:
             return None
         (start, before), (end, done) = self._marks[0], self._marks[-1]
-        return (done - before) / (end - start) if end - start >= LEAST_S else None
+        return (done - before) / (end - start) if end - start >= MIN_S else None
 
     def eta(self, total: int | None) -> float | None:
         """Seconds until `total` bytes are there at this rate; None if unknown."""

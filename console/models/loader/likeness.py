@@ -16,7 +16,7 @@ from console.models.loader.complaints import Complaint
 Dims = tuple[int, ...]
 MAX_LACKING = 3
 """Tensors that a damaged block lacks at most; one that lacks more is of another kind."""
-LEAST_LIKE = 2
+MIN_LIKE = 2
 """Blocks that are alike and not damaged."""
 UNEVEN = ("deci", "modern-bert", "openelm", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Architectures whose single blocks differ, in tensors or in widths."""
@@ -113,7 +113,7 @@ def _odd(header: Header) -> Iterator[Complaint]:
     kinds = Counter(frozenset(names) for names in running.values())
     for number, names in sorted(running.items()):
         own = frozenset(names)
-        fuller = [kind - own for kind, count in kinds.items() if own < kind and count >= LEAST_LIKE]
+        fuller = [kind - own for kind, count in kinds.items() if own < kind and count >= MIN_LIKE]
         lacking = min(fuller, key=len, default=frozenset())
         if kinds[own] == 1 and 0 < len(lacking) <= MAX_LACKING:
             words = f"missing tensor 'blk.{number}.{min(lacking)}', which its like have"
@@ -129,7 +129,7 @@ def _odd_shapes(blocks: Mapping[int, Mapping[str, Dims]]) -> Iterator[Complaint]
             shapes[name].append((number, dims))
     for name, block_shapes in shapes.items():
         counts = Counter(dims for _, dims in block_shapes)
-        if len(counts) == 2 and min(counts.values()) == 1 and len(block_shapes) > LEAST_LIKE:
+        if len(counts) == 2 and min(counts.values()) == 1 and len(block_shapes) > MIN_LIKE:
             number, dims = next(pair for pair in block_shapes if counts[pair[1]] == 1)
             usual = ", ".join(map(str, counts.most_common(1)[0][0]))
             words = f"tensor 'blk.{number}.{name}' has {', '.join(map(str, dims))}, others {usual}"

@@ -40,7 +40,7 @@ from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, capacity, cards_of, labels
 from console.models.sizing.serving.loaded import ONLINE_SHARE, is_online
 
-LEAST_CTX = 2048
+MIN_CTX = 2048
 FILE, AHEAD = 5 * GIB, 40 * 10**9
 """The usual size of a file of weights, and what runai_streamer reads ahead where nothing is set."""
 POOL = "RAM that a card shares"
@@ -190,7 +190,7 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
     for name, changed in _fewer(case, given, split or given, gpu_layers, verdict):
         yield from _told(name, case.better(verdict, changed))
     ctx = plan.tokens(facts.context_length)
-    while ctx and ctx // 2 >= LEAST_CTX:
+    while ctx and ctx // 2 >= MIN_CTX:
         ctx //= 2
         if better := case.better(verdict, replace(given, ctx=ctx)):
             yield f"--ctx-size {ctx}: {better}"
@@ -256,7 +256,7 @@ def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
             break
     short = {limit.where for limit in ledger.short} & set(labels(case.machine.cards))
     ctx = plan.ctx or case.facts.context_length or 0
-    while short and ctx // 2 >= LEAST_CTX:
+    while short and ctx // 2 >= MIN_CTX:
         ctx //= 2
         if better := case.better(ledger.verdict, replace(plan, ctx=ctx)):
             yield f"--max-model-len {ctx}: {better}"

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from console.common.text import one_line
 from console.models.hub.model_config import parts, quantization
-from console.models.sizing.model_facts import MOST_LAYERS, MOST_LENGTH, Encoder
+from console.models.sizing.model_facts import MAX_LAYERS, MAX_LENGTH, Encoder
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
@@ -174,9 +174,9 @@ def global_layers(
     length = table.get("global_head_dim")
     if table.get("model_type") not in GLOBAL_APART or len(windowed) != len(heads or ()):
         return heads, None
-    if heads is not None and _is_count(own) and own <= MOST_LENGTH:
+    if heads is not None and _is_count(own) and own <= MAX_LENGTH:
         heads = tuple(kept if near else own for kept, near in zip(heads, windowed, strict=True))
-    return heads, length if _is_count(length) and length <= MOST_LENGTH else None
+    return heads, length if _is_count(length) and length <= MAX_LENGTH else None
 
 
 _KEEPS = re.compile(
@@ -241,7 +241,7 @@ def heads_of_other(
     if heads is None or not isinstance(other, Mapping) or not isinstance(kinds, list):
         return heads, False
     kept, kind = other.get("num_attention_groups"), other.get("attention_type")
-    if _is_count(kept) and kept <= MOST_LENGTH and len(kinds) >= len(heads):
+    if _is_count(kept) and kept <= MAX_LENGTH and len(kinds) >= len(heads):
         heads = tuple(kept if kinds[at] == kind else own for at, own in enumerate(heads))
     return heads, other.get("head_dim", head) != head
 
@@ -318,7 +318,7 @@ def _encoder(reads: str, value: object) -> Encoder:
         layers = 24
     return Encoder(
         reads,
-        layers if _is_count(layers) and layers <= MOST_LAYERS else None,
-        width if _is_count(width) and width <= MOST_LENGTH else None,
-        heads if _is_count(heads) and heads <= MOST_LENGTH else None,
+        layers if _is_count(layers) and layers <= MAX_LAYERS else None,
+        width if _is_count(width) and width <= MAX_LENGTH else None,
+        heads if _is_count(heads) and heads <= MAX_LENGTH else None,
     )

@@ -40,8 +40,8 @@ from console.models.sizing.config_shapes import (
 )
 from console.models.sizing.kv_cache import lengths
 from console.models.sizing.model_facts import (
-    MOST_BYTES,
-    MOST_LAYERS,
+    MAX_BYTES,
+    MAX_LAYERS,
     Attention,
     BadFacts,
     Divided,
@@ -88,15 +88,15 @@ def from_config(
 ) -> ModelFacts:
     """Facts of a checkpoint of `weight_bytes`, with the bytes that its headers tell; `unread` says
     why they were not to be had. Raises BadFacts for impossible values."""
-    if not 0 <= weight_bytes <= MOST_BYTES:
+    if not 0 <= weight_bytes <= MAX_BYTES:
         raise BadFacts(f"{weight_bytes} bytes of weights cannot be", "", "count the files again")
     keys = Keys(normal(whole(config)), "", SOURCE, _unpack)
     arch = _architecture(keys)
-    layers = keys.count("num_hidden_layers", MOST_LAYERS, 1)
+    layers = keys.count("num_hidden_layers", MAX_LAYERS, 1)
     if layers is None:
         keys.lacks("num_hidden_layers", "how many layers")
         return ModelFacts(arch, SOURCE, classes=classes(config), missing=tuple(keys.missing))
-    spare = keys.count("num_nextn_predict_layers", MOST_LAYERS) or 0
+    spare = keys.count("num_nextn_predict_layers", MAX_LAYERS) or 0
     attention = _attention(keys, arch, layers)
     experts = _experts(keys)
     check(config, keys, attention, layers)
@@ -266,7 +266,7 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
         near = [layer_type == "sliding_attention" for layer_type in kinds[:layers]]
         near[-1] &= arch not in GLOBAL_APART
         return window, tuple(near)
-    period = keys.count("sliding_window_pattern", MOST_LAYERS) or WINDOW_PERIODS.get(arch, 0)
+    period = keys.count("sliding_window_pattern", MAX_LAYERS) or WINDOW_PERIODS.get(arch, 0)
     shorter = window < (keys.tokens("max_position_embeddings") or window + 1)
     if not period and arch not in COUNTED_WHOLE and shorter:
         words = f"which layers keep a window of {window:,} tokens in their cache"
@@ -291,7 +291,7 @@ def _experts(keys: Keys) -> Experts:
         used=used,
         shared=keys.count("n_shared_experts") or 0,
         width=keys.count("moe_intermediate_size") or keys.count("intermediate_size") or 0,
-        leading_dense=keys.count("first_k_dense_replace", MOST_LAYERS) or 0,
+        leading_dense=keys.count("first_k_dense_replace", MAX_LAYERS) or 0,
     )
 
 
@@ -483,7 +483,7 @@ class _Sizes:
         if isinstance(each, list):
             return layer < len(each) and bool(each[layer])
         names = ("decoder_sparse_step", "interleave_moe_layer_step")
-        step = next((n for name in names if (n := self.keys.count(name, MOST_LAYERS))), 1)
+        step = next((n for name in names if (n := self.keys.count(name, MAX_LAYERS))), 1)
         return (layer + 1) % step == 0
 
     def _heads(self, width: int, layer: int) -> int:

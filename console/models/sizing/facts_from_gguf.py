@@ -14,8 +14,8 @@ from console.models.gguf.header_keys import not_understood
 from console.models.gguf.read import check_shards, merged, read_shards
 from console.models.hub.reference import shard
 from console.models.sizing.model_facts import (
-    MOST_BYTES,
-    MOST_LAYERS,
+    MAX_BYTES,
+    MAX_LAYERS,
     Attention,
     BadFacts,
     Experts,
@@ -101,11 +101,11 @@ def from_gguf(header: Header) -> ModelFacts:
     keys = Keys(header.kv, f"{arch}.", SOURCE, _unpack)
     if not arch:
         keys.missing.append("general.architecture (which model this is)")
-    blocks = keys.count("block_count", MOST_LAYERS, 1)
+    blocks = keys.count("block_count", MAX_LAYERS, 1)
     if blocks is None:
         keys.lacks("block_count", "how many layers")
         return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
-    spare = keys.count("nextn_predict_layers", MOST_LAYERS) or 0
+    spare = keys.count("nextn_predict_layers", MAX_LAYERS) or 0
     if spare >= blocks:
         keys.bad("nextn_predict_layers", spare, f"fewer than the {blocks} blocks")
     layers = blocks - spare
@@ -224,7 +224,7 @@ def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
     if arch == "exaone4" and layers == 64:
         period = 4
     elif arch in PERIODS:
-        period = keys.count(listed, MOST_LAYERS) or period
+        period = keys.count(listed, MAX_LAYERS) or period
     elif arch not in _UNUSED:
         keys.lacks(listed, "which layers keep a window in their cache, a rule that is not known")
     full = 0 if dense_first else period - 1
@@ -261,7 +261,7 @@ def _experts(keys: Keys, forward: int) -> Experts:
         used=used,
         shared=keys.count("expert_shared_count") or 0,
         width=_widest(keys, "expert_feed_forward_length") or forward if count else 0,
-        leading_dense=keys.count("leading_dense_block_count", MOST_LAYERS) or 0,
+        leading_dense=keys.count("leading_dense_block_count", MAX_LAYERS) or 0,
     )
 
 
@@ -309,7 +309,7 @@ def _weights(
         packed = type_of(tensor.type)
         if packed is None:
             unknown.append(f"what loads {name}: its type {tensor.type} is newer than this reader")
-        if not 0 <= tensor.bytes <= MOST_BYTES:
+        if not 0 <= tensor.bytes <= MAX_BYTES:
             raise BadFacts(f"the {SOURCE} cannot be true", f"{name} has {tensor.bytes} bytes")
         block = _BLOCK.fullmatch(name)
         layer = int(block[1]) if block else None

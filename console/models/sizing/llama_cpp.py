@@ -43,7 +43,7 @@ ALONE = 1 << 50
 EXCHANGED = 512 << 20
 """What a card may take beyond the sum where tensors are divided: 14,642 MiB were seen of 14,397
 (llama.cpp#28506), and a driver keeps up to 464 MiB of such a card for itself."""
-LEAST_CTX = 4096
+MIN_CTX = 4096
 """The smallest context that llama.cpp's --fit goes down to."""
 
 
@@ -109,7 +109,7 @@ def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> Llam
     """The context that --fit takes where none was given and the cards together are too small for
     the whole one: what a straight line between the shortest and the longest leaves room for."""
     streams = 1 if whole.unified else whole.slots
-    longest, shortest = whole.tokens(facts.context_length) or 0, LEAST_CTX * streams
+    longest, shortest = whole.tokens(facts.context_length) or 0, MIN_CTX * streams
     given = whole.ctx is not None or whole.whole_ctx or whole.per_slot > 0
     if given or longest <= shortest:
         return whole
@@ -278,8 +278,8 @@ def absent(plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment) -> None:
         ledger.stops.append(f"--device names a card {gone[0]}, and {has} (the first one is 0)")
     if plan.split_mode == "none" and used and plan.main_gpu >= len(used):
         ledger.stops.append(f"--main-gpu {plan.main_gpu}: {len(used)} of the devices are used")
-    if len(used) < plan.least_devices:
-        ledger.stops.append(f"the split mode takes {plan.least_devices} devices or more, and {has}")
+    if len(used) < plan.min_devices:
+        ledger.stops.append(f"the split mode takes {plan.min_devices} devices or more, and {has}")
     if len(plan.tensor_split) > len(used) and used:
         ledger.notes.append(
             f"--tensor-split has {len(plan.tensor_split)} entries for {len(used)} devices: the "

@@ -11,7 +11,7 @@ from console.common.text import clean
 from console.common.units import format_bytes, format_duration
 
 SLACK = 0.10
-LEAST_SLACK = 2 << 30
+MIN_SLACK = 2 << 30
 """A prediction is exceeded by a tenth and 2 GiB, whichever is more."""
 MOST = 1 << 60
 SCHEMA = 1
@@ -94,7 +94,7 @@ class Envelope:
 
 
 def _above(what: str, now: int | None, predicted: int) -> str:
-    if now is None or now <= predicted + max(LEAST_SLACK, int(predicted * SLACK)):
+    if now is None or now <= predicted + max(MIN_SLACK, int(predicted * SLACK)):
         return ""
     return f"{what} {format_bytes(now)}, predicted at most {format_bytes(predicted)}"
 

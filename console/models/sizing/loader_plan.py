@@ -98,7 +98,7 @@ class LlamaPlan:
     `draft`: the model of `draft_file` that guesses ahead, None where it was not read;
     `draft_words`: what of the command line is counted with it.
     `fit_target`: MiB that --fit leaves on each card (none: its default).
-    `least_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
+    `min_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
     leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
     what some builds refuse, `older`: the build takes what those of the table's day do not, `build`:
     what is known of it besides.
@@ -142,7 +142,7 @@ class LlamaPlan:
     draft: ModelFacts | None = None
     draft_words: tuple[str, ...] = ()
     moved_after: int | None = None
-    least_devices: int = 0
+    min_devices: int = 0
     ik: bool = False
     mla: int = 3
     amb: int | None = None

@@ -11,11 +11,11 @@ from typing import NoReturn
 from console.common.errors import ConsoleError, Exit
 from console.common.text import one_line
 
-MOST_LAYERS = 1024
-MOST_LENGTH = 1 << 24
+MAX_LAYERS = 1024
+MAX_LENGTH = 1 << 24
 """Bound on elements of a head, a state, a vocabulary, heads, experts: far above any real one."""
-MOST_TOKENS = 1 << 31
-MOST_BYTES = 1 << 50
+MAX_TOKENS = 1 << 31
+MAX_BYTES = 1 << 50
 
 ALL = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 BESIDE = ("falcon-h1",)
@@ -217,7 +217,7 @@ class ModelFacts:
     def scaled(self, weight_bytes: int) -> ModelFacts:
         """The same model with another total of bytes: another quantization of it."""
         whole = self.weight_bytes
-        if whole <= 0 or not 0 <= weight_bytes <= MOST_BYTES:
+        if whole <= 0 or not 0 <= weight_bytes <= MAX_BYTES:
             return self
         return replace(
             self,
@@ -267,12 +267,12 @@ class Keys:
             "the file is damaged or was made to mislead: get it again from its publisher",
         )
 
-    def count(self, key: str, most: int = MOST_LENGTH, least: int = 0) -> int | None:
+    def count(self, key: str, most: int = MAX_LENGTH, least: int = 0) -> int | None:
         """A whole number; None if the key is missing. Raises BadFacts."""
         value = self.raw(key)
         return None if value is None else self._whole(key, value, most, least)
 
-    def counts(self, key: str, size: int, most: int = MOST_LENGTH) -> tuple[int, ...] | None:
+    def counts(self, key: str, size: int, most: int = MAX_LENGTH) -> tuple[int, ...] | None:
         """A number for each of `size` layers, given as an array or once for all."""
         value = self.raw(key)
         if value is None:
@@ -280,7 +280,7 @@ class Keys:
         items = self._unpack(value)
         if items is None:
             return (self._whole(key, value, most),) * size
-        if len(items) < size or len(items) > MOST_LAYERS:
+        if len(items) < size or len(items) > MAX_LAYERS:
             self.bad(key, f"an array of {len(items)}", f"one number for each of {size} layers")
         return tuple(self._whole(key, item, most) for item in items[:size])
 
@@ -288,7 +288,7 @@ class Keys:
         return self._unpack(self.raw(key)) is not None
 
     def tokens(self, key: str) -> int | None:
-        return self.count(key, MOST_TOKENS)
+        return self.count(key, MAX_TOKENS)
 
     def _whole(self, key: str, value: object, most: int, least: int = 0) -> int:
         if isinstance(value, bool):
@@ -355,7 +355,7 @@ def _layers(
     if arch in (*ALL, *BESIDE):
         return (True,) * layers
     if arch in (*EVERY_FOURTH_FULL, *LIGHTNING):
-        every = keys.count("full_attention_interval", MOST_LAYERS, 1) or (4, 8)[arch in LIGHTNING]
+        every = keys.count("full_attention_interval", MAX_LAYERS, 1) or (4, 8)[arch in LIGHTNING]
         return tuple((index + 1) % every != 0 for index in range(layers))
     heads = attention.kv_heads or (0,) * layers
     # In nemotron_h a layer is one of three: attention, a state, or a feed-forward part alone.

@@ -96,7 +96,7 @@ FP8_WANTED = (
     "the checkpoint wants its cache in FP8, and it is counted so; a vLLM of before December 2025 "
     "takes 16 bits for ModelOpt's, unless --kv-cache-dtype fp8 is given (vllm#29980)"
 )
-LEAST_CONTEXT = 250 * MIB
+MIN_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
 
 
@@ -321,7 +321,7 @@ def _free(have: int, total: int, fraction: float, where: str, ledger: Assessment
             f"--gpu-memory-utilization {fraction:g} leaves {format_bytes(left)} of {where}, and a "
             "CUDA context is there before it is asked for"
         )
-        (ledger.stops if left < LEAST_CONTEXT else ledger.tight).append(words)
+        (ledger.stops if left < MIN_CONTEXT else ledger.tight).append(words)
 
 
 def _whose(plan: VllmPlan) -> str:

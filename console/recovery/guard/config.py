@@ -170,7 +170,7 @@ GIB = 1 << 30
 MARGIN = 8 * GIB
 """RAM that preflight leaves to the rest of the machine, in bytes; equal to `HOST_MARGIN` in
 models.sizing.assessment."""
-LEAST_FLOOR, MOST_FLOOR = 2 * GIB, 6 * GIB
+MIN_FLOOR, MAX_FLOOR = 2 * GIB, 6 * GIB
 """The smallest and the largest floor, in bytes. MemAvailable was measured to lag 300 to 530 MiB
 behind a process that allocates fast, so a floor below 2 GiB would mean nothing; 6 GiB stays clear
 of preflight's margin."""
@@ -183,7 +183,7 @@ FLOOR_WITHIN_S = 60.0
 LOW, SCARCE, WARN_LOW, WARN_SCARCE = 0.35, 0.15, 0.50, 0.20
 """Shares of RAM. Below LOW the forecast may lead to a kill, and below SCARCE stalls and a silent
 runner may. Below WARN_LOW the forecast may warn, and less than WARN_SCARCE is a warning itself."""
-SWAP_SHARE, LEAST_SWAP = 32, 2 * GIB
+SWAP_SHARE, MIN_SWAP = 32, 2 * GIB
 FULL_LOW, FULL_SCARCE, FULL_SCARCE_S, FULL_HARD, FULL_HARD_S = 30.0, 10.0, 2.0, 60.0, 2.0
 SOME_WARN, SOME_WARN_S = 10.0, 2.0
 SILENT_S = 10.0
@@ -204,7 +204,7 @@ class Defaults:
 
 
 def floor_of(total: int) -> int:
-    return min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
+    return min(max(MIN_FLOOR, total // FLOOR_SHARE), MAX_FLOOR, total // SMALL_SHARE)
 
 
 def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
@@ -230,7 +230,7 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
         limits.append(Limit("host.bound_left", below=floor_of(bound)))
         limits.append(Limit("host.bound_left", below=int(bound * WARN_SCARCE), act="warn"))
     if swap_total:
-        growth = min(max(LEAST_SWAP, total // SWAP_SHARE), swap_total // 2)
+        growth = min(max(MIN_SWAP, total // SWAP_SHARE), swap_total // 2)
         limits.insert(2, Limit("host.swap_growth", above=growth, scarce=low))
     return Defaults(
         floor=floor,
@@ -242,7 +242,7 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
 
 MESSAGES = frozenset({"beat", "arm", "sheet", "advisory", "outage", "attended", "quit"})
 _MOST = 65536
-_MOST_LINE = 4096
+_MAX_LINE = 4096
 
 
 class Inbox:
@@ -268,7 +268,7 @@ class Inbox:
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MOST_LINE:
+        if len(self._rest) > _MAX_LINE:
             self._rest = b""
         return [message for line in lines if (message := _message(line)) is not None]
 
@@ -279,7 +279,7 @@ class Inbox:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    if len(line) > _MOST_LINE:
+    if len(line) > _MAX_LINE:
         return None
     try:
         value = json.loads(line)

@@ -73,7 +73,7 @@ def _ignore(number: int, _: object) -> None:
 
 STANDBY_WORD_S = 0.5
 """Seconds without a first line after which the standby is no longer waited for."""
-MOST_ROLLBACKS = 3
+MAX_ROLLBACKS = 3
 """How many rollbacks one call makes at most; a run that begins during one is rolled back, too."""
 
 
@@ -113,7 +113,7 @@ def rollback(
     finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site, left_down, automatic)
     failed: Result | None = None
     with ignore_hangup():
-        for _ in range(MOST_ROLLBACKS):
+        for _ in range(MAX_ROLLBACKS):
             selected = finder.find()
             if selected is None:
                 result = Result(False, nothing_to_do=True, detail=_nothing_to_do())

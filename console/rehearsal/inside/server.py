@@ -46,7 +46,7 @@ ABORTED, SEGFAULT = 134, 139
 
 LLAMA_PORT = 8080
 CONTEXTS = ("-c", "--ctx-size", *{dialect.context for dialect in DIALECTS.values()})
-MOST_CONTEXT = 8192
+MAX_CONTEXT = 8192
 
 
 class Loading(BaseHTTPRequestHandler):
@@ -179,7 +179,7 @@ def _model(given: Sequence[str]) -> str:
 
 
 def _context(given: Sequence[str]) -> int:
-    return min(int(value(given, *CONTEXTS, default="0")) or MOST_CONTEXT, MOST_CONTEXT)
+    return min(int(value(given, *CONTEXTS, default="0")) or MAX_CONTEXT, MAX_CONTEXT)
 
 
 def _own(given: Sequence[str], host: str, port: int, fault: str) -> list[str]:

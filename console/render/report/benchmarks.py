@@ -24,7 +24,7 @@ DRIFT, MOVED = 0.05, 0.25
 """If the baseline moved by more, comparisons with it are doubtful."""
 Figures = dict[str, Any]
 
-MOST_WRONG = 30
+MAX_WRONG = 30
 SPEEDS = ("tok_s", "tg_tok_s")
 """Main metrics of a benchmark: a server's rate, or what llama-bench printed."""
 
@@ -219,7 +219,7 @@ def quality_lines(view: RunView, scope: str) -> Iterator[str]:
     ]  # fmt: skip
     if wrong:
         shown = [
-            [code(task.get(key), 200) for key in ("ask", "said")] for task in wrong[:MOST_WRONG]
+            [code(task.get(key), 200) for key in ("ask", "said")] for task in wrong[:MAX_WRONG]
         ]
         yield from table(("wrong answers", "said"), shown)
 

@@ -42,8 +42,8 @@ WIDTH, LEFT, RIGHT = 800, 56, 24
 ROW, PANEL = 34, 140
 GIB, MIB = 2.0**30, 2.0**20
 BOLD = 1.25
-MOST_POINTS = 600
-MOST_DOTS = 1500
+MAX_POINTS = 600
+MAX_DOTS = 1500
 SILENCE, SILENCE_S = 6.0, 3.0
 """A line breaks after a pause of this many usual intervals, and of these seconds."""
 
@@ -165,11 +165,11 @@ def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart 
     _gaps(svg, panel, gaps)
     y_axis(svg, panel, "tok/s")
     x_axis(svg, panel, seconds_ticks(end))
-    stride = max(1, -(-len(rates) // MOST_DOTS))
+    stride = max(1, -(-len(rates) // MAX_DOTS))
     svg.dots([(panel.x(t), panel.y(v)) for t, v in rates[::stride]], COLOURS[0], 2, 0.35)
     for part in unbroken(rates, gaps):
         svg.path(thinned([(panel.x(t), panel.y(v)) for t, v in rolling(part, width)]), INK, 2)
-    for request in failed[:MOST_DOTS]:
+    for request in failed[:MAX_DOTS]:
         svg.cross(panel.x(request.t), panel.bottom - 8)
     marks = [(t, "hang") for t, _ in happened(soak.get("hangs"))]
     marks += [(t, "restart") for t, _ in happened(soak.get("restarts"))]
@@ -231,9 +231,9 @@ def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[l
 def thinned(points: Sequence[Point]) -> list[Point]:
     """At most as many points as a line needs; the lowest and highest of each group stay, so that no
     peak is lost."""
-    if len(points) <= MOST_POINTS:
+    if len(points) <= MAX_POINTS:
         return list(points)
-    size = -(-len(points) * 2 // MOST_POINTS)
+    size = -(-len(points) * 2 // MAX_POINTS)
     kept: list[Point] = []
     for at in range(0, len(points), size):
         heap = points[at : at + size]

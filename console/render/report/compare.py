@@ -31,7 +31,7 @@ from console.render.report.soak import soak_steps
 
 BENCH = (*SPEEDS, "prompt_tok_s", "pp_tok_s", "ttft_s")
 SOAK = ("stability", "tok_s_drift", "rss_growth", "restarts")
-MOST_METRICS = 6
+MAX_METRICS = 6
 VRAM = "VRAM at most"
 INPUTS = "inputs"
 HELD = "\xa0"
@@ -108,7 +108,7 @@ def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
             given = {name: value for name, value in row.inputs.items() if name not in same}
             row.inputs[INPUTS] = ", ".join(f"{name}={value}" for name, value in given.items())
         differ = (INPUTS,)
-    return Comparison(tuple(attempts), differ, same, tuple(labels[:MOST_METRICS]))
+    return Comparison(tuple(attempts), differ, same, tuple(labels[:MAX_METRICS]))
 
 
 def attempt(view: RunView, state: str, whole: bool) -> Attempt:

@@ -10,7 +10,7 @@ from console.common.units import number, plural
 from console.journal.run_view import RunView
 from console.render.report.markdown import code, prose, table
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 
 
 def contract_steps(view: RunView) -> list[str]:
@@ -37,11 +37,11 @@ def contract_lines(view: RunView, step: str) -> Iterator[str]:
             yield from (f"{words} {prose(', '.join(map(str, names)), 400)}.", "")
     changes = contract.get("changes")
     rows = [row for row in changes if isinstance(row, dict)] if isinstance(changes, list) else []
-    yield from table(("case", "fact", "before", "now"), [_cells(row) for row in rows[:MOST_ROWS]])
+    yield from table(("case", "fact", "before", "now"), [_cells(row) for row in rows[:MAX_ROWS]])
     every = int(number(contract.get("all")) or len(rows))
-    if every > MOST_ROWS:
+    if every > MAX_ROWS:
         file = clean(str(contract.get("file")))
-        yield from (f"And {every - MOST_ROWS} more; every answer is in `{file}`.", "")
+        yield from (f"And {every - MAX_ROWS} more; every answer is in `{file}`.", "")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from console.common.text import clean
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import INTERRUPTED, word_of
-from console.journal.run_view import MOST_TROUBLE, RunView
+from console.journal.run_view import MAX_TROUBLE, RunView
 from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS
 from console.render.report import benchmarks, timeline
@@ -108,7 +108,7 @@ def markdown(view: RunView, run_evidence: Evidence | None = None, folder: str = 
     for part in (timeline.host_lines, timeline.step_lines, timeline.failures, timeline.ran_lines,
                  timeline.verb_lines):  # fmt: skip
         lines += part(view)
-    lines += _bullets("Parts of the journal that make no sense", view.trouble[:MOST_TROUBLE])
+    lines += _bullets("Parts of the journal that make no sense", view.trouble[:MAX_TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", candidates(view, run_evidence.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -223,7 +223,7 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "not_shown": not_shown(view),
         "lessons": candidates(view, run_evidence.gauges),
         "charts": [chart.name for chart in run_evidence.charts],
-        "trouble": view.trouble[:MOST_TROUBLE],
+        "trouble": view.trouble[:MAX_TROUBLE],
     }
 
 

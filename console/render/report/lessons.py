@@ -33,7 +33,7 @@ from console.render.report.memory import above, card_names, envelope_of, rise_of
 from console.render.report.soak import happened, soak_of, soak_steps
 from console.render.report.timeline import findings
 
-MOST_FIGURES, MOST_LINES = 12, 8
+MAX_FIGURES, MAX_LINES = 12, 8
 UNKNOWN = "Cause: to be found."
 
 
@@ -175,7 +175,7 @@ def found_in(run: RunDir) -> Found:
         title=f"{plain(view.title, 60)} – {ran_into or decision or outcome}",
         playbook=plain(view.playbook, 60),
         worked=worked, outcome=outcome, symptom=_symptom(view, outcome), candidates=noted,
-        figures=tuple(_figures(view))[:MOST_FIGURES], lines=tuple(_lines(view))[-MOST_LINES:],
+        figures=tuple(_figures(view))[:MAX_FIGURES], lines=tuple(_lines(view))[-MAX_LINES:],
         lessons=tuple(map(str, lesson_ids)) if isinstance(lesson_ids, list) else (),
     )  # fmt: skip
 

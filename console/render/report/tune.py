@@ -17,9 +17,9 @@ from console.render.report.svg import COLOURS, INK, SOFT, Panel, Svg, ticks, x_a
 
 WIDTH, HEIGHT = 800, 420
 GIB = 2.0**30
-MOST_ROWS = 30
-MOST_FAILED = 10
-MOST_LINE = 100_000
+MAX_ROWS = 30
+MAX_FAILED = 10
+MAX_LINE = 100_000
 """Characters of a command line: one that is cut off cannot be pasted."""
 PREFERS = {
     "decode": "generating", "prompt": "reading a prompt", "request": "a whole request",
@@ -50,10 +50,10 @@ def tune_lines(view: RunView, step: str) -> Iterator[str]:
     yield from table(
         ("flags", "tok/s", "starts", "against today", "generating", "prompt", "GPU memory", "RAM",
          "context", ""),
-        [_cells(row) for row in shown[:MOST_ROWS]], right=(1, 2, 3, 4, 5, 6, 7, 8),
+        [_cells(row) for row in shown[:MAX_ROWS]], right=(1, 2, 3, 4, 5, 6, 7, 8),
     )  # fmt: skip
-    if len(shown) > MOST_ROWS:
-        yield from (f"And {len(shown) - MOST_ROWS} more in `{clean(str(tuning.get('file')))}`.", "")
+    if len(shown) > MAX_ROWS:
+        yield from (f"And {len(shown) - MAX_ROWS} more in `{clean(str(tuning.get('file')))}`.", "")
     yield from _failed([row for row in rows if row["fate"] != "measured" or row.get("why")])
 
 
@@ -82,7 +82,7 @@ def _winner(tuning: Row, best: Row, rows: list[Row]) -> Iterator[str]:
     if words:
         hidden = any(HIDDEN in word for word in words)
         more = f" (a secret is shown as {HIDDEN}: fill it in)" if hidden else ""
-        line = block([shlex.join(words)], MOST_LINE)
+        line = block([shlex.join(words)], MAX_LINE)
         yield from (f"The whole command line{more}:", "", *line, "")
 
 
@@ -141,7 +141,7 @@ def _failed(rows: list[Row]) -> Iterator[str]:
     yield from table(
         ("flags", "what became of it", "why"),
         [[code(row["changes"]), FATES.get(str(row["fate"]), prose(row["fate"], 40)),
-          prose(row["why"], 300)] for row in reasons[:MOST_FAILED]],
+          prose(row["why"], 300)] for row in reasons[:MAX_FAILED]],
     )  # fmt: skip
 
 

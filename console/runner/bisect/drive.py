@@ -101,7 +101,7 @@ class Driver:
         record = self.record
         here = record.standing
         between = f"good {self._shown(here.good)}, bad {self._shown(here.bad)}"
-        left = f"at most {here.most_runs} more" if here.most_runs else "none left to try"
+        left = f"at most {here.max_runs} more" if here.max_runs else "none left to try"
         self._say(f"\n== {self._shown(at)} ({between}; {left})")
         pending = Pending(at, self.clock.now())
         self._settle(pending)

@@ -16,7 +16,7 @@ from console.runner.bisect.record import PRIVATE, Record, Try
 from console.runner.bisect.search import Word
 
 GIVEN = "not run: taken as given"
-MOST_SUSPECTS = 8
+MAX_SUSPECTS = 8
 
 
 def is_over(record: Record) -> bool:
@@ -58,13 +58,13 @@ def conclusion(record: Record) -> list[str]:
     here = record.standing
     good, suspects = here.good, list(here.suspects)
     if here.following is not None:
-        more = plural(here.most_runs, "run")
+        more = plural(here.max_runs, "run")
         lead = f"not found yet ({spent}): {len(suspects)} versions left, at most {more} more"
     elif len(suspects) == 1:
         lead = f"first bad: {name_of(record, here.bad, whole=True)} ({spent})"
     else:
-        names = [name_of(record, at) for at in suspects[:MOST_SUSPECTS]]
-        tail = ", …" if len(suspects) > MOST_SUSPECTS else ""
+        names = [name_of(record, at) for at in suspects[:MAX_SUSPECTS]]
+        tail = ", …" if len(suspects) > MAX_SUSPECTS else ""
         lead = f"first bad: one of {', '.join(names)}{tail} ({spent}: no other can be tried)"
     bad = record.of(here.bad)
     metric = bad.metric if bad is not None else ""
@@ -99,7 +99,7 @@ def as_json(record: Record) -> dict[str, Any]:
         "first_bad": query.candidates[here.bad] if is_found else None,
         "last_good": query.candidates[here.good],
         "suspects": [query.candidates[at] for at in here.suspects],
-        "most_runs": here.most_runs,
+        "most_runs": here.max_runs,
         "exit_code": int(exit_of(record)),
         "runs": sum(bool(trial.run) for trial in record.tries),
         "skipped": sum(trial.word is Word.SKIP for trial in record.tries),
@@ -167,7 +167,7 @@ def cost(record: Record, each_s: float, known: str, down_s: float, *, verify: bo
     """How many runs it takes at most, and how long, in a sentence. `known`: where that is from."""
     tried = record.words
     ends = sum(at not in tried for at in (0, len(record.asked.candidates) - 1)) if verify else 0
-    most = record.standing.most_runs + ends
+    most = record.standing.max_runs + ends
     words = f"at most {plural(most, 'run')}"
     words += f", {ends} of them to verify the ends" if ends else ""
     words += ", and one more for each that has to be skipped"

@@ -41,7 +41,7 @@ class Standing:
         return min(self.untried, key=lambda at: (abs(at - middle), at), default=None)
 
     @property
-    def most_runs(self) -> int:
+    def max_runs(self) -> int:
         """How many runs are needed at most, if none of them has to be skipped."""
         return (len(self.untried)).bit_length()
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 KINDS = ("image", "build cache", "container", "checkpoint")
 SCAN_S, LATE_S = 20.0, 5.0
 """Seconds for reading one directory of models, and for one that hangs beyond them."""
-MOST_FOLDERS, DEEPEST = 20_000, 4
+MAX_FOLDERS, DEEPEST = 20_000, 4
 REGISTRY = ("docker.io/", "docker.io/library/")
 _HUB, _BLOBS = "models--", "blobs"
 
@@ -191,10 +191,10 @@ class Scan:
         """Directories that were looked at, since those to search may lie in each other."""
 
     def read(self, top: Path) -> None:
-        """Read one directory, until all, MOST_FOLDERS or what SCAN_S allows is seen."""
+        """Read one directory, until all, MAX_FOLDERS or what SCAN_S allows is seen."""
         until = time.monotonic() + SCAN_S
         for at, (folder, folders, names) in enumerate(os.walk(top)):
-            if at >= MOST_FOLDERS or time.monotonic() > until:
+            if at >= MAX_FOLDERS or time.monotonic() > until:
                 why = f"it has more than {at:,} directories, or takes longer than {SCAN_S:g} s"
                 self.notes.append(f"not all of {top} was seen: {why}")
                 return

@@ -12,7 +12,7 @@ from console.bench.beside.users import Asked, Users
 from console.bench.beside.who import is_here
 from console.bench.client import PROMPTS, Waiting
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
+from console.bench.metrics import MAX_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
 from console.common import redact
 from console.common.errors import ConsoleError
 from console.common.progress import Figures
@@ -31,7 +31,7 @@ from console.runtime import proxy
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
-MOST_WORDS = 400
+MAX_WORDS = 400
 
 
 def surroundings(context: Context, service: str) -> Surroundings:
@@ -92,7 +92,7 @@ def _of_container(context: Context, name: str, handle: Handle) -> Engine:
 
 def public(argv: list[str]) -> list[str]:
     """An argv safe to keep: cleaned, and without the values of flags that name secrets."""
-    return [clean(word) for word in redact.argv(argv[:MOST_WORDS])]
+    return [clean(word) for word in redact.argv(argv[:MAX_WORDS])]
 
 
 def _read(path: Path) -> str:
@@ -156,7 +156,7 @@ def _measure(
         max_tokens=bench.max_tokens,
         runs=bench.runs,
         warmup=bench.warmup,
-        max_runs=bench.most_runs,
+        max_runs=bench.runs_at_most,
         cv_target=bench.cv,
         timeout_s=attempt.remaining(),
         budget_s=attempt.remaining(),
@@ -172,7 +172,7 @@ def _measure(
         attempt.remaining()
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
         what = f"discarded: {sample.void}" if sample.void else rate
-        run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
+        run, most = run_words(number, planned), planned if number <= planned else bench.runs_at_most
         run_progress = Figures(number, max(most, number), "run")
         figures = {"tok_s": sample.tok_s, "ttft_s": sample.ttft_s, "void": sample.void}
         run_figures = figures if number else None  # a warm-up, run 0, counts nowhere
@@ -224,7 +224,7 @@ def _keep(
     for name, summary in result.metrics.items():
         figures = asdict(summary)
         samples = figures.pop("samples")
-        if name in PER_SAMPLE and len(samples) <= MOST_SAMPLES:
+        if name in PER_SAMPLE and len(samples) <= MAX_SAMPLES:
             figures["samples"] = samples
         # what counts every run leaves none out, and prompts of a fixed length are no runs
         of_runs = name in PER_SAMPLE and not (name == "prompt_tok_s" and result.prompt_rates)

@@ -31,7 +31,7 @@ from console.runner.prepare.tuning import argv_of, files_named
 from console.runner.services import refuse_stranger
 
 POLL_S = 0.05
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Changes in the journal; the file beside the attempt's log has every answer."""
 
 
@@ -203,7 +203,7 @@ def _record(
             "of": contract.service or one_line(contract.url or "", 200), "words": body["words"],
             "against": "the baseline" if contract.of_baseline else one_line(contract.against, 200),
             "compared": comparison.compared, "noisy": body["noisy"], "own_noise": body["own_noise"],
-            "apart": body["apart"], "changes": body["changes"][:MOST_ROWS],
+            "apart": body["apart"], "changes": body["changes"][:MAX_ROWS],
             "all": len(comparison.changes), "file": str(path),
         },
     )  # fmt: skip

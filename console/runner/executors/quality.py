@@ -35,7 +35,7 @@ from console.runtime.spec import ContainerSpec, Launch, Mount, ServiceSpec
 
 ANSWER_S = 300.0
 """The longest that one task may take."""
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Tasks in the journal, the wrong ones first."""
 TRIES = 5
 """How often a comparison is made whose last lines the tool does not print."""
@@ -230,7 +230,7 @@ class _Tasks:
         share = right / count
         figure = {"value": share, "unit": TASK_METRICS["correct"], "n": count, "low": low,
                   "high": high}  # fmt: skip
-        shown = sorted(rows, key=lambda row: bool(row["right"]))[:MOST_ROWS]
+        shown = sorted(rows, key=lambda row: bool(row["right"]))[:MAX_ROWS]
         context.record(
             "metrics", attempt.step, attempt.number, scope=attempt.step,
             metrics={"correct": figure},

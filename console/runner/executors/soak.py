@@ -42,7 +42,7 @@ from console.runtime.spec import Handle
 SAY_S = 5.0
 LOOKS = 60
 """Looks at the server over a soak, at least, if that is not more than one a second."""
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 """Share of the duration that has to be observed."""
 LAST_LINES = 20
 FULLEST = 0.95
@@ -241,7 +241,7 @@ def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepF
 
 def _too_little(soak: SoakStep, tally: Tally, failed: StepFailed) -> StepFailed:
     """Fail a soak that timed out with hardly anything observed."""
-    if failed.cause is not Cause.TIMEOUT or tally.observed >= soak.duration * LEAST_SHARE:
+    if failed.cause is not Cause.TIMEOUT or tally.observed >= soak.duration * MIN_SHARE:
         return failed
     seen = f"{format_duration(tally.observed)} of {format_duration(soak.duration)} observed"
     return StepFailed(Cause.OUTPUT_INVALID, f"{seen}: {failed.detail}")

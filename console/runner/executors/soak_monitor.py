@@ -20,7 +20,7 @@ from console.bench.client import endpoint
 from console.bench.soak import Look
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
-from console.common.logs.buffer import MATCHED, MOST_LINES
+from console.common.logs.buffer import MATCHED, MAX_LINES
 from console.common.logs.level import names_level, why_harmless
 from console.common.logs.line import LogLine, Splitter
 from console.common.logs.tail import BEHIND_LIMIT, Source, read_last
@@ -66,7 +66,7 @@ class CriticalLog:
         self._splitter = Splitter()
         self._source = Source(path, 0)
         self._source.open_end()
-        self._source.lines = MOST_LINES  # a file that comes later is read from its start
+        self._source.lines = MAX_LINES  # a file that comes later is read from its start
 
     def read(self) -> tuple[str, ...] | None:
         """Matching lines since the last call, clean; None without a readable log, which may be

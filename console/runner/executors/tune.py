@@ -27,9 +27,9 @@ from console.runner.executors.tune_points import BenchRig, Rig, ServerRig, goal_
 from console.runner.fault import point as fault_point
 from console.runner.prepare.plan import PlannedStep
 
-MOST_LOOKED_UP = 50_000
+MAX_LOOKED_UP = 50_000
 """Combinations that are looked up among those that are known."""
-MOST_SHOWN = 400
+MAX_SHOWN = 400
 """Points in the journal, the fastest first; the file has them all."""
 
 
@@ -107,7 +107,7 @@ class _Trial:
 
     def _known(self) -> dict[Point, Outcome]:
         """The points of this space that an earlier search measured."""
-        points = itertools.islice(self._space.points(), MOST_LOOKED_UP)
+        points = itertools.islice(self._space.points(), MAX_LOOKED_UP)
         pairs = ((point, self._points.get(self._written(point))) for point in points)
         return {point: outcome for point, outcome in pairs if outcome is not None}
 
@@ -196,7 +196,7 @@ class _Trial:
         outcomes = self.found.outcomes
         front = {point for point, _ in undominated(outcomes.items())}
         order = sorted(outcomes, key=self._rate, reverse=True)
-        for point in order[:MOST_SHOWN]:
+        for point in order[:MAX_SHOWN]:
             outcome, gain = outcomes[point], self.found.gains.get(point)
             why = self.found.dropped.get(point, "") or outcome.why
             yield {

@@ -46,7 +46,7 @@ USUAL_TOKENS = 130
 KILLED = (-9, 137)
 LAST_LINES = 20
 MARK = "--- tune: "
-PATIENCE, LEAST_S = 5.0, 60.0
+PATIENCE, MIN_S = 5.0, 60.0
 """A point may take so many times the longest before it, and this at least, seconds."""
 NO_RATE = "the rate that counts was not measured"
 _CARD, _HOST = (re.compile(words, re.IGNORECASE) for words in (ON_CARD, ON_HOST))
@@ -195,7 +195,7 @@ class ServerRig:
 
         left, begun = attempt.remaining(), self._context.clock.monotonic()
         if self._longest_s:
-            left = min(left, max(LEAST_S, PATIENCE * self._longest_s))
+            left = min(left, max(MIN_S, PATIENCE * self._longest_s))
         result = Benchmark(
             spec.url, measuring(tune, spec.url, left),
             model=self._services.model(self._name, tune.model), clock=self._context.clock,

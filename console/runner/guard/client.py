@@ -38,7 +38,7 @@ FENCE_S = 5.0
 """How long a breach's fence may take to reach this runner, which then rolls back itself."""
 LEASE_ENDS_S = 300.0
 """A lease of which less than this and than a quarter is left runs out soon."""
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 WHO, WATCHER = "the sentinel", "the runner"
 HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
 
@@ -272,7 +272,7 @@ class Guard:
 
     def _say(self, kind: str, words: str, **data: Any) -> None:
         self._events += 1
-        if self._events > MOST_EVENTS:
+        if self._events > MAX_EVENTS:
             return
         with contextlib.suppress(ConsoleError):  # a full disk stops no guard
             self.context.record("guard", kind=kind, words=clean(words, 500), **data)

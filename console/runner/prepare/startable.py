@@ -49,7 +49,7 @@ ELSEWHERE = frozenset({
 """Programs after which paths and ports are those of another machine, or of a container."""
 BY_NAME = ("vllm", "sglang")
 """Engines that take a relative name for a repository."""
-MOST_NAMES = 2000
+MAX_NAMES = 2000
 
 
 @dataclass
@@ -508,7 +508,7 @@ def _near(path: Path) -> str:
     if parent is None or parent != path.parent:
         return f"there is no directory {one_line(str(path.parent), 200)}"
     try:
-        names = os.listdir(parent)[:MOST_NAMES]
+        names = os.listdir(parent)[:MAX_NAMES]
     except OSError:
         return ""
     near = difflib.get_close_matches(path.name, names, 1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from console.bench.metrics import PROMPT_ROUNDS
-from console.bench.tune.decision import CLOSE, MOST_ROUNDS, ROUNDS
+from console.bench.tune.decision import CLOSE, MAX_ROUNDS, ROUNDS
 from console.bench.tune.space import Space, Value, space, value_of
 from console.common.errors import Problem, ServiceError
 from console.common.text import one_line
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 TUNED = "baseline-tuned"
 """The service that stands for the baseline while its flags are varied."""
 BASELINE = "baseline"
-MOST_FILES = 5000
+MAX_FILES = 5000
 """Files of a directory or beside a program that are looked at."""
 PORTS = 100
 """How far from the baseline's port another one is looked for."""
@@ -203,13 +203,13 @@ def files_named(runs: Any, argv: Sequence[str], flags: Mapping[str, Sequence[Val
             continue
         files.add(path)
         if path.is_dir():
-            files.update(islice(path.rglob("*"), MOST_FILES))
+            files.update(islice(path.rglob("*"), MAX_FILES))
         elif SHARD.search(path.name):
             files.update(path.parent.glob(SHARD.sub("-*-of-", path.name)))
     program = shutil.which(argv[0]) if argv and not isinstance(runs, ContainerSpec) else None
     if program:
         place = Path(program).resolve()
-        files.update({place, *islice(place.parent.glob("*.so*"), MOST_FILES)})
+        files.update({place, *islice(place.parent.glob("*.so*"), MAX_FILES)})
     return sorted(filter(None, map(_stamp, files)))
 
 
@@ -299,7 +299,7 @@ def words(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
             yield f"  {flag.words}: {', '.join(choices)}"
         yield (
             f"{made.size} combinations, of which at most {step.points} are measured, and the best "
-            f"{CLOSE} in turns with today's flags, {ROUNDS} to {MOST_ROUNDS} times"
+            f"{CLOSE} in turns with today's flags, {ROUNDS} to {MAX_ROUNDS} times"
         )
     yield from _measured(step)
 
@@ -315,7 +315,7 @@ def longest(
     except ValueError:
         return None, ""  # reported as a problem of the file
     searched = step.points if made is None else min(step.points, made.size)
-    starts = searched + (CLOSE + 1) * MOST_ROUNDS
+    starts = searched + (CLOSE + 1) * MAX_ROUNDS
     if step.service != BASELINE or restore_s is None or reference is None:
         return None, (
             f"at most {starts} starts, each with a load of the model, and how long a load takes "

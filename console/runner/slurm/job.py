@@ -28,9 +28,9 @@ TIME = re.compile(r"(?:(N)-)?(N)(?::(N))?(?::(N))?".replace("N", "[0-9]{1,9}"))
 """A time limit in Slurm's forms: `90` (minutes), `90:00`, `8:00:00`, `1-12`, `1-12:30`."""
 MARGIN_S = 60.0
 """What a job is told of its end earlier than two restores of the baseline take."""
-LEAST_TIME_S = 2 * MARGIN_S
+MIN_TIME_S = 2 * MARGIN_S
 """A shorter time is refused even where the baseline would be back at once."""
-LEAST_LEAD_S = 60
+MIN_LEAD_S = 60
 """Slurm tells a job of the end of its time up to a minute early, and never later than asked."""
 UNKNOWN = "UNKNOWN"
 """The state of a job that Slurm knows no more."""
@@ -164,8 +164,8 @@ def require_sound(key: str, value: str) -> None:
     if key == "exclusive" and value not in ("true", "false"):
         hint = "false, if others may have jobs on this machine meanwhile"
         raise UsageError(title, "expected true or false", hint)
-    if key == "time" and not seconds_of(value) > LEAST_TIME_S:
-        hint = f"more than {format_duration(LEAST_TIME_S)}: before its end the baseline comes back"
+    if key == "time" and not seconds_of(value) > MIN_TIME_S:
+        hint = f"more than {format_duration(MIN_TIME_S)}: before its end the baseline comes back"
         if not seconds_of(value):  # to sbatch it is no limit
             hint = "0 sets no limit; leave `time` away, and the partition's limit counts"
         raise UsageError(f"{title} is too short", "expected a longer time", hint)
@@ -275,7 +275,7 @@ def submit(
     gets SIGTERM `lead_s` before its time is over. Raises SlurmError."""
     options = [
         "sbatch", "--parsable", *_asked(wish, node),
-        f"--signal=B:TERM@{max(LEAST_LEAD_S, round(lead_s))}",
+        f"--signal=B:TERM@{max(MIN_LEAD_S, round(lead_s))}",
         f"--job-name=omni:{name}", f"--chdir={place}", f"--output={place / 'job.log'}",
         "--open-mode=append", f"--export={','.join(_passed())}",
     ]  # fmt: skip

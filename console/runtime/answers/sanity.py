@@ -323,7 +323,7 @@ def _ends_in_marks(text: str, least: int) -> bool:
     return len(marks) >= least and len(set(marks.split())) > 2
 
 
-def _most_frequent(values: Sequence[str]) -> tuple[str, int]:
+def _mode(values: Sequence[str]) -> tuple[str, int]:
     """The value that occurs most often, and how often. `Counter.most_common` would load a module in
     the middle of a rollback."""
     counts = Counter(values)
@@ -334,7 +334,7 @@ def _most_frequent(values: Sequence[str]) -> tuple[str, int]:
 def _is_mostly_one_word(words: list[str], least: int) -> bool:
     """Whether a long text is hardly anything but one word, as sampling makes of garbage."""
     bare = [word.casefold().strip(string.punctuation) for word in words]
-    word, count = _most_frequent(bare)
+    word, count = _mode(bare)
     return (
         len(words) >= least
         and count >= MOSTLY * len(words)
@@ -349,7 +349,7 @@ def _is_mostly_one_symbol(text: str, bare: str, least: int) -> bool:
     one. A picture or a table has many lines."""
     if len(bare) < least or sum(1 for line in text.splitlines() if line.strip()) > 2:
         return False
-    symbol, count = _most_frequent(bare)
+    symbol, count = _mode(bare)
     drawn = symbol in _DRAWN or not (symbol.isalpha() or unicodedata.category(symbol)[0] in "PS")
     if drawn or _is_pictorial(symbol) or is_of_bases(bare):
         return False

@@ -54,7 +54,7 @@ def test_whatever_is_planted_is_found(count: int, chance: random.Random, share: 
 def test_without_skips_it_takes_no_more_runs_than_it_said(
     count: int, chance: random.Random
 ) -> None:
-    said = standing(count, {}).most_runs
+    said = standing(count, {}).max_runs
     assert said == math.ceil(math.log2(count - 1))
     here, tried = search(count, chance.randrange(1, count), set())
     assert len(tried) <= said

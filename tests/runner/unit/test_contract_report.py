@@ -7,7 +7,7 @@ import pytest
 
 from console.journal.run_view import RunView
 from console.journal.store import what_is_odd
-from console.render.report.contract import MOST_ROWS, contract_lines
+from console.render.report.contract import MAX_ROWS, contract_lines
 from tests.common.harmful import harmful
 
 ROW = {"case": "haiku", "group": "answers", "part": "content", "fact": "text",
@@ -33,8 +33,8 @@ def test_it_says_what_is_different_and_what_is_noise() -> None:
 
 
 def test_what_has_no_room_is_counted() -> None:
-    text = said(changes=[ROW] * (MOST_ROWS + 2), all=300, file="/x/like.1.contract.json")
-    assert text.count("| `haiku` |") == MOST_ROWS
+    text = said(changes=[ROW] * (MAX_ROWS + 2), all=300, file="/x/like.1.contract.json")
+    assert text.count("| `haiku` |") == MAX_ROWS
     assert "And 260 more; every answer is in `/x/like.1.contract.json`." in text
 
 

@@ -9,7 +9,7 @@ from console.host.children import Cancelled
 from console.journal.state import Cause, RunState
 from console.recovery.rollback import live
 from console.runner.context import Attempt, StepFailed
-from console.runner.guard.client import GONE_S, MOST_EVENTS, QUIET_S
+from console.runner.guard.client import GONE_S, MAX_EVENTS, QUIET_S
 from console.runtime.spec import Handle
 from tests.runner.unit.conftest import Bench, mine
 from tests.waiting import some
@@ -35,10 +35,10 @@ def test_a_change_of_level_is_an_event_and_a_level_that_stays_is_not(bench: Benc
 
 
 def test_a_level_that_flaps_for_hours_does_not_fill_the_journal(bench: Bench) -> None:
-    for n in range(2 * MOST_EVENTS):
+    for n in range(2 * MAX_EVENTS):
         bench.says("warn" if n % 2 else "ok")
         bench.guard.tick()
-    assert len(bench.kinds) == MOST_EVENTS
+    assert len(bench.kinds) == MAX_EVENTS
 
 
 def test_the_new_one_is_told_where_things_stand(bench: Bench) -> None:

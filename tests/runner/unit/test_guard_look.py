@@ -9,7 +9,7 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.journal.breach import (
-    MOST_POINTS,
+    MAX_POINTS,
     Breach,
     Crossed,
     Seen,
@@ -86,7 +86,7 @@ def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
     found, leased = written(run), written(run, cause="lease")
     assert (found.words, found.cause) == (BREACH["reason"], Cause.GUARD)
     kept = found.data["window"]["fast"]
-    assert len(kept) <= MOST_POINTS + 1
+    assert len(kept) <= MAX_POINTS + 1
     assert (kept[0], kept[-1]) == (WINDOW["fast"][0], WINDOW["fast"][-1])
     assert found.data["killed"][0]["write_s"] == 0.018
     assert (leased.cause, leased.data["cause"]) == (Cause.EXPIRED, "lease")
@@ -115,7 +115,7 @@ def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
     assert (found.data["crossed"], found.data["gap_s"], found.data["mono"]) == (41.5, 0.25, 41.6)
     curve = found.data["curve"]
     assert (curve["of"].isprintable(), curve["points"][-1]) == (True, points[-1])
-    assert len(curve["points"]) <= MOST_POINTS + 1
+    assert len(curve["points"]) <= MAX_POINTS + 1
 
 
 def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:

@@ -31,7 +31,7 @@ FIRST_PID = 10_000_000
 """Above the largest number that a Linux kernel gives."""
 ENGINE = "scripted-engine"
 """Name of the program of an engine: `scripted-engine MODEL PORT`."""
-MOST_LAYERS = 20
+MAX_LAYERS = 20
 """More layers (`-ngl N`) than this do not fit on the scripted card."""
 KILL_WAIT_S = 60.0
 DEADLY = {signal.SIGINT, signal.SIGTERM, signal.SIGKILL}
@@ -170,7 +170,7 @@ class Machine:
         said = f"serving {model.name} on port {port}"
         layers = int(flags[flags.index("-ngl") + 1]) if "-ngl" in flags else 0
         try:
-            if layers > MOST_LAYERS:
+            if layers > MAX_LAYERS:
                 raise MemoryError
             made.server = ScriptedServer(port, self.answers.get(port, 1_000_000), self.garbage)
         except OSError as error:

@@ -18,7 +18,7 @@ JUDGE = "id: fast, gate: [{metric: tune.best.tok_s, go: '> 0 tok/s'}]"
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """No flag makes the scripted engine faster: more rounds would decide nothing, and how many it
     takes would be chance."""
-    monkeypatch.setattr(decision, "MOST_ROUNDS", decision.ROUNDS)
+    monkeypatch.setattr(decision, "MAX_ROUNDS", decision.ROUNDS)
 
 
 def tune(flags: str = FLAGS, more: str = "", service: str = "cand") -> str:

@@ -60,7 +60,7 @@ def found_here(
 
 
 PARSE = YAML.parse
-MOST_PARSED = 32
+MAX_PARSED = 32
 _parsed: dict[str, tuple[Any, ...]] = {}
 
 
@@ -74,7 +74,7 @@ def parsed_once(self: YAML, text: str) -> Iterator[Any]:
     for event in PARSE(self, text):
         events.append(event)
         yield event
-    if len(_parsed) >= MOST_PARSED:
+    if len(_parsed) >= MAX_PARSED:
         del _parsed[next(iter(_parsed))]
     _parsed[text] = tuple(events)
 

@@ -31,8 +31,8 @@ from console.models.gguf.header import ARCHITECTURE, ValueType, pad, row_bytes, 
 CHUNK = 1 << 20
 OVERLAP = 512
 """No string that is searched for is longer, in bytes."""
-MOST_FILES = 12
-MOST_TRIES = 120
+MAX_FILES = 12
+MAX_TRIES = 120
 NEAR = 6
 SPAN = 200
 MARK = b"%s.context_length\0"
@@ -127,7 +127,7 @@ def survey(
     place: Place, program: str, env: Mapping[str, str], mark: bytes = MARK
 ) -> Library | None:
     """The library with the table that `mark` is a string of, found from a program by following the
-    file names in each file; None if none was found. Reads at most MOST_FILES files."""
+    file names in each file; None if none was found. Reads at most MAX_FILES files."""
     folders = [posixpath.dirname(program)]
     folders += [
         folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")
@@ -136,7 +136,7 @@ def survey(
     read: list[str] = []
     tries = 0
     waiting = [program]
-    while waiting and len(read) < MOST_FILES:
+    while waiting and len(read) < MAX_FILES:
         path = waiting.pop(0)
         read.append(path)
         there, libraries, paths = _look(place, path, mark)
@@ -147,7 +147,7 @@ def survey(
         # libllama itself first: it is what the others lead to.
         names = sorted([*wanted, *USUAL], key=lambda name: not name.startswith("libllama.so"))
         for target in _targets(names, folders):
-            if target in read or target in waiting or tries >= MOST_TRIES:
+            if target in read or target in waiting or tries >= MAX_TRIES:
                 continue
             tries += 1
             if place.has(target):

@@ -27,7 +27,7 @@ from console.common.text import clean, one_line
 
 FORM = 1
 """Version of the stored form: increase it when its meaning changes."""
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 DOWNLOADED = ("F-008",)
 """The lesson cited: 342 GB were downloaded, then: unknown model architecture."""
@@ -52,7 +52,7 @@ def recall(key: str, architecture: str) -> ArchVerdict | None:
         return None
     try:
         with _path(key, architecture).open("rb") as file:
-            record = json.loads(file.read(MOST_BYTES))
+            record = json.loads(file.read(MAX_BYTES))
         verdict = _verdict(record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _LEVELS = {Severity.ERROR: Level.FAIL, Severity.WARNING: Level.WARN, Severity.INFO: Level.OK}
 SIGNS = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 """What the directory of a project has."""
-MOST_FOLDERS = 500
-MOST_FINDINGS = 200
+MAX_FOLDERS = 500
+MAX_FINDINGS = 200
 _REMOTE = ("://", "git@")
 
 
@@ -57,7 +57,7 @@ def of_directory(
     """A directory that is the context of a Dockerfile, and the sources too if it looks like them;
     without a Dockerfile it is built on this machine."""
     try:
-        folders = [entry for entry in islice(tree.iterdir(), MOST_FOLDERS) if entry.is_dir()]
+        folders = [entry for entry in islice(tree.iterdir(), MAX_FOLDERS) if entry.is_dir()]
     except OSError:
         folders = []  # what cannot be listed is a finding later
     sources = dockerfile is None or any(
@@ -75,9 +75,9 @@ def findings(
     all_findings = sorted(
         _findings(ask, facts, connect), key=lambda finding: -_GRAVE[finding.level]
     )
-    if (more := len(all_findings) - MOST_FINDINGS) > 0:
-        all_findings[MOST_FINDINGS:] = [
-            Finding(all_findings[MOST_FINDINGS].level, "more", f"and {more} more")
+    if (more := len(all_findings) - MAX_FINDINGS) > 0:
+        all_findings[MAX_FINDINGS:] = [
+            Finding(all_findings[MAX_FINDINGS].level, "more", f"and {more} more")
         ]
     return all_findings
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from console.checks.lint.vocabulary import truthy
 from console.checks.preflight.sources.tree import SourceTree, inside
 
-MOST_COMMANDS = 50_000
+MAX_COMMANDS = 50_000
 DEEPEST = 40
-MOST_FILES = 400
+MAX_FILES = 400
 _TOKEN = re.compile(r'[^\S\n]+|\n|#\[=*\[|#[^\n]*|\[=*\[|"|[()]|[^\s()#"]+')
 _HERE = re.compile(
     r"\$\{(?:CMAKE_CURRENT_SOURCE_DIR|CMAKE_CURRENT_LIST_DIR|CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR)\}/?"
@@ -73,7 +73,7 @@ def calls(text: str) -> Iterator[Call]:
     """The commands of a CMake file; what follows a text without an end is not read."""
     name, args, depth, at, line, count = "", list[str](), 0, 0, 1, 0
     begun = 1
-    while (match := _TOKEN.match(text, at)) is not None and count < MOST_COMMANDS:
+    while (match := _TOKEN.match(text, at)) is not None and count < MAX_COMMANDS:
         token, at, here = match[0], match.end(), line
         line += token.count("\n")
         quoted = token == '"'
@@ -146,7 +146,7 @@ class _Reader:
     def read(self, path: str, root: str, sure: bool | None = True) -> None:
         """Read a file whose project begins at `root`."""
         text = self.tree.text(path)
-        many = len(self.asked.seen) >= MOST_FILES or self.depth >= DEEPEST
+        many = len(self.asked.seen) >= MAX_FILES or self.depth >= DEEPEST
         if text is None or path in self.asked.seen or many:
             return
         self.asked.seen.add(path)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from console.checks.preflight.sources.tree import SourceTree
 
-MOST_MODULES = 1500
-MOST_CHARS = 400_000
+MAX_MODULES = 1500
+MAX_CHARS = 400_000
 """Characters of a Python file; a longer one is generated, and takes seconds to read."""
 _FORGIVEN = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _EXTENSIONS = ("Extension", "CUDAExtension", "CppExtension", "CMakeExtension",
                "Pybind11Extension", "SYCLExtension")  # fmt: skip
 _USUAL = frozenset({"csrc", "src", "python", ""})
-MOST_GATES = 200
+MAX_GATES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Walk:
 
 def parsed(text: str | None) -> ast.Module | None:
     """The syntax tree of a Python file; None if it is none, or too long."""
-    if text is None or len(text) > MOST_CHARS:
+    if text is None or len(text) > MAX_CHARS:
         return None
     try:
         return ast.parse(text)
@@ -124,7 +124,7 @@ class Sources:
             path = self.file(module)
             if module in import_walk.reached or not path:
                 continue
-            if len(import_walk.reached) >= MOST_MODULES:
+            if len(import_walk.reached) >= MAX_MODULES:
                 import_walk.unread.append(path)
                 break
             import_walk.reached.add(module)
@@ -221,7 +221,7 @@ def switches(text: str | None) -> list[Switch]:
     every = list(_made(tree))
     gates: list[tuple[tuple[str, str, str], int, dict[int, ast.Call]]] = []
     for node in ast.walk(tree) if every else ():
-        if isinstance(node, ast.If | ast.IfExp) and len(gates) < MOST_GATES:
+        if isinstance(node, ast.If | ast.IfExp) and len(gates) < MAX_GATES:
             variable = _environment(node.test, variables)
             body = node.body if isinstance(node.body, list) else [node.body]
             mine = {id(call): call for part in body for call in _made(part)}

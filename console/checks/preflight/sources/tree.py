@@ -15,9 +15,9 @@ from console.checks.preflight import Finding, Level
 from console.common.text import one_line
 from console.common.units import format_bytes
 
-MOST_ENTRIES = 60_000
-MOST_READ = 4_000
-MOST_BYTES = 48 << 20
+MAX_ENTRIES = 60_000
+MAX_READ = 4_000
+MAX_BYTES = 48 << 20
 LIMIT_S = 30.0
 _PASSED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
 
@@ -66,8 +66,8 @@ class SourceTree:
             with entries:
                 for entry in entries:
                     count += 1
-                    if count > MOST_ENTRIES or time.monotonic() > self._until:
-                        self.cut = f"it has more than {MOST_ENTRIES} entries, or answers too slowly"
+                    if count > MAX_ENTRIES or time.monotonic() > self._until:
+                        self.cut = f"it has more than {MAX_ENTRIES} entries, or answers too slowly"
                         todo.clear()
                         break
                     path = f"{below}/{entry.name}" if below else entry.name
@@ -99,9 +99,9 @@ class SourceTree:
         return self._texts[path]
 
     def _text(self, path: str) -> str | None:
-        spent = self._read >= MOST_READ or self._bytes >= MOST_BYTES
+        spent = self._read >= MAX_READ or self._bytes >= MAX_BYTES
         if spent or time.monotonic() > self._until:
-            most = f"{MOST_READ} files or {format_bytes(MOST_BYTES)}"
+            most = f"{MAX_READ} files or {format_bytes(MAX_BYTES)}"
             self.cut = self.cut or f"more than {most} to read, or they came too slowly"
             return None
         self._read += 1

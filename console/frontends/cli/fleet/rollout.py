@@ -13,14 +13,14 @@ from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, columns, folded, one_line
 from console.config.locate import inputs_of, playbook_path, shipped
-from console.config.site.schedule import LEAST_LEASE_S
+from console.config.site.schedule import MIN_LEASE_S
 from console.config.yaml import read_text
 from console.fleet import rollout
 from console.fleet.drive import SHOWN, Driver, require_none_waits
 from console.fleet.inventory import Fleet, Host, load_fleet
 from console.fleet.known import clock
 from console.fleet.line import Line, at_once, control_dir
-from console.fleet.protocol import MOST_NAME, SEVERAL, BridgeError, LineLost
+from console.fleet.protocol import MAX_NAME, SEVERAL, BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
 from console.fleet.table import tell_words
@@ -87,10 +87,10 @@ def _left(fleet_rollout: rollout.Rollout, *, fresh: bool) -> str:
 
 def _lease(args: Namespace) -> float | None:
     given = lease_of(args)
-    if given is not None and given < LEAST_LEASE_S:
+    if given is not None and given < MIN_LEASE_S:
         raise UsageError(
             f"--lease {args.lease}", "a run over a line that may be lost has a lease of at least "
-            f"{LEAST_LEASE_S:.0f} s",
+            f"{MIN_LEASE_S:.0f} s",
         )  # fmt: skip
     return given
 
@@ -143,7 +143,7 @@ def report(args: Namespace) -> int:
     if args.run:
         names = list(dict.fromkeys(name for name in args.run if name.strip()))
         requests = [(host, names) for host in made.hosts]
-        if not names or any("/" in name or len(name) > MOST_NAME for name in names):
+        if not names or any("/" in name or len(name) > MAX_NAME for name in names):
             words = "a run's id, or the beginning or the end of one"
             raise UsageError("which run?", words, "omni-console fleet report RUN…")
     else:

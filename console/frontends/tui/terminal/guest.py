@@ -23,7 +23,7 @@ BROWSER = "OMNI_BROWSER"
 """Set for a console whose terminal is a page in a browser."""
 UNABLE = 255
 """The code of a guest that cannot be started: that with which ssh fails."""
-MOST_WORDS = 8192
+MAX_WORDS = 8192
 BOTH_S = 0.1
 """Seconds in which a key that stops both has stopped the console, too."""
 KEPT = (signal.SIGINT, signal.SIGQUIT)
@@ -130,5 +130,5 @@ def _keyboard_is_the_guests() -> Iterator[None]:
 
 
 def _last_line(errors: IO[bytes]) -> str:
-    lines = [one_line(line) for line in end_of(errors, MOST_WORDS).splitlines()]
+    lines = [one_line(line) for line in end_of(errors, MAX_WORDS).splitlines()]
     return next((line for line in reversed(lines) if line), "")

@@ -26,14 +26,14 @@ from console.render.keymap import EMERGENCY
 
 LOOK_S = 0.05
 """Seconds between looks whether the widget that has a key is still there."""
-MOST_LOOKS = 100
+MAX_LOOKS = 100
 """Looks after which a key counts as stuck. They are counted, so that a machine that stood still for
 a while is not taken for a widget that does not answer."""
 ROUNDS = 3
 """Times that a message follows a key. The first one overtakes what the key's widget posts in turn,
 as when a search that is answered gives the focus back; the second comes behind all of that, and
 the third behind what went to other widgets."""
-MOST_TURNS = 4096
+MAX_TURNS = 4096
 """Most waiting keys; further ones are dropped."""
 
 SILENT_S = 1.0
@@ -103,7 +103,7 @@ class KeyTurns:
             self._done_at = event.time
         elif not self._busy:
             await self._start(event)
-        elif len(self._held) < MOST_TURNS:
+        elif len(self._held) < MAX_TURNS:
             self._held.append(event)
 
     async def _start(self, event: Event) -> None:
@@ -119,7 +119,7 @@ class KeyTurns:
         self._turn += 1
         message = Passed(self._turn, screen, target, rounds - 1)
         if target.post_message(message):
-            self._look_later(message, MOST_LOOKS)
+            self._look_later(message, MAX_LOOKS)
         else:
             self._app.post_message(message)
 

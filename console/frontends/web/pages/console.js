@@ -6,7 +6,7 @@ const F12 = "\x1b[24~";
 const EVERY_MS = 2000;
 const DRAWN_EVERY = 16384;
 // The server takes no larger message, and ends the console of one that sends it.
-const MOST_BYTES = 32768;
+const MAX_BYTES = 32768;
 
 // xterm.js writes rules into <style> elements and style attributes, which this page's
 // Content-Security-Policy refuses. The same rules as constructed sheets and properties are allowed.
@@ -80,8 +80,8 @@ function connect(terminal) {
   const type = (text) => {
     const data = bytes.encode(text);
     let open = true;
-    for (let at = 0; open && at < data.length; at += MOST_BYTES) {
-      open = send(data.subarray(at, at + MOST_BYTES));
+    for (let at = 0; open && at < data.length; at += MAX_BYTES) {
+      open = send(data.subarray(at, at + MAX_BYTES));
     }
     return open;
   };

@@ -37,7 +37,7 @@ from console.models.sizing.loader_plan import ALL, LlamaPlan
 LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
 BATCH = 2048
 """--batch-size where it is not given; --ubatch-size is never more."""
-LEAST_AMB = 128
+MIN_AMB = 128
 MAX_SLOTS = 256
 """LLAMA_MAX_SEQ of b11669."""
 WAYS = (
@@ -184,12 +184,12 @@ def _flash(reading: Reading, flag: str, value: str) -> None:
 
 
 def _split_mode(reading: Reading, flag: str, value: str) -> None:
-    reading.got.update(split_mode=value, least_devices=int(value == "tensor"))
+    reading.got.update(split_mode=value, min_devices=int(value == "tensor"))
 
 
 def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
     reading.got["split_mode"] = "layer" if value in ("graph", "attn") else value
-    reading.got["least_devices"] = 2 if value in ("graph", "attn") else 0
+    reading.got["min_devices"] = 2 if value in ("graph", "attn") else 0
     if value in ("graph", "attn"):
         reading.notes.append(f"--split-mode {value} is counted as layer")
 
@@ -215,8 +215,8 @@ def _repacked(reading: Reading, flag: str, value: str) -> None:
 def _limited(reading: Reading, flag: str, value: str) -> None:
     """MiB of attention at once; 0: no limit, and ik_llama.cpp makes less than 128 of it 128."""
     _whole("amb")(reading, flag, value)
-    if 0 < reading.got.get("amb", 0) < LEAST_AMB:
-        reading.got["amb"] = LEAST_AMB
+    if 0 < reading.got.get("amb", 0) < MIN_AMB:
+        reading.got["amb"] = MIN_AMB
 
 
 def _ik_speculation(reading: Reading, flag: str, value: str) -> None:

@@ -36,7 +36,7 @@ OFF_IN_SGLANG = frozenset((
 """Classes that SGLang serves as text models unless --enable-multimodal is given."""
 COPIED = "--mm-encoder-tp-mode"
 """The option by which vLLM keeps an encoder whole on each rank."""
-FACTOR, LEAST_FACTOR, MOST_FACTOR, SENSITIVITY = 0.95, 0.8, 1.05, 0.1
+FACTOR, MIN_FACTOR, MAX_FACTOR, SENSITIVITY = 0.95, 0.8, 1.05, 0.1
 USUAL_LAYERS, USUAL_WIDTH = 24, 1024
 """The encoder (ViT-L/14) for which SGLang takes away just 5 %."""
 
@@ -108,9 +108,9 @@ def kept_of_static(facts: ModelFacts) -> float:
         return 1.0
     layers, width = sizes[0].layers, sizes[0].width
     if layers is None or width is None:
-        return FACTOR * LEAST_FACTOR
+        return FACTOR * MIN_FACTOR
     ratio = layers * width**2 / (USUAL_LAYERS * USUAL_WIDTH**2)
-    return FACTOR * max(LEAST_FACTOR, min(MOST_FACTOR, 1.0 - SENSITIVITY * (ratio - 1.0)))
+    return FACTOR * max(MIN_FACTOR, min(MAX_FACTOR, 1.0 - SENSITIVITY * (ratio - 1.0)))
 
 
 def has_encoder(facts: ModelFacts, plan: SglangPlan) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from console.models.sizing.load_curve import LEAST_SLACK, SLACK, Envelope
+from console.models.sizing.load_curve import MIN_SLACK, SLACK, Envelope
 from console.recovery.guard.config import FLOOR_WITHIN_S, Defaults
 from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
@@ -114,7 +114,7 @@ class Forecast:
         lowest = base.available - peak
         if lowest < kept or self.predicted.swap:
             return None
-        return max(kept, lowest - max(LEAST_SLACK, peak * SLACK))
+        return max(kept, lowest - max(MIN_SLACK, peak * SLACK))
 
     def _forget(self) -> None:
         self._short, self._medium = _Ring(SHORT_S), _Ring(MEDIUM_S)

@@ -40,7 +40,7 @@ TALK_S = 0.5
 """How long one caller may take in total; the next caller waits meanwhile."""
 SIGNALS_S = 2.0
 PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)
-MOST_BYTES = 1024
+MAX_BYTES = 1024
 """Room for 256 groups; Python asks for no more."""
 SHORTEST = 12
 """The fewest digits that a line of the protected file may have."""
@@ -67,7 +67,7 @@ def peer_of(link: socket.socket) -> Peer:
     groups = {gid}
     # Before Linux 4.13, and for a user with too many groups, only the primary group counts.
     with contextlib.suppress(OSError):
-        data = link.getsockopt(socket.SOL_SOCKET, PEERGROUPS, MOST_BYTES)
+        data = link.getsockopt(socket.SOL_SOCKET, PEERGROUPS, MAX_BYTES)
         groups |= set(struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4]))
     return Peer(pid, uid, frozenset(groups))
 

@@ -119,7 +119,7 @@ def socket_of(engine: str) -> str:
     return engine if engine.startswith("/") else ""
 
 
-MOST_SIZED = 64
+MAX_SIZED = 64
 """How many processes are measured before a kill, at some 15 µs each."""
 SHOWN = 3
 Clock = Callable[[], float]
@@ -272,7 +272,7 @@ def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list
 @contextlib.contextmanager
 def largest(pids: Sequence[int]) -> Iterator[list[int]]:
     """Yield pidfds of the largest processes, as far as freeing their memory is worth a call."""
-    sized = sorted(((mrelease.resident(pid), pid) for pid in pids[:MOST_SIZED]), reverse=True)
+    sized = sorted(((mrelease.resident(pid), pid) for pid in pids[:MAX_SIZED]), reverse=True)
     pidfds: list[int] = []
     try:
         for size, pid in sized[: mrelease.MOST - 1]:

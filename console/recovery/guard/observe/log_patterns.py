@@ -34,7 +34,7 @@ BLOCK = 1 << 18
 SEARCH_S = 0.2
 """How many seconds of processor time a pattern may take on one line: a machine that stalls makes no
 pattern slow. A pattern that took longer three times is not used any more."""
-MOST_TIMEOUTS = 3
+MAX_TIMEOUTS = 3
 LOST_S = 3.0
 """A log may be missing for this long, because it may appear a moment after its service."""
 TOO_LONG = "the pattern takes too long: it is not searched for any more"
@@ -227,7 +227,7 @@ class Logs:
             log_limit = before.get((limit, service, text), made)
             self.limits.append(log_limit)
             self._invalid.remove((limit, service))
-            if log_limit.timeouts >= MOST_TIMEOUTS:
+            if log_limit.timeouts >= MAX_TIMEOUTS:
                 self.bad[limit] = TOO_LONG
 
     def arm(self, armed: dict[str, int]) -> None:
@@ -255,7 +255,7 @@ class Logs:
                 texts = [clean(decode(piece)) for piece in pieces(line)]
                 for log_limit in mine:
                     if (
-                        log_limit.timeouts < MOST_TIMEOUTS
+                        log_limit.timeouts < MAX_TIMEOUTS
                         and (hit := self._hit(log_limit, texts)) is not None
                     ):
                         log_limit.count, log_limit.line, rose = log_limit.count + 1, hit[:200], True
@@ -324,7 +324,7 @@ class Logs:
                 places = list(islice(log_limit.pattern.finditer(text), MAX_PLACES))
         except TooSlow:
             log_limit.timeouts += 1
-            if log_limit.timeouts >= MOST_TIMEOUTS:
+            if log_limit.timeouts >= MAX_TIMEOUTS:
                 self.bad[log_limit.limit] = TOO_LONG
             return None
         # our own patterns take no time to speak of, and the first call compiles them

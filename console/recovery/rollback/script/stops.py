@@ -249,7 +249,7 @@ of_server() {
 }
 
 # The recorded lines. A FIFO in the file's place would block, and only a long file's end is read.
-live() { if [ -f "$LIVE" ] && [ -r "$LIVE" ]; then tail -c "$MOST_END" "$LIVE"; fi; }
+live() { if [ -f "$LIVE" ] && [ -r "$LIVE" ]; then tail -c "$MAX_END" "$LIVE"; fi; }
 
 # Prints PID START NAME of the recorded processes of one kind, without those of another boot.
 recorded() {

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from console.common import paths, redact
 from console.common.argv import names_of, words_behind
-from console.common.files import MOST_END
+from console.common.files import MAX_END
 from console.common.logs.output import of_process
 from console.common.options.engines import LLAMA, OLLAMA, SGLANG, VLLM, engine_of
 from console.common.text import one_line
@@ -111,7 +111,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "COOKIE": plan.run_id.replace(".", "[.]") if _PLAIN.fullmatch(plan.run_id) else "",
         **_site_files(plan),
         "LIVE": str(plan.rollback_dir / LIVE),
-        "MOST_END": str(MOST_END),
+        "MAX_END": str(MAX_END),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
         "SEEN": str(evidence.directory(plan.site_name, base.url)) if plan.site_name else "",

@@ -40,7 +40,7 @@ REFUSED_TRIES = 3
 ADDRESS_S = 180.0
 """Seconds for which a baseline is started again that found its address in use, though nobody
 listens there: connections of its clients linger in the kernel for a minute."""
-LEAST_FREE_BYTES = 64 * 1024
+MIN_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 LEAVES_S = 2.0
 """Seconds for which whoever has the baseline's address is given to leave it: it may just end."""
@@ -52,7 +52,7 @@ def _is_full(directory: Path) -> bool:
         space = os.statvfs(directory)
     except OSError:
         return False
-    return space.f_bavail * space.f_frsize < LEAST_FREE_BYTES
+    return space.f_bavail * space.f_frsize < MIN_FREE_BYTES
 
 
 def _unread(argv: Sequence[str]) -> list[str]:
