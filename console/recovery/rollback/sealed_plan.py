@@ -11,20 +11,19 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from console.common import paths, redact
+from console.common import paths, record, redact
 from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
-from console.common.text import one_line
+from console.common.record import RecordError
 from console.host.process import Owner, ProcessSpec
 from console.host.units import UnitSpec
 from console.runtime.spec import GRACE_S, PROMPT
 
-PLAN = "plan.json"
+PLAN, SCHEMA = "plan.json", "omni.rollback/v1"
 SCRIPT = "rollback.sh"
 """The script that rolls back without Python; it is written after the plan."""
 CUT_OVER = "cut-over"
@@ -37,7 +36,8 @@ one, inside the state directory's, that holds the last two of each site without 
 BREACH = ("guard", "breach.json")
 """In the run's directory: the file that the sentinel writes after a kill."""
 SIZE_LIMIT = 1 << 20
-T = TypeVar("T")
+Positive = Annotated[float, record.within(0.0, 1e12, "a number, not negative")]
+Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Proof:
 
     model: str = ""
     prompt: str = PROMPT
-    max_tokens: int = 8
-    timeout_s: float = 120.0
+    max_tokens: Annotated[int, lambda count: max(1, count)] = 8
+    timeout_s: Positive = 120.0
     expect: str = ""
     """A pattern that the answer has to match somewhere. Older plans have none."""
 
@@ -63,23 +63,23 @@ class Baseline:
     """
 
     name: str
-    kind: str
+    kind: Annotated[str, record.one_of("container", "process", "unit")]
     url: str
     ready_path: str = "/health"
-    ready_timeout_s: float = 900.0
+    ready_timeout_s: Positive = 900.0
     completion: Proof = Proof()
     container_id: str = ""
     container_name: str = ""
     image_id: str = ""
     compose_argv: tuple[str, ...] = ()
-    compose_env: tuple[tuple[str, str], ...] = ()
+    compose_env: Pairs = ()
     process: ProcessSpec | None = None
     program: str = ""
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: Pairs = ()
     records_dir: str = ""
     log: str = ""
-    reference_tok_s: float | None = None
-    tolerance: float = 0.10
+    reference_tok_s: Positive | None = None
+    tolerance: Positive = 0.10
     unit: UnitSpec | None = None
     by_name: bool = False
     """Try the container that has the name now before the one with the sealed id."""
@@ -135,7 +135,7 @@ class SealedPlan:
     baseline: Baseline
     site_name: str = ""
     site_path: str = ""
-    sealed_at: float = 0.0
+    sealed_at: Positive = 0.0
     candidates: tuple[Candidate, ...] = ()
     engine: EngineAddress = EngineAddress()
     protected: tuple[str, ...] = ()
@@ -144,9 +144,9 @@ class SealedPlan:
     memory_file: str = ""
     finish_argv: tuple[str, ...] = ()
     finish_env: tuple[str, ...] = ()
-    grace_s: float = GRACE_S
+    grace_s: Positive = GRACE_S
     keep: tuple[str, ...] = ()
-    lease_s: float = 0.0
+    lease_s: Positive = 0.0
     label_site: str = ""
     """What the site was called when the run began, if it has another name by now."""
 
@@ -234,12 +234,19 @@ class SealedPlan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan in plain JSON values."""
-        return {"schema": "omni.rollback/v1", **asdict(self)}
+        return {"schema": SCHEMA, **record.plain(self)}
 
     @classmethod
     def from_json(cls, value: object, source: str = "plan.json") -> SealedPlan:
         """The plan in a decoded JSON value. Raises InvalidFile."""
-        return _Reader(source).plan(value)
+        try:
+            if isinstance(value, dict) and value.get("schema") != SCHEMA:
+                raise RecordError(SCHEMA, "schema")
+            plan = record.of(cls, value)
+            _require_start(plan.baseline)
+        except RecordError as error:
+            raise _invalid(source, error.key or "the plan", error.expected) from error
+        return plan
 
 
 def write(plan: SealedPlan, path: Path, mode: int = 0o600) -> None:
@@ -299,9 +306,9 @@ def read_owned(path: Path) -> tuple[SealedPlan, int]:
     """The plan in a file, and the uid that owns that very file. Raises InvalidFile."""
     data, owner = _read_bytes(path)
     try:
-        value = json.loads(data.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        raise _invalid(str(path), f"not JSON: {one_line(str(error), 80)}") from error
+        value = record.parse(data)
+    except RecordError as error:
+        raise _invalid(str(path), f"not {error.expected}") from error
     return SealedPlan.from_json(value, str(path)), owner
 
 
@@ -318,155 +325,18 @@ def _read_bytes(path: Path) -> tuple[bytes, int]:
     return data, info.st_uid
 
 
+def _require_start(base: Baseline) -> None:
+    """Raise RecordError when nothing says how the baseline is started."""
+    if base.kind == "unit" and base.unit is None:
+        raise RecordError("name of the unit", "baseline.unit")
+    if base.kind == "process" and base.process is None:
+        raise RecordError("argv, env and cwd of the process", "baseline.process")
+    if base.process is not None and not base.process.argv:
+        raise RecordError("at least the program", "baseline.process.argv")
+    named = base.container_id or base.container_name or base.compose_argv
+    if base.kind == "container" and not named:
+        raise RecordError("the id of the container", "baseline.container_id")
+
+
 def _invalid(source: str, what: str, expected: str = "") -> InvalidFile:
     return InvalidFile("not a usable rollback plan", [Problem(source, 0, 0, what, expected)])
-
-
-class _Reader:
-    """Reads the JSON form strictly; every error names its key."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def plan(self, value: object) -> SealedPlan:
-        top = self.table(value, "the plan")
-        if top.get("schema") != "omni.rollback/v1":
-            raise _invalid(self.source, "unknown schema", "omni.rollback/v1")
-        text, number = self.text, self.number
-        return SealedPlan(
-            run_id=text(top, "run_id"),
-            run_dir=text(top, "run_dir"),
-            baseline=self.baseline(top.get("baseline")),
-            site_name=text(top, "site_name", ""),
-            site_path=text(top, "site_path", ""),
-            sealed_at=number(top, "sealed_at", 0.0),
-            candidates=self.each(top, "candidates", self.candidate),
-            engine=self.engine(top.get("engine", {})),
-            protected=self.words(top, "protected"),
-            gpus=self.words(top, "gpus"),
-            exclusive=self.flag(top, "exclusive"),
-            memory_file=text(top, "memory_file", ""),
-            finish_argv=self.words(top, "finish_argv"),
-            finish_env=self.words(top, "finish_env"),
-            grace_s=number(top, "grace_s", GRACE_S),
-            keep=self.words(top, "keep"),
-            lease_s=number(top, "lease_s", 0.0),
-            label_site=text(top, "label_site", ""),
-        )
-
-    def baseline(self, value: object) -> Baseline:
-        table = self.table(value, "baseline")
-        kind = self.text(table, "kind")
-        if kind not in ("container", "process", "unit"):
-            raise _invalid(self.source, "baseline.kind", "container, process or unit")
-        reference = table.get("reference_tok_s")
-        base = Baseline(
-            name=self.text(table, "name"),
-            kind=kind,
-            url=self.text(table, "url"),
-            ready_path=self.text(table, "ready_path", "/health"),
-            ready_timeout_s=self.number(table, "ready_timeout_s", 900.0),
-            completion=self.proof(table.get("completion", {})),
-            container_id=self.text(table, "container_id", ""),
-            container_name=self.text(table, "container_name", ""),
-            image_id=self.text(table, "image_id", ""),
-            compose_argv=self.words(table, "compose_argv"),
-            compose_env=self.pairs(table, "compose_env"),
-            process=self.process(table.get("process")),
-            program=self.text(table, "program", ""),
-            environment=self.pairs(table, "environment"),
-            records_dir=self.text(table, "records_dir", ""),
-            log=self.text(table, "log", ""),
-            reference_tok_s=None if reference is None else self.number(table, "reference_tok_s"),
-            tolerance=self.number(table, "tolerance", 0.10),
-            unit=self.unit(table.get("unit")),
-            by_name=self.flag(table, "by_name"),
-        )
-        if kind == "unit" and base.unit is None:
-            raise _invalid(self.source, "baseline.unit", "name of the unit")
-        if kind == "process" and base.process is None:
-            raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")
-        named = base.container_id or base.container_name or base.compose_argv
-        if kind == "container" and not named:
-            raise _invalid(self.source, "baseline.container_id", "the id of the container")
-        return base
-
-    def proof(self, value: object) -> Proof:
-        table = self.table(value, "baseline.completion")
-        return Proof(
-            model=self.text(table, "model", ""),
-            prompt=self.text(table, "prompt", PROMPT),
-            max_tokens=max(1, int(self.number(table, "max_tokens", 8))),
-            timeout_s=self.number(table, "timeout_s", 120.0),
-            expect=self.text(table, "expect", ""),
-        )
-
-    def process(self, value: object) -> ProcessSpec | None:
-        if value is None:
-            return None
-        table = self.table(value, "baseline.process")
-        argv = self.words(table, "argv")
-        if not argv:
-            raise _invalid(self.source, "baseline.process.argv", "at least the program")
-        return ProcessSpec(argv, self.pairs(table, "env"), self.text(table, "cwd", ""))
-
-    def unit(self, value: object) -> UnitSpec | None:
-        if value is None:
-            return None
-        table = self.table(value, "baseline.unit")
-        return UnitSpec(self.text(table, "name"), self.flag(table, "user"))
-
-    def candidate(self, value: object) -> Candidate:
-        table = self.table(value, "candidates")
-        return Candidate(
-            service=self.text(table, "service"),
-            kind=self.text(table, "kind", "container"),
-            container=self.text(table, "container", ""),
-            name=self.text(table, "name", ""),
-            url=self.text(table, "url", ""),
-        )
-
-    def engine(self, value: object) -> EngineAddress:
-        table = self.table(value, "engine")
-        keys = ("socket", "docker_host", "docker_config")
-        return EngineAddress(*(self.text(table, key, "") for key in keys))
-
-    def table(self, value: object, what: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise _invalid(self.source, what, "a JSON object")
-        return value
-
-    def text(self, table: dict[str, Any], key: str, default: str | None = None) -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str) or "\0" in value:
-            raise _invalid(self.source, key, "a text")
-        return value
-
-    def number(self, table: dict[str, Any], key: str, default: float | None = None) -> float:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-            raise _invalid(self.source, key, "a number, not negative")
-        return float(value)
-
-    def flag(self, table: dict[str, Any], key: str) -> bool:
-        value = table.get(key, False)
-        if not isinstance(value, bool):
-            raise _invalid(self.source, key, "true or false")
-        return value
-
-    def each(self, table: dict[str, Any], key: str, parser: Callable[[object], T]) -> tuple[T, ...]:
-        value = table.get(key, [])
-        if not isinstance(value, list):
-            raise _invalid(self.source, key, "a list")
-        return tuple(parser(item) for item in value)
-
-    def words(self, table: dict[str, Any], key: str) -> tuple[str, ...]:
-        return self.each(table, key, lambda item: self.text({key: item}, key))
-
-    def pairs(self, table: dict[str, Any], key: str) -> tuple[tuple[str, str], ...]:
-        def pair(item: object) -> tuple[str, str]:
-            if not isinstance(item, list) or len(item) != 2:
-                raise _invalid(self.source, key, "pairs of texts")
-            return self.text({key: item[0]}, key), self.text({key: item[1]}, key)
-
-        return self.each(table, key, pair)
