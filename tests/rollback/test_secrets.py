@@ -15,6 +15,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import evidence
 from console.recovery.rollback.progress import PROGRESS_FILE
 from tests.rollback.conftest import Stage, in_script
+from tests.rollback.test_odd_clients import runs_its_own
 
 SAYS = "import os, sys; print('no such key:', sys.argv[2], os.environ['HF_TOKEN']); sys.exit(1)"
 KEYS = ("s3cret-Canary7", "it's a s3cret-Canary8", "s3cret-Canary9")
@@ -88,5 +89,6 @@ def test_the_script_starts_the_baseline_with_no_secret_in_an_argv(
     assert {key: value for key, value in environment.items() if key not in ignored} == expected
     words = seen.read_text()
     assert "nohup" in words
-    assert "setsid" in words
+    if not (shell == "busybox sh" and runs_its_own(str(shutil.which("busybox")))):
+        assert "setsid" in words
     assert not any(key in words for key in KEYS)
