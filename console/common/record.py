@@ -14,6 +14,7 @@ Only the standard library is used: the rollback reads its files with this.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import types
@@ -135,6 +136,21 @@ def lenient(record_type: type[T], value: object) -> T:
     return _made(record_type, known)
 
 
+def those(record_type: type[T], values: object) -> list[T]:
+    """The records in a list; what is none of them is left out, and so is what is no list."""
+    records = []
+    for value in values if isinstance(values, list) else []:
+        with contextlib.suppress(RecordError):
+            records.append(of(record_type, value))
+    return records
+
+
+def lines(record_type: type[T], data: bytes) -> list[T]:
+    """The records of a text with one JSON object a line; a torn line or another one is left out."""
+    values = (table(line) for line in data.split(b"\n"))
+    return those(record_type, [value for value in values if value is not None])
+
+
 def plain(record: Any) -> dict[str, Any]:
     """The JSON object of a record; `of` makes the record of it again."""
     return {slot.key: _plain(getattr(record, slot.name)) for slot in _slots(type(record))}
@@ -237,7 +253,7 @@ def _converter(hint: Any) -> Convert:
     if origin in (tuple, list, frozenset, set):
         return _each(origin, _converter(parts[0]))
     if origin in (dict, Mapping):
-        return _by_name(_converter(parts[1]))
+        return _by_name(_converter(parts[0]), _converter(parts[1]))
     if is_dataclass(hint) and isinstance(hint, type):
         return _of_record(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -363,12 +379,12 @@ def _elements(values: list[Any], converters: Iterable[Convert]) -> Iterator[Any]
             raise error.under(str(at)) from None
 
 
-def _by_name(element: Convert) -> Convert:
+def _by_name(key: Convert, element: Convert) -> Convert:
     def convert(value: object) -> Any:
         known = {}
         for name, each in _dict(value).items():
             try:
-                known[name] = element(each)
+                known[key(name)] = element(each)
             except RecordError as error:
                 raise error.under(name) from None
         return known

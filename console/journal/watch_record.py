@@ -14,12 +14,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.files import append_line, json_lines, write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import process
@@ -40,13 +41,16 @@ rollback holds it. `unjudged`: it answers, and refuses the question."""
 UP, NOT_SERVING = (SERVING, BUSY), (DOWN, GARBLED)
 
 
+Line = Annotated[str, lambda text: one_line(text, 400)]
+
+
 @dataclass(slots=True)
 class WatchState:
     """What the watch knows; texts are clean, times in Unix seconds (0.0 for never), rates in tokens
     a second. `pid` and `start` identify the watch itself."""
 
-    word: str = UNJUDGED
-    detail: str = ""
+    word: Line = UNJUDGED
+    detail: Line = ""
     since: float = 0.0
     at: float = 0.0
     next_at: float = 0.0
@@ -66,9 +70,9 @@ class WatchState:
     learning: int = 0
     """How many figures the reference window still lacks."""
     slow_since: float = 0.0
-    why: list[str] = field(default_factory=list)
+    why: list[Line] = field(default_factory=list)
     """What changed with the last shift of the speed, in words."""
-    changed: str = ""
+    changed: Line = ""
     """The newest change of machine or server, in words."""
     changed_at: float = 0.0
     restores: list[float] = field(default_factory=list)
@@ -78,9 +82,9 @@ class WatchState:
     looks: int = 0
     asks: int = 0
     restored: int = 0
-    events: dict[str, int] = field(default_factory=dict)
+    events: dict[Line, int] = field(default_factory=dict)
     """How often each kind of event was told."""
-    trouble: str = ""
+    trouble: Line = ""
 
     def restores_today(self, now: float) -> int:
         return sum(1 for at in self.restores if now - DAY_S < at <= now)
@@ -105,6 +109,14 @@ class WatchState:
         return self.alive and not self.stands_still(now)
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The file of the state: what everybody reads of it, and what the watch keeps for itself."""
+
+    state: WatchState
+    own: dict[str, Any]
+
+
 def file(site: str, name: str) -> Path:
     """One of the watch's files for a site."""
     return paths.records_dir(site) / name
@@ -119,19 +131,17 @@ def read(site: str) -> WatchState | None:
 def read_all(site: str) -> tuple[WatchState, dict[str, Any]] | None:
     """The same, with what the watch keeps for itself."""
     try:
-        with open(file(site, STATE), "rb") as stream:
-            value: Any = json.loads(stream.read(SIZE_LIMIT))
-        return _state(value["state"]), dict(value["own"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        saved = record.read(Saved, file(site, STATE), SIZE_LIMIT)
+    except (OSError, RecordError):
         return None
+    return saved.state, saved.own
 
 
 def write(site: str, state: WatchState, own: dict[str, Any]) -> None:
     """Replace the state. Raises OSError."""
     path = file(site, STATE)
     paths.make(path.parent)
-    text = json.dumps({"state": asdict(state), "own": own})
-    write_atomically(path, text + "\n", 0o600, durable=False)
+    write_atomically(path, record.text(Saved(state, own)), 0o600, durable=False)
 
 
 def remember(site: str, at: float, kind: str, **more: Any) -> None:
@@ -156,28 +166,3 @@ def memory(site: str) -> Iterator[dict[str, Any]]:
 def told(site: str) -> set[str]:
     """The keys of the events that the memory holds."""
     return {str(line.get("key")) for line in memory(site) if line.get("kind") == "event"}
-
-
-def _state(value: dict[str, Any]) -> WatchState:
-    """Checked field by field against the defaults: the file is the user's own, and still may be of
-    another version. Raises TypeError and AttributeError."""
-    made = WatchState()
-    for state_field in fields(made):
-        given = value.get(state_field.name)
-        default = getattr(made, state_field.name)
-        if isinstance(default, str):
-            setattr(made, state_field.name, one_line(str(given or ""), 400))
-        elif isinstance(default, list):
-            setattr(made, state_field.name, [_item(item) for item in given or []])
-        elif isinstance(default, dict):
-            counts = {one_line(str(k), 40): int(v) for k, v in (given or {}).items()}
-            setattr(made, state_field.name, counts)
-        elif default is None:
-            setattr(made, state_field.name, None if given is None else float(given))
-        elif given is not None:
-            setattr(made, state_field.name, type(default)(given))
-    return made
-
-
-def _item(value: Any) -> Any:
-    return float(value) if isinstance(value, int | float) else one_line(str(value), 400)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import InvalidFile, Problem
-from console.common.files import open_regular, write_atomically
+from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.journal.watch_record import PLAN
 from console.recovery.rollback.sealed_plan import SealedPlan
 
@@ -66,25 +67,19 @@ def usual_environment() -> dict[str, str]:
 def write(plan: WatchPlan, path: Path) -> None:
     """Replace the plan, which may hold secrets of the baseline's start. Raises OSError."""
     paths.make(path.parent)
-    value = {
-        "schema": SCHEMA, "settings": asdict(plan.settings), "given": plan.given,
-        "sealed": plan.sealed.to_json(), "notify": list(plan.notify),
-    }  # fmt: skip
+    value = {"schema": SCHEMA, **record.plain(plan), "sealed": plan.sealed.to_json()}
     write_atomically(path, json.dumps(value) + "\n", 0o600)
 
 
 def read(path: Path) -> WatchPlan:
     """Raises InvalidFile."""
     try:
-        with open_regular(path) as file:
-            value: Any = json.loads(file.read(SIZE_LIMIT))
-        if value["schema"] != SCHEMA:
-            raise ValueError("of another version")
-        given = {field.name: value["settings"][field.name] for field in fields(Settings)}
-        sealed = SealedPlan.from_json(value["sealed"], str(path))
-        notify = tuple(map(dict, value.get("notify") or ()))
-        return WatchPlan(Settings(**given), sealed, value.get("given") is True, notify)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        value = record.load(path, SIZE_LIMIT)
+        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+            raise RecordError(SCHEMA, "schema")
+        plan = record.of(WatchPlan, value)
+        return replace(plan, sealed=SealedPlan.from_json(value["sealed"], str(path)))
+    except (OSError, RecordError) as error:
         problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
         raise InvalidFile("not a usable plan of the watch", [problem]) from error
 

@@ -15,6 +15,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from console.common.text import one_line
 
 
 class Word(StrEnum):
@@ -33,6 +36,9 @@ class Word(StrEnum):
     UNKNOWN = "unknown"
 
 
+DETAIL_LIMIT = 300
+"""Characters of a text of evidence."""
+Words = Annotated[str, lambda text: one_line(text, DETAIL_LIMIT)]
 SLACK_S = 60.0
 """How far ahead a time may be before it counts as one of the future."""
 BY_KEY = "; F12 brings the baseline back"
@@ -120,17 +126,17 @@ class Evidence:
     word: Word
     at: float
     witness: Witness
-    detail: str = ""
+    detail: Words = ""
     tok_s: float | None = None
     degraded: bool = False
     since: float = 0.0
-    target: str = ""
-    life: str = ""
-    beside: str = ""
-    remark: str = ""
+    target: Words = ""
+    life: Words = ""
+    beside: Words = ""
+    remark: Words = ""
     dead: bool = False
-    container: str = ""
-    other: str = ""
+    container: Words = ""
+    other: Words = ""
     cut_over: bool = False
 
     @property

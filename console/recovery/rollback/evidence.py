@@ -10,28 +10,30 @@ is left out: without evidence the state is unknown, which is true.
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import stat
 import time
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from zlib import crc32
 
 from console.common import paths, redact
+from console.common import record as records
 from console.common.files import open_regular, private_mode, write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.host import process
 from console.recovery.rollback.baseline_state import (
+    DETAIL_LIMIT,
     GOOD,
     BaselineState,
     Evidence,
     Kind,
     Witness,
     Word,
+    Words,
     is_of_future,
     state_of,
 )
@@ -47,7 +49,7 @@ SHM = Path("/dev/shm")
 LOADING_STATUS = 503
 MAX_FILES = 64
 """More than all witnesses write of all kinds."""
-DETAIL_LIMIT, REMARK_LIMIT = 300, 200
+REMARK_LIMIT = 200
 _FAILED = (Kind.FAILED, Word.DOWN)
 SAME_S = 5.0
 """Within so many seconds what `rollback.sh` keeps as evidence and its last line are of one end."""
@@ -151,7 +153,7 @@ def keep(site: str, url: str, seen: Evidence) -> str:
     rate = None if seen.tok_s is None else round(seen.tok_s, 3)
     remark = one_line(redact.text(seen.remark), REMARK_LIMIT)
     made = replace(seen, detail=detail, tok_s=rate, since=since, remark=remark)
-    in_memory, text = spare(site, url), json.dumps(asdict(made)) + "\n"
+    in_memory, text = spare(site, url), records.text(made)
     try:
         paths.make(file.parent)
         # A slow disk must delay nobody, and after a crash older evidence is good enough.
@@ -244,19 +246,31 @@ def state(plan: SealedPlan, *looks: Evidence) -> BaselineState:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptEnd:
+    """The last line that a `rollback.sh` has written; `at` in Unix seconds."""
+
+    trigger: str
+    rung: str
+    serving: bool
+    at: float
+    detail: Words = ""
+
+
 def _of_script(plan: SealedPlan) -> list[Evidence]:
     """How the newest rollback of this plan ended, if that was a `rollback.sh` of a version before:
     it leaves nothing but its last line."""
     try:
         with open_regular(plan.rollback_dir / PROGRESS_FILE) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - SIZE_LIMIT))
-            line: Any = json.loads(stream.read(SIZE_LIMIT).rstrip(b"\n").rpartition(b"\n")[2])
-        if not str(line["trigger"]).startswith(f"{SCRIPT}-") or line["rung"] != "done":
-            return []
-        kind, word = (Kind.PROOF, Word.SERVING) if line["serving"] is True else _FAILED
-        return [Evidence(kind, word, _number(line["at"]), Witness.SCRIPT, _text(line, "detail"))]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            line = records.parse(stream.read(SIZE_LIMIT).rstrip(b"\n").rpartition(b"\n")[2])
+        end = records.of(ScriptEnd, line)
+    except (OSError, RecordError):
         return []
+    if not end.trigger.startswith(f"{SCRIPT}-") or end.rung != "done":
+        return []
+    kind, word = (Kind.PROOF, Word.SERVING) if end.serving else _FAILED
+    return [Evidence(kind, word, end.at, Witness.SCRIPT, end.detail)]
 
 
 def _files(site: str, url: str) -> list[tuple[Path, Evidence]]:
@@ -297,40 +311,24 @@ def _name(site: str, url: str) -> str:
 
 def _read(file: Path) -> Evidence | None:
     try:
-        with open_regular(file) as stream:
-            value: Any = json.loads(stream.read(SIZE_LIMIT))
-        rate = value.get("tok_s")
-        return Evidence(
-            Kind(value["kind"]), Word(value["word"]), _number(value["at"]),
-            Witness(value["witness"]), _text(value, "detail"),
-            None if rate is None else _number(rate), value.get("degraded") is True,
-            _number(value.get("since", 0.0)), _text(value, "target"), _text(value, "life"),
-            _text(value, "beside"), _text(value, "remark"), value.get("dead") is True,
-            _text(value, "container"), _text(value, "other"), value.get("cut_over") is True,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return records.lenient(Evidence, records.load(file, SIZE_LIMIT))
+    except (OSError, RecordError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierProof:
+    """The proof that a version before this one kept; `at` in Unix seconds."""
+
+    at: float
+    tok_s: float | None = None
+    degraded: bool = False
 
 
 def _earlier(file: Path) -> Evidence | None:
-    """The proof that a version before this one kept: `at`, `tok_s` and `degraded`."""
     try:
-        with open_regular(file) as stream:
-            value: Any = json.loads(stream.read(SIZE_LIMIT))
-        rate, slow = value.get("tok_s"), value.get("degraded") is True
-        return Evidence(
-            Kind.MEASURED if slow else Kind.PROOF, Word.SERVING, _number(value["at"]),
-            Witness.EARLIER, "", None if rate is None else _number(rate), slow,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        proof = records.lenient(EarlierProof, records.load(file, SIZE_LIMIT))
+    except (OSError, RecordError):
         return None
-
-
-def _text(value: dict[str, Any], key: str) -> str:
-    return one_line(str(value.get(key) or ""), DETAIL_LIMIT)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("a number")
-    return float(value)
+    kind = Kind.MEASURED if proof.degraded else Kind.PROOF
+    return Evidence(kind, Word.SERVING, proof.at, Witness.EARLIER, "", proof.tok_s, proof.degraded)

@@ -14,7 +14,6 @@ that is really active holds memory, so root first starts that user's own rollbac
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import re
@@ -24,14 +23,15 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import open_untrusted, read_end, write_atomically
 from console.common.paths import module_argv
+from console.common.record import RecordError
 from console.common.text import clean, decode, one_line
 from console.host import process
 from console.host.memory import pids_of_container
@@ -48,19 +48,29 @@ MAX_NUMBER = 1 << 62
 """More than any pid, start time or date; a pointer with a larger number is forged."""
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("an absolute path")
+    return path
+
+
+_bounded = record.within(0, MAX_NUMBER, "a number that is not negative")
+Number = Annotated[int, _bounded]
+
+
 @dataclass(frozen=True, slots=True)
 class Pointer:
     """One active run; `started_at` is in Unix seconds, `pid` and `start` identify its runner."""
 
     run_id: str
-    run_dir: str
+    run_dir: Annotated[str, _absolute]
     owner: str
-    uid: int
-    pid: int
-    start: int
+    uid: Number
+    pid: Number
+    start: Number
     playbook: str = ""
     site: str = ""
-    started_at: float = 0.0
+    started_at: Annotated[float, _bounded] = 0.0
     over: bool = False
     """The run has ended and left the baseline down: its rollback failed, or clients use a candidate
     in its place. The pointer stays until a rollback brings the baseline back."""
@@ -78,7 +88,7 @@ def write(pointer: Pointer) -> Path:
     Everybody may write to the directory, so another user may have taken its place there. Then the
     pointer goes to the user's own directory, where only this user and root look for it.
     """
-    text = json.dumps(asdict(pointer)) + "\n"
+    text = record.text(pointer)
     for path in pointer_paths(pointer.uid)[:-1]:
         with contextlib.suppress(OSError):
             write_atomically(path, text)
@@ -107,7 +117,7 @@ def set_aside(uid: int, directory: Path) -> None:
     """
     before = read(uid)
     if before is not None and Path(before.run_dir) != directory.parent:
-        write_atomically(directory / BEFORE, json.dumps(asdict(before)) + "\n", 0o600)
+        write_atomically(directory / BEFORE, record.text(before), 0o600)
 
 
 def earlier(uid: int, directory: Path) -> list[Pointer]:
@@ -116,9 +126,9 @@ def earlier(uid: int, directory: Path) -> list[Pointer]:
     pointers: dict[Path, Pointer] = {}
     while directory not in pointers:
         try:
-            with open(directory / BEFORE, "rb") as file:
-                pointer = _parsed(json.loads(file.read()), uid, os.fstat(file.fileno()).st_mtime)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            written = (directory / BEFORE).stat().st_mtime
+            pointer = _parsed(record.load(directory / BEFORE), uid, written)
+        except (OSError, RecordError):
             break
         pointers[directory] = pointer
         directory = Path(pointer.run_dir) / ROLLBACK
@@ -169,32 +179,21 @@ def _read(path: Path, uid: int) -> Pointer | None:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or info.st_size > SIZE_LIMIT:
             return None
-        return _parsed(json.loads(os.read(descriptor, SIZE_LIMIT)), uid, info.st_mtime)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _parsed(record.parse(os.read(descriptor, SIZE_LIMIT)), uid, info.st_mtime)
+    except (OSError, RecordError):
         return None
     finally:
         os.close(descriptor)
 
 
-def _parsed(value: Any, uid: int, written: float) -> Pointer:
-    """The pointer in a JSON value; `written` is its file's date in Unix seconds. Raises ValueError,
-    KeyError, TypeError and whatever else an invalid value causes."""
-    pointer = Pointer(
-        run_id=_text(value["run_id"]),
-        run_dir=_text(value["run_dir"]),
-        owner=_text(value["owner"]),
-        uid=int(_number(value.get("uid", uid))),
-        pid=int(_number(value["pid"])),
-        start=int(_number(value["start"])),
-        playbook=_text(value.get("playbook", "")),
-        site=_text(value.get("site", "")),
-        started_at=float(_number(value.get("started_at", 0))),
-        over=value.get("over") is True,
-        lock=_text(value.get("lock", "")),
-        boot=_text(value.get("boot", "")),
-    )
-    if pointer.uid != uid or not pointer.run_dir.startswith("/"):
-        raise ValueError("the uid is another user's, or the run directory is not absolute")
+def _parsed(value: object, uid: int, written: float) -> Pointer:
+    """The pointer in a JSON value; `written` is its file's date in Unix seconds. Raises
+    RecordError."""
+    if isinstance(value, dict):
+        value = {"uid": uid, **value}  # versions before did not write it
+    pointer = record.of(Pointer, value)
+    if pointer.uid != uid:
+        raise RecordError("the user whom the file's name tells", "uid")
     return pointer if _is_of_this_boot(pointer.boot, written) else replace(pointer, pid=0, start=0)
 
 
@@ -228,45 +227,31 @@ def other_plan(pointer: Pointer, plan: SealedPlan) -> SealedPlan | None:
     return None
 
 
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < MAX_NUMBER:
-        raise ValueError("a number")
-    return float(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ValueError("a text")
-    return value
-
-
 FILE = "promotion.json"
 PROMOTION_LIMIT = 16_384
+Words = Annotated[str, lambda text: one_line(text, 300)]
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """Who accepted a cutover to which service, why and when; `at` is in Unix seconds."""
 
-    service: str
-    who: str
-    why: str
+    service: Words
+    who: Words
+    why: Words
     at: float
 
 
 def write_promotion(run: Path, promotion: Promotion) -> None:
     """Write the promotion of a run's cutover. Raises OSError."""
-    write_atomically(run / FILE, json.dumps(asdict(promotion)) + "\n", 0o600)
+    write_atomically(run / FILE, record.text(promotion), 0o600)
 
 
 def read_promotion(run: Path) -> Promotion | None:
     """The promotion of a run's cutover, with clean texts; None if there is none. Never raises."""
     try:
-        with open(run / FILE, "rb") as stream:
-            value: Any = json.loads(stream.read(PROMOTION_LIMIT))
-        service, who, why = (one_line(str(value[key]), 300) for key in ("service", "who", "why"))
-        return Promotion(service, who, why, float(value["at"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return record.read(Promotion, run / FILE, PROMOTION_LIMIT)
+    except (OSError, RecordError):
         return None
 
 
