@@ -5,7 +5,8 @@ fields, and `plain(plan)` is the JSON value again. A key that no field has is le
 newer version may have written it. A missing key takes the field's default.
 
 Fields may be: str (without a zero byte), bool, int, float (finite), Any, a StrEnum, a Literal, a
-record, `X | None`, list, tuple, frozenset and dict of these. What `Annotated` adds to a type is a
+record, `X | None`, list, tuple, frozenset and dict of these. A class with `to_json` and `from_json`
+is written and read by them. What `Annotated` adds to a type is a
 `Key`, the name in the file where it is another one, or a function that takes the value and returns
 the one to keep, and that raises ValueError with what was expected.
 
@@ -162,6 +163,8 @@ def text(record: Any, **more: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if is_dataclass(value):
         return plain(value)
     if isinstance(value, Mapping):
@@ -242,6 +245,8 @@ def _converter(hint: Any) -> Convert:
     origin, parts = get_origin(hint), get_args(hint)
     if hint in _SIMPLE:
         return _SIMPLE[hint]
+    if hasattr(hint, "from_json"):
+        return _checked(_SIMPLE[Any], [hint.from_json])
     if origin is Annotated:
         return _checked(_converter(parts[0]), [part for part in parts[1:] if callable(part)])
     if origin in (Union, types.UnionType):

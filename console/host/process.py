@@ -15,13 +15,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from console.common import files, paths
+from console.common import files, paths, record
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
@@ -447,6 +448,23 @@ class Owner(NamedTuple):
 UNKNOWN_OWNER = Owner()
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """What is kept of a started process: `sha` is of its spec; `site` and `url` as in Owner."""
+
+    pid: int = 0
+    start: int = 0
+    boot_id: str = ""
+    sha: str = ""
+    site: str = ""
+    url: str = ""
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether `pid` and `start` name a process that runs, or ran, in this boot."""
+        return self.pid > 0 and self.boot_id == boot_id()
+
+
 def write_record(
     records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int,
     owner: Owner = UNKNOWN_OWNER,
@@ -456,25 +474,24 @@ def write_record(
     meanwhile. Raises OSError."""
     path, before = record_path(records_dir, name), _recorded(records_dir, name)
     if (known := read_record(records_dir, name)) and known != (pid, start):
-        sha = Path(str(before.get("sha"))).name
-        path.rename(record_path(records_dir, f"{name}.{sha}.{known[0]}"))
+        path.rename(record_path(records_dir, f"{name}.{Path(before.sha).name}.{known[0]}"))
     paths.make(records_dir)
-    value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
+    made = ProcessRecord(pid, start, boot_id(), spec_sha(spec))
     if owner.file:
-        value |= {"site": owner.file, "url": owner.url}
-    files.write_atomically(path, json.dumps(value) + "\n", durable=False)
+        made = replace(made, site=owner.file, url=owner.url)
+    files.write_atomically(path, record.text(made), durable=False)
 
 
-def _recorded(records_dir: Path, name: str) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return dict(json.loads(files.read_end(record_path(records_dir, name))[0]))
-    return {}
+def _recorded(records_dir: Path, name: str) -> ProcessRecord:
+    with contextlib.suppress(OSError, RecordError):
+        return record.lenient(ProcessRecord, record.load(record_path(records_dir, name)))
+    return ProcessRecord()
 
 
 def owner_of(records_dir: Path, name: str) -> Owner:
     """Whose a record is, as far as it says so."""
-    value = _recorded(records_dir, name)
-    return Owner(str(value.get("site") or ""), str(value.get("url") or ""))
+    recorded = _recorded(records_dir, name)
+    return Owner(recorded.site, recorded.url)
 
 
 def read_record(
@@ -483,12 +500,10 @@ def read_record(
     """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
     aside = [] if spec is None else sorted(records_dir.glob(f"{name}.{spec_sha(spec)}*.json"))
     for known in (name, *(file.stem for file in aside)):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            value = _recorded(records_dir, known)
-            pid, start = int(value["pid"]), int(value["start"])
-            same = spec is None or value["sha"] == spec_sha(spec)
-            if same and value["boot_id"] == boot_id() and alive(pid, start):
-                return pid, start
+        recorded = _recorded(records_dir, known)
+        same = spec is None or recorded.sha == spec_sha(spec)
+        if same and recorded.is_of_this_boot and alive(recorded.pid, recorded.start):
+            return recorded.pid, recorded.start
     return None
 
 
@@ -503,8 +518,8 @@ def known(
     """(pid, start) of a running process: by its record, or by the mark it was spawned with under
     `cookie`. A full disk or a kill at that moment leaves it without a record; `repair` then writes
     one if possible."""
-    if record := read_record(records_dir, name, spec):
-        return record
+    if recorded := read_record(records_dir, name, spec):
+        return recorded
     marked = [
         (start, pid)
         for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])

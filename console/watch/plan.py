@@ -7,9 +7,8 @@ parser and no validation library.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,7 @@ def usual_environment() -> dict[str, str]:
 def write(plan: WatchPlan, path: Path) -> None:
     """Replace the plan, which may hold secrets of the baseline's start. Raises OSError."""
     paths.make(path.parent)
-    value = {"schema": SCHEMA, **record.plain(plan), "sealed": plan.sealed.to_json()}
-    write_atomically(path, json.dumps(value) + "\n", 0o600)
+    write_atomically(path, record.text(plan, schema=SCHEMA), 0o600)
 
 
 def read(path: Path) -> WatchPlan:
@@ -77,8 +75,8 @@ def read(path: Path) -> WatchPlan:
         value = record.load(path, SIZE_LIMIT)
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             raise RecordError(SCHEMA, "schema")
-        plan = record.of(WatchPlan, value)
-        return replace(plan, sealed=SealedPlan.from_json(value["sealed"], str(path)))
+        SealedPlan.from_json(value.get("sealed"), str(path))  # its error names the file
+        return record.of(WatchPlan, value)
     except (OSError, RecordError) as error:
         problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
         raise InvalidFile("not a usable plan of the watch", [problem]) from error

@@ -13,15 +13,16 @@ margin. Only the prediction tells the two apart, so the forecast takes it into a
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import stat
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.files import open_untrusted
+from console.common.record import RecordError
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.metrics import METRICS
 
@@ -70,7 +71,10 @@ class Limit:
         """Read a limit that `to_json` has written. Raises ValueError with what is wrong."""
         if not isinstance(data, dict):
             raise ValueError("a limit is a table")
-        limit = Limit(**data)
+        try:
+            limit = Limit(**data)
+        except TypeError as error:
+            raise ValueError(f"not a limit of this version: {error}") from None
         if bool(limit.log) == bool(limit.metric):
             raise ValueError("a limit is on a metric or on a log")
         if limit.metric and limit.metric not in METRICS:
@@ -100,6 +104,8 @@ LEASE, ALLOCATION = "lease", "allocation"
 EXPIRIES = (LEASE, ALLOCATION)
 """Causes of a breach that is no limit's: the guard kills nothing, the rollback stops what runs."""
 SCHEMA = "omni.guard/v1"
+MAX_CONFIG = 8 << 20
+"""Bytes of guard.json."""
 NOTHING_PREDICTED = Envelope()
 
 # Messages: {"do": "beat"} comes every second. {"do": "arm"} follows a line that was appended to
@@ -141,29 +147,15 @@ class GuardConfig:
         return Path(self.run_dir) / "rollback"
 
     def to_json(self) -> dict[str, Any]:
-        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        limits = [limit.to_json() for limit in self.limits]
-        envelope = self.envelope.to_json()
-        return {"schema": SCHEMA, **values, "limits": limits, "envelope": envelope}
+        return {"schema": SCHEMA, **record.plain(self)}
 
 
 def read(path: Path) -> GuardConfig:
     """Read a guard config from a file. Raises OSError, and ValueError with what is wrong."""
-    data = json.loads(path.read_bytes())
-    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise ValueError("not a guard configuration of this version")
-    try:
-        data["limits"] = tuple(Limit.from_json(limit) for limit in data["limits"])
-        data["envelope"] = Envelope.from_json(data["envelope"])
-        for key in ("spare", "gpus", "disks"):
-            data[key] = tuple(str(name) for name in data[key])
-        data["spare_pids"] = tuple((int(pid), int(start)) for pid, start in data["spare_pids"])
-        pid, start = data["runner"]
-        holder, since = data.get("holder") or (0, 0)
-        pairs = {"runner": (int(pid), int(start)), "holder": (int(holder), int(since))}
-        return GuardConfig(**{**data, **pairs})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a guard configuration: {error}") from None
+    data = record.load(path, MAX_CONFIG)
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise RecordError(f"a guard configuration of this version, {SCHEMA}")
+    return record.of(GuardConfig, data)
 
 
 GIB = 1 << 30
@@ -281,11 +273,6 @@ class Inbox:
 def _message(line: bytes) -> dict[str, Any] | None:
     if len(line) > _MAX_LINE:
         return None
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    word = value.get("do")
-    return value if isinstance(word, str) and word in MESSAGES else None
+    message = record.table(line) or {}
+    word = message.get("do")
+    return message if isinstance(word, str) and word in MESSAGES else None
