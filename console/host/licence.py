@@ -143,6 +143,8 @@ def refusal(licence: Licence, pid: int, start: int) -> str:
     process_stat = process.stat(pid)
     if process_stat is None or process_stat.start != start:
         return ""  # it is gone: nothing reaches whatever has its number by now
+    if not process.alive(pid, start) and not process.Group(pid, start).members():
+        return ""  # a zombie, and nobody of its session lives: nothing is left to end
     for baseline in not_covered(licence):
         if baseline.has(process_stat):
             named = licence.reason is Reason.BASELINE and baseline.site == licence.subject

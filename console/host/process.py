@@ -450,7 +450,8 @@ UNKNOWN_OWNER = Owner()
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """What is kept of a started process: `sha` is of its spec; `site` and `url` as in Owner."""
+    """What is kept of a started process: `sha` is of its spec; `site` and `url` as in Owner. What
+    it wrote begins at the byte `log_begin` of its log."""
 
     pid: int = 0
     start: int = 0
@@ -458,6 +459,7 @@ class ProcessRecord:
     sha: str = ""
     site: str = ""
     url: str = ""
+    log_begin: int = 0
 
     @property
     def is_of_this_boot(self) -> bool:
@@ -467,7 +469,7 @@ class ProcessRecord:
 
 def write_record(
     records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int,
-    owner: Owner = UNKNOWN_OWNER,
+    owner: Owner = UNKNOWN_OWNER, log_begin: int = 0,
 ) -> None:  # fmt: skip
     """Remember a started process for later runs, atomically. The record of another one that still
     runs, as a copied site file leaves it, is kept aside under its pid, which no other process has
@@ -476,7 +478,7 @@ def write_record(
     if (known := read_record(records_dir, name)) and known != (pid, start):
         path.rename(record_path(records_dir, f"{name}.{Path(before.sha).name}.{known[0]}"))
     paths.make(records_dir)
-    made = ProcessRecord(pid, start, boot_id(), spec_sha(spec))
+    made = ProcessRecord(pid, start, boot_id(), spec_sha(spec), log_begin=log_begin)
     if owner.file:
         made = replace(made, site=owner.file, url=owner.url)
     files.write_atomically(path, record.text(made), durable=False)
@@ -486,6 +488,12 @@ def _recorded(records_dir: Path, name: str) -> ProcessRecord:
     with contextlib.suppress(OSError, RecordError):
         return record.lenient(ProcessRecord, record.load(record_path(records_dir, name)))
     return ProcessRecord()
+
+
+def log_begin_of(records_dir: Path, name: str, pid: int, start: int) -> int:
+    """Where in its log what this process wrote begins, in bytes; 0 where no record says so."""
+    recorded = _recorded(records_dir, name)
+    return recorded.log_begin if (recorded.pid, recorded.start) == (pid, start) else 0
 
 
 def owner_of(records_dir: Path, name: str) -> Owner:

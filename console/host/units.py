@@ -22,7 +22,9 @@ CALL_S = 5.0
 """Deadline of one call of systemctl or journalctl, seconds."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5
 UP = ("active", "activating", "reloading", "refreshing", "deactivating")
-PROPERTIES = "LoadState,ActiveState,MainPID,ControlGroup,InvocationID"
+PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ControlGroup,InvocationID"
+ENDED = ("auto-restart", "auto-restart-queued")
+"""Sub-states of a unit that has ended and that its systemd will start again."""
 _HINT = "does systemd run here? `systemctl status` says; a user unit needs the user's own systemd"
 
 
@@ -56,6 +58,12 @@ class UnitState:
     main: int = 0
     group: str = ""
     invocation: str = ""
+    sub: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it counts as up and still cannot serve before it is started again."""
+        return self.sub in ENDED or self.active == "deactivating"
 
     @property
     def exists(self) -> bool:
@@ -75,7 +83,7 @@ def look(spec: UnitSpec, seconds: float = CALL_S) -> UnitState:
     return UnitState(
         rows.get("LoadState", ""), rows.get("ActiveState", ""),
         int(main) if main.isascii() and main.isdigit() else 0,
-        rows.get("ControlGroup", ""), rows.get("InvocationID", ""),
+        rows.get("ControlGroup", ""), rows.get("InvocationID", ""), rows.get("SubState", ""),
     )  # fmt: skip
 
 

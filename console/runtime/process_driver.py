@@ -58,7 +58,7 @@ class ProcessDriver:
         try:
             launch.record(handle)
             process.write_record(
-                self.records_dir, self.spec.name, self.process, pid, start, self.owner
+                self.records_dir, self.spec.name, self.process, pid, start, self.owner, self._begin
             )
         except (OSError, ConsoleError) as error:
             # Nothing would stop a process that stands in no record before the baseline starts.

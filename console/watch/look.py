@@ -31,7 +31,7 @@ from console.journal.watch_record import (
 )
 from console.recovery.rollback import observe, records
 from console.recovery.rollback.baseline_state import Word
-from console.recovery.rollback.look import who_is_there
+from console.recovery.rollback.look import paused_words, who_is_there
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
@@ -145,6 +145,8 @@ class Looker:
             words = _why(words, pid)
             if state is Health.REFUSED and (other := observe.elsewhere(self.plan)):
                 words = f"{words}; {other}"
+            if state is not Health.REFUSED and (paused := paused_words(self.plan)):
+                words = f"{words}; {paused}"
             if cut := records.cut_over(self.plan):
                 words = f"{words}; its clients were cut over to {cut.service}, whose relay is gone"
             if held is not None:

@@ -37,6 +37,7 @@ def main(place: Path, words: list[str]) -> int:
         rows = {
             "LoadState": "loaded" if unit.exists() else "not-found",
             "ActiveState": "active" if up else "inactive",
+            "SubState": "running" if up else "dead",
             "MainPID": str(pid if up else 0), "ControlGroup": "",
             "InvocationID": start_of(pid) if up else "",
         }  # fmt: skip

@@ -116,7 +116,8 @@ def test_a_plan_that_is_no_plan_is_refused(home: Path) -> None:
     plans.write(plan_of(interval_s=7.0), path)
     good = path.read_text()
     assert plans.read(path) == replace(plan_of(interval_s=7.0))
-    for text in ("", "[]", good.replace("omni.watch/v1", "x"), good.replace('"tokens"', '"tok"')):
+    wrong = good.replace('"tokens": ', '"tokens": "few", "ask_after": ')
+    for text in ("", "[]", good.replace("omni.watch/v1", "x"), wrong):
         path.write_text(text)
         done = subprocess.run(
             [sys.executable, "-P", "-m", "console.watch.daemon", str(path)], capture_output=True,

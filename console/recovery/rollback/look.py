@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from console.common import paths, redact
 from console.common.errors import ConsoleError, EngineError
 from console.common.text import one_line
-from console.common.units import format_duration
+from console.common.units import format_duration, plural
 from console.host import process
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
@@ -51,6 +51,9 @@ OWNER_S = 10.0
 """Seconds between checks that it is the baseline that answers at its address."""
 NEVER = "0001-"
 PAUSED = "container paused"
+LOOPS, LOOP_S = 3, 60.0
+"""A container that its engine has started again so often ends again and again, unless its newest
+start is so many seconds ago."""
 
 
 class Looker:
@@ -399,6 +402,9 @@ def _unit(unit: UnitSpec) -> tuple[Word, str]:
         state = units.look(unit)
     except ConsoleError as error:
         return Word.UNKNOWN, str(error)
+    if state.has_ended:
+        sub = f", {one_line(state.sub, 40)}" if state.sub else ""
+        return Word.DOWN, f"{unit.words} is {one_line(state.active, 40)}{sub}"
     if state.is_up:
         return Word.LOADING, f"{unit.words} is {one_line(state.active, 40)}"
     return Word.DOWN, f"{unit.words} is {one_line(state.active, 40) or 'not there'}"
@@ -487,10 +493,15 @@ def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
     if state.get("Paused") is True:
         name = one_line(str(container.get("Name") or "").lstrip("/"), 60)
         return Word.DOWN, f"{PAUSED}: docker unpause {name}" if name else PAUSED
+    again = _starts_again(container)
     if state.get("Restarting") is True:
-        return Word.LOADING, f"container restarting (exited {_code(state)})"
+        return Word.DOWN, f"container ended ({_code(state)}), and is to be started again{again}"
     if state.get("Running") is True:
-        return Word.LOADING, "container is up"
+        started = _time(state, "StartedAt")
+        young = started is not None and now - started < LOOP_S
+        if young and _restarts(container) >= LOOPS:
+            return Word.DOWN, f"container ends again and again{again}"
+        return Word.LOADING, f"container is up{again}"
     status = one_line(str(state.get("Status", "")), 20) or "stopped"
     if status == "created":
         return Word.DOWN, "container created, never started"
@@ -503,14 +514,35 @@ def _code(state: dict[str, Any]) -> str:
     return str(code) if isinstance(code, int) else "?"
 
 
-def _ago(state: dict[str, Any], now: float) -> str:
-    finished = str(state.get("FinishedAt", ""))
-    if not finished or finished.startswith(NEVER):
-        return ""
+def _restarts(container: dict[str, Any]) -> int:
+    """How often the engine has started it again by itself since somebody has started it."""
+    count = container.get("RestartCount")
+    return count if isinstance(count, int) else 0
+
+
+def _starts_again(container: dict[str, Any]) -> str:
+    """How often that was, and where its end is explained; "" for never."""
+    name = one_line(str(container.get("Name") or "").lstrip("/"), 60)
+    restarts = _restarts(container)
+    see = f": docker logs {name}" if name else ""
+    return f" (its engine has done so {plural(restarts, 'time')}{see})" if restarts > 0 else ""
+
+
+def _time(state: dict[str, Any], key: str) -> float | None:
+    """A time in Unix seconds; None where the engine has none."""
+    written = str(state.get(key, ""))
+    if not written or written.startswith(NEVER):
+        return None
     try:
         # the engine writes nanoseconds and Z; what is behind the seconds is of no interest here
-        at = datetime.fromisoformat(finished[:19]).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(written[:19]).replace(tzinfo=UTC).timestamp()
     except ValueError:
+        return None
+
+
+def _ago(state: dict[str, Any], now: float) -> str:
+    at = _time(state, "FinishedAt")
+    if at is None:
         return ""
     past = max(0.0, now - at)
     if past < 60:

@@ -126,6 +126,12 @@ class Observed:
         state = self._state(limit_s)
         return can_answer(state) if state is not None else None
 
+    def is_paused(self) -> bool:
+        """Whether it is a container that was last seen paused, and nobody else has its address: the
+        kernel takes connections for it, and nobody answers."""
+        paused = _dict(self.inspected, "State").get("Paused") is True
+        return paused and not self._somebody_else_listens()
+
     def life(self) -> str:
         """A text that differs between two starts of the baseline; empty when that is unknown."""
         if self.plan.kind == "process":
@@ -444,7 +450,7 @@ def somebody_else(plan: SealedPlan) -> str:
     report = Report(Path(os.devnull), new_trigger(clock), clock, None)
     try:
         seen = Observed(RollbackContext(plan, clock, report, engine_of(plan, report)))
-        return "" if seen.is_ours(OWNER_S) else seen.who_else()
+        return "" if seen.is_ours(OWNER_S) or seen.is_paused() else seen.who_else()
     except OSError:
         return ""
     finally:

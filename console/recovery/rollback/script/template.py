@@ -132,8 +132,9 @@ start_process() {
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   mkdir -p "${RECORD%/*}" 2>/dev/null; [ ! -p "$RECORD" ] || RECORD=/dev/null
-  printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
-    "${SPAWNED_START:-0}" "$BOOT" "$SHA" 2>/dev/null >"$RECORD" || say start "no record is written"
+  form='{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s", "log_begin": %s}\n'
+  printf "$form" "$SPAWNED" "${SPAWNED_START:-0}" "$BOOT" "$SHA" "$((${LOG_AT:-1} - 1))" \
+    2>/dev/null >"$RECORD" || say start "no record is written"
   say start "pid $SPAWNED"
 }
 

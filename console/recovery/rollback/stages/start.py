@@ -134,7 +134,10 @@ class Baseline(Observed):
     def last_lines(self, count: int = 5) -> list[str]:
         """The last lines of the baseline's log, clean; empty when they are unknown."""
         if self.plan.kind == "process":
-            return read_last(log_path(self.context.plan), count, self._log_begin)
+            begin, records = self._log_begin, self.context.plan.records_dir
+            if self.process is not None and not self.started:
+                begin = process.log_begin_of(records, self.plan.name, *self.process)
+            return read_last(log_path(self.context.plan), count, begin)
         if self.plan.unit is not None:
             return units.last_lines(self.plan.unit, count)
         try:
@@ -185,7 +188,8 @@ class Baseline(Observed):
         self._unprotect(pid)
         try:
             records, owner = self.context.plan.records_dir, self.context.plan.owner
-            process.write_record(records, self.plan.name, spec, pid, start, owner)
+            begin = self._log_begin
+            process.write_record(records, self.plan.name, spec, pid, start, owner, begin)
         except OSError as error:
             self.context.report.note("start", f"its record cannot be written: {error.strerror}")
         return f"pid {pid}"

@@ -62,6 +62,8 @@ A router answers 404 until what is behind it has loaded, so one that was just st
 of its load."""
 FORBIDS = ("HTTP 3", "HTTP 401", "HTTP 403", "HTTP 407", TLS)
 """Refusals that no load changes."""
+MAX_STARTS = 3
+"""Starts by its own supervisor that a wait sees through."""
 READ_BACK, LAST_LINES = 200, 5
 """Lines of the baseline's log in which its end is explained, and that are shown besides."""
 WORK_S = 1.0
@@ -96,6 +98,8 @@ class Readiness(Whose):
         self._refusing_since: float | None = None
         self._address_since: float | None = None
         """Since when it has found its address in use though nobody listens there."""
+        self._starts: set[object] = set()
+        """What tells the starts apart that its own supervisor has made while it was waited for."""
         self._load = Load(baseline)
 
     def prove(self) -> bool:
@@ -172,6 +176,7 @@ class Readiness(Whose):
         hung_since, sent_at, pause = begun, float("-inf"), FIRST_PAUSE_S
         self.elsewhere_since = self._refusing_since = None
         self._load = Load(self.baseline)
+        self._starts.clear()
         while True:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
@@ -214,10 +219,24 @@ class Readiness(Whose):
         self.looked_at = now if due else self.looked_at
         if self.baseline.running() is False:
             return "" if self._starts_again(now) else self._ended_words()
+        if loop := self._ends_each_time():
+            return loop
         elsewhere = self.where_published()
         if not elsewhere and due and state is Health.REFUSED:
             elsewhere = self.where_it_answers(now)
         return elsewhere
+
+    def _ends_each_time(self) -> str:
+        """That its engine or systemd starts it again and again, and why it ends; "" if it does not.
+        Each look finds it up or about to be, and waiting for it has no end."""
+        unit, container = self.baseline.unit, self.baseline.inspected or {}
+        start = unit.invocation if unit is not None else container.get("RestartCount")
+        if start not in (None, ""):
+            self._starts.add(start)
+        if len(self._starts) <= MAX_STARTS:
+            return ""
+        who = "systemd" if unit is not None else "its container engine"
+        return f"{who} starts it again and again: {self._ended_words()}"
 
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
         """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
