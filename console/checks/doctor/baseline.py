@@ -477,8 +477,11 @@ def watch(facts: Facts, check: Check) -> Iterator[Finding]:
         return
     ago = format_duration(max(0.0, time.time() - state.at))
     words = f"{state.word}, looked at {ago} ago"
-    words += f", {state.level:.2f} tok/s" if state.level is not None else ""
-    if state.word in watch_record.NOT_SERVING:
+    if state.level is not None and state.word in watch_record.UP:
+        words += f", {state.level:.2f} tok/s"
+    if state.word in (watch_record.UNJUDGED, watch_record.SUSPECT) and state.detail:
+        yield check.warning(f"{words}: {state.detail}", "omni-console watch status")
+    elif state.word in watch_record.NOT_SERVING:
         yield check.failed(f"{words}: {state.detail}", _remedy(state.detail, site))
     elif state.slow_since:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.slow_since))

@@ -6,7 +6,7 @@ import time
 
 from console.common.text import clean
 from console.common.units import format_duration, plural
-from console.journal.watch_record import NOT_SERVING, WatchState
+from console.journal.watch_record import NOT_SERVING, UP, WatchState
 from console.recovery.rollback.baseline_state import BaselineState
 
 LABEL = 11
@@ -46,7 +46,9 @@ def _last_look(state: WatchState, now: float) -> str:
 def _speed(state: WatchState) -> str:
     if state.level is None:
         return "not measured yet: the server was never found idle"
-    words = f"{state.level:.2f} tok/s now"
+    # what does not serve has no speed: the last figures are of before
+    at = "now" if state.word in UP else f"at {when(state.asked_at)}"
+    words = f"{state.level:.2f} tok/s {at}"
     if state.reference is not None:
         words += f", usual {state.reference:.2f}"
     if state.site_reference is not None:
