@@ -47,7 +47,7 @@ def _speed(state: WatchState) -> str:
     if state.level is None:
         return "not measured yet: the server was never found idle"
     # what does not serve has no speed: the last figures are of before
-    at = "now" if state.word in UP else f"at {when(state.asked_at)}"
+    at = "now" if state.word in UP else f"when it served, {when(state.asked_at)}"
     words = f"{state.level:.2f} tok/s {at}"
     if state.reference is not None:
         words += f", usual {state.reference:.2f}"
