@@ -110,13 +110,17 @@ def load(path: Path | str, limit: int = SIZE_LIMIT) -> Any:
     return parse(data)
 
 
-def read(record_type: type[T], path: Path | str, limit: int = SIZE_LIMIT) -> T:
+def read(record_type: type[T], path: Path | str, limit: int = SIZE_LIMIT, **marks: object) -> T:
     """The record in a file. Raises OSError and RecordError."""
-    return of(record_type, load(path, limit))
+    return of(record_type, load(path, limit), **marks)
 
 
-def of(record_type: type[T], value: object) -> T:
-    """The record in a decoded JSON value. Raises RecordError at the first field that is wrong."""
+def of(record_type: type[T], value: object, **marks: object) -> T:
+    """The record in a decoded JSON value that has these `marks`, such as its version, beside the
+    fields. Raises RecordError at the first that is wrong."""
+    for key, mark in marks.items():
+        if isinstance(value, dict) and value.get(key) != mark:
+            raise RecordError(str(mark), key)
     record: T = _of_record(record_type)(value)
     return record
 
@@ -157,9 +161,9 @@ def plain(record: Any) -> dict[str, Any]:
     return {slot.key: _plain(getattr(record, slot.name)) for slot in _slots(type(record))}
 
 
-def text(record: Any, **more: Any) -> str:
-    """A record as a line of JSON, `more` keys before its own."""
-    return json.dumps(more | plain(record)) + "\n"
+def text(record: Any, indent: int | None = None, **more: Any) -> str:
+    """A record as JSON with a newline behind it, `more` keys before its own."""
+    return json.dumps(more | plain(record), indent=indent) + "\n"
 
 
 def _plain(value: Any) -> Any:

@@ -106,6 +106,17 @@ def test_what_is_no_such_record_is_refused_by_its_key(value: Any, key: str, expe
     assert str(caught.value) == (f"{key}: expected {expected}" if key else f"expected {expected}")
 
 
+def test_a_mark_beside_the_fields_is_written_first_and_asked_for() -> None:
+    text = record.text(Cart("a"), indent=1, version=2)
+    assert text.startswith('{\n "version": 2,\n "name": "a"')
+    assert record.of(Cart, record.parse(text), version=2) == Cart("a")
+    for value in ({"name": "a"}, {"name": "a", "version": 1}):
+        with pytest.raises(RecordError, match="version: expected 2"):
+            record.of(Cart, value, version=2)
+    with pytest.raises(RecordError, match="a JSON object"):
+        record.of(Cart, [], version=2)
+
+
 def test_a_lenient_reader_takes_the_default_where_a_value_is_wrong() -> None:
     assert record.lenient(Cart, {"name": "a", "load": "x", "tags": 1, "kind": 2}) == Cart("a")
     assert record.lenient(Cart, {"name": "a", "load": 2}) == Cart("a", load=2.0)
