@@ -10,13 +10,14 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import HostBusy, UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.fleet.inventory import Host
 from console.fleet.starts import Wanted
@@ -48,7 +49,7 @@ class Rollout:
     inputs: dict[str, str]
     fleet: str
     begun: float
-    legs: list[Leg] = field(default_factory=list)
+    legs: list[Leg]
     over: bool = False
     terms: dict[str, Any] = field(default_factory=dict)
 
@@ -64,18 +65,14 @@ class Rollout:
     def save(self) -> None:
         """Raises OSError."""
         paths.make(self.path.parent)
-        data = {"version": VERSION, **asdict(self)}
-        write_atomically(self.path, json.dumps(data, indent=1) + "\n", PRIVATE)
+        write_atomically(self.path, record.text(self, indent=1, version=VERSION), PRIVATE)
 
 
 def read(path: Path) -> Rollout:
     """A rollout as it lies on disk. Raises UsageError."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if data.pop("version") != VERSION:
-            raise ValueError("it is of another version")
-        return Rollout(**{**data, "legs": [Leg(**leg) for leg in data["legs"]]})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return record.read(Rollout, path, version=VERSION)
+    except (OSError, RecordError) as error:
         raise UsageError(f"{path} cannot be read", one_line(str(error)), FRESH) from error
 
 

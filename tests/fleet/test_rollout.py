@@ -13,6 +13,7 @@ from console.fleet.protocol import TOO_LATE, BridgeError
 from console.fleet.rollout import Rollout, held, kept, opened
 from console.fleet.starts import GONE, NOT_BEGUN, STARTING, Wanted
 from tests.fleet.standin import GO, HOLD, NO_GO, WANTED, FarHost, Fleet, Json, Seen
+from tests.wrong_files import wrong_files
 
 
 @pytest.mark.parametrize(
@@ -298,6 +299,19 @@ def test_other_words_are_another_rollout_and_a_broken_record_is_told(fleet: Flee
     first.path.write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         fleet.open()
+
+
+def test_a_record_with_one_wrong_value_is_refused_by_its_key(fleet: Fleet) -> None:
+    fleet.host("a")
+    first = fleet.open()
+    first.save()
+    assert kept() == [first]
+    for key, text in wrong_files(first.path.read_text(), leave="terms"):
+        first.path.write_text(text)
+        with pytest.raises(UsageError, match="cannot be read") as refused:
+            fleet.open()
+        assert key == "no object" or refused.value.detail.startswith(f"{key}: expected"), key
+        assert kept() == []
 
 
 class Odd(FarHost):
