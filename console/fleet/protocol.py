@@ -22,6 +22,8 @@ VERSION = 1
 """Of the frames. Another version is refused for everything but a rollback."""
 MOST = 4 << 20
 """Most bytes of a frame."""
+MAX_KEPT = 3 * MOST
+"""Most bytes of a frame's values on disk, where a letter of two bytes takes six."""
 MAX_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
 MAX_NAME = 200

@@ -7,21 +7,22 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import clean, one_line
+from console.common.units import number
 from console.config.site.schedule import MIN_LEASE_S
-from console.fleet.protocol import BridgeError
+from console.fleet.protocol import MAX_KEPT, BridgeError
 from console.journal.run_dir import RunDir, all_runs
 from console.runner.launch import REQUEST, begin
 from console.runner.slurm import ticket as tickets
@@ -74,17 +75,17 @@ class Wanted:
                 isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
                 for table in (inputs, slurm)
             )
-            and (lease_s is None or (isinstance(lease_s, int | float) and lease_s is not True))
+            and (lease_s is None or number(lease_s) is not None)
         )  # fmt: skip
         if not sound:
             raise BridgeError("bad_question", "no playbook, or inputs that are no text")
-        if lease_s is not None and not MIN_LEASE_S <= lease_s < math.inf:  # NaN is neither
+        if lease_s is not None and lease_s < MIN_LEASE_S:
             raise BridgeError("bad_question", f"a lease is at least {MIN_LEASE_S:.0f} s")
         return cls(
             paths.file_name(one_line(str(question.get("name") or "playbook"), 60)),
             question["text"],
             dict(inputs),
-            lease_s,
+            None if lease_s is None else float(lease_s),  # as the kept plan has it: it is hashed
             question.get("yes") is True,
             question.get("shipped") is True,
             dict(slurm),
@@ -190,7 +191,7 @@ def keep(plan: Shown) -> None:
     """Keep a plan that is about to be shown: its hash is all that a start names."""
     path = paths.bridge_dir() / "plans" / f"{plan.hash}.json"
     paths.make(path.parent)
-    write_atomically(path, json.dumps(asdict(plan.wanted)), PRIVATE)
+    write_atomically(path, json.dumps(record.plain(plan.wanted)), PRIVATE)
     _prune(path.parent.glob("*.json"))
 
 
@@ -198,8 +199,8 @@ def kept(confirmed: str, site: Site) -> Shown:
     """The plan with this hash, made anew. Raises BridgeError if it is another one by now."""
     path = paths.bridge_dir() / "plans" / f"{_plain(confirmed)}.json"
     try:
-        wanted = Wanted(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        wanted = record.read(Wanted, path, MAX_KEPT)
+    except (OSError, RecordError) as error:
         raise BridgeError(
             "changed", "this host has shown no such plan", one_line(str(error)), "plan again"
         ) from error
@@ -244,7 +245,7 @@ def run_of(request: str) -> RunDir | None:
     from console.journal.run_files import NEVER_BEGAN, read_view, word_of
 
     ticket = tickets.by_id(_plain(request))
-    started = _record(request) or str((ticket.ended if ticket else {}).get("run") or "")
+    started = _run_by(request) or str((ticket.ended if ticket else {}).get("run") or "")
     for run in all_runs():
         if run.id == started:
             return run
@@ -322,20 +323,30 @@ def _enter(plan: Shown, request: str, say: Callable[[str], None], *, headless: b
     )  # fmt: skip
 
 
-def _record(request: str) -> str:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A request on disk: the hash of its plan, and the run it has started, "" for none yet."""
+
+    hash: str = ""
+    run: str = ""
+
+
+def _run_by(request: str) -> str:
     """The run that a request is known to have started, "" for none."""
-    path = paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
-    try:
-        return str(json.loads(path.read_text("utf-8"))["run"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return ""
+    with suppress(OSError, RecordError):
+        return record.read(_Begun, _path_of(request)).run
+    return ""
 
 
 def _write(request: str, confirmed: str, run: str) -> None:
-    path = paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
+    path = _path_of(request)
     paths.make(path.parent)
-    write_atomically(path, json.dumps({"hash": confirmed, "run": run}), PRIVATE)
+    write_atomically(path, json.dumps(record.plain(_Begun(confirmed, run))), PRIVATE)
     _prune(path.parent.glob("*.json"))
+
+
+def _path_of(request: str) -> Path:
+    return paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from console.fleet import starts
 from console.fleet.protocol import BridgeError
 from console.journal.run_dir import RunDir
 from tests.fleet.far import BOOK, SITE, Far, Json, new_run, plan
+from tests.wrong_files import wrong_files
 
 REQUESTED = "ab" * 16
 
@@ -131,6 +132,33 @@ def test_the_same_request_finds_its_run_and_starts_no_second_one(host: Far) -> N
     assert host.ask("started", request=REQUESTED) == {"run": first["run"]}
     host.act("start", request="cd" * 16, hash=told["hash"])
     assert len(host.begun) == 2
+
+
+def test_a_kept_plan_with_one_wrong_value_is_planned_again(host: Far) -> None:
+    confirmed = plan(host)["hash"]
+    (path,) = (paths.bridge_dir() / "plans").glob("*.json")
+    for key, text in wrong_files(path.read_text()):
+        path.write_text(text)
+        with pytest.raises(BridgeError, match="no such plan") as refused:
+            host.act("start", request="ab" * 8, hash=confirmed)
+        assert key == "no object" or refused.value.detail.startswith(f"{key}: expected"), key
+    assert not host.begun
+
+
+def test_a_lease_in_whole_seconds_is_the_one_that_was_shown(host: Far) -> None:
+    confirmed = plan(host, lease_s=600)["hash"]
+    assert confirmed == plan(host, lease_s=600.0)["hash"]
+    assert host.act("start", request="ab" * 8, hash=confirmed)["begun"]
+
+
+def test_a_wrong_record_of_a_request_leaves_its_run_to_be_found(host: Far) -> None:
+    asked = {"request": "ab" * 8, "hash": plan(host)["hash"]}
+    run = host.act("start", **asked)["run"]
+    (path,) = (paths.bridge_dir() / "requests").glob("*.json")
+    for _, text in wrong_files(path.read_text()):
+        path.write_text(text)
+        assert host.act("start", **asked)["run"] == run
+    assert len(host.begun) == 1
 
 
 def test_a_bridge_that_died_in_the_start_leaves_a_run_that_is_found(host: Far) -> None:
