@@ -8,12 +8,14 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 
 COMMAND = "omni-console"
@@ -71,6 +73,14 @@ class Fleet:
         return tuple(known[name] for name in names)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """The hosts of a fleet file, and the stamp it had when they were read from it."""
+
+    stamp: list[Any]
+    hosts: tuple[Host, ...]
+
+
 def fleet_path(given: str | None) -> Path:
     """`--fleet`, then `OMNI_FLEET`, then the user's."""
     named = given or os.environ.get("OMNI_FLEET")
@@ -93,12 +103,12 @@ def load_fleet(given: str | None) -> Fleet:
     kept = paths.cache_dir() / CACHE
     with contextlib.suppress(OSError):
         paths.make(kept.parent)
-        data = {"stamp": stamp, "hosts": [asdict(host) for host in hosts]}
+        data = record.plain(_Parsed(stamp, hosts))
         write_atomically(kept, json.dumps(data), 0o600, durable=False)
     return Fleet(path, hosts)
 
 
-def _stamp(path: Path) -> list[str | int]:
+def _stamp(path: Path) -> list[Any]:
     """What changes when the file does; empty where it cannot be told."""
     try:
         info = path.stat()
@@ -107,11 +117,10 @@ def _stamp(path: Path) -> list[str | int]:
     return [str(path), info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino]
 
 
-def _kept(stamp: list[str | int]) -> tuple[Host, ...] | None:
+def _kept(stamp: list[Any]) -> tuple[Host, ...] | None:
     """The hosts as they were read from this very file; None if they have to be read."""
     try:
-        data = json.loads((paths.cache_dir() / CACHE).read_text("utf-8"))
-        fresh = bool(stamp) and data["stamp"] == stamp
-        return tuple(Host(**row) for row in data["hosts"]) if fresh else None
-    except (OSError, ValueError, TypeError, KeyError):
+        parsed = record.read(_Parsed, paths.cache_dir() / CACHE)
+    except (OSError, RecordError):
         return None
+    return parsed.hosts if stamp and parsed.stamp == stamp else None

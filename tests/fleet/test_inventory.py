@@ -15,6 +15,7 @@ from console.fleet import fleet_file
 from console.fleet.inventory import Host, load_fleet
 from console.frontends.cli.site.slurm import pairs
 from console.runner.slurm.job import Wish
+from tests.wrong_files import wrong_files
 
 HEAD = "schema: omni.fleet/v1\n"
 
@@ -207,12 +208,20 @@ def test_what_was_read_holds_until_the_file_changes(
     assert load_fleet(str(path)).hosts == (Host("a", "a", "omni-console", 1200.0),)
     assert len(read) == 1
     assert [one.name for one in load(tmp_path, HEAD + "hosts: {b: {}}\n")] == ["b"]
-    (tmp_path / "cache/omni-console/fleet.json").write_text("[1]")
-    assert [one.name for one in load_fleet(str(path)).hosts] == ["b"]
     path.write_text("hosts: 7")
     with pytest.raises(InvalidFile):
         load_fleet(str(path))
-    assert len(read) == 4
+    assert len(read) == 3
+
+
+def test_a_wrong_copy_of_what_was_read_is_read_anew(tmp_path: Path) -> None:
+    hosts = load(tmp_path, HEAD + "hosts: {b: {lease: 20m}}\n")
+    copy = tmp_path / "cache/omni-console/fleet.json"
+    text = copy.read_text()
+    for _, wrong in wrong_files(text):
+        copy.write_text(wrong)
+        assert load_fleet(str(tmp_path / "fleet.yaml")).hosts == hosts
+        assert copy.read_text() == text
 
 
 PARTS = (
