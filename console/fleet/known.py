@@ -8,16 +8,17 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
+from console.common.record import Key, RecordError
 from console.common.text import clean, cleaned, one_line
 from console.common.units import number
 from console.fleet.inventory import Host
 from console.fleet.line import Line, at_once
-from console.fleet.protocol import BridgeError, part
+from console.fleet.protocol import MAX_KEPT, BridgeError, part
 
 if TYPE_CHECKING:
     from console.journal.run_view import RunView
@@ -56,6 +57,15 @@ class Known:
         left = number(self.part("guard").get("lease_s"))
         back = self.at + left if left is not None and self.at else 0.0
         return back if 0 < back < LATEST else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A host's answer on disk. `machine`: which one gave it."""
+
+    at: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+    machine: Annotated[list[str], Key("asked")] = field(default_factory=list)
 
 
 def clock(at: float, now: float) -> str:
@@ -101,23 +111,25 @@ def note(host: Host, run: str, view: RunView, lease_s: float | None, now: float)
 
 def remember(host: Host, state: dict[str, Any], now: float) -> Known:
     """Keep what a host has answered."""
-    record, path = Known(host.name, now, cleaned(state)), _path(host.name)
-    data = {"at": record.at, "state": record.state, "asked": _asked(host)}
+    known, path = Known(host.name, now, cleaned(state)), _path(host.name)
+    data = record.plain(_Kept(known.at, known.state, _asked(host)))
     try:
         paths.make(path.parent)
         write_atomically(path, json.dumps(data), PRIVATE, durable=False)
     except OSError:
         pass  # it is known now all the same
-    return record
+    return known
 
 
 def last(host: Host) -> Known:
     """What was known when the host answered last; nothing where another machine had that name."""
-    data = _read(host.name)
-    at, state = number(data.get("at")) or 0.0, data.get("state")
-    if data.get("asked") != _asked(host) or not 0 < at < LATEST:
+    try:
+        kept = record.lenient(_Kept, record.load(_path(host.name), MAX_KEPT))
+    except (OSError, RecordError):
         return Known(host.name)
-    return Known(host.name, at, cleaned(state) if isinstance(state, dict) else {})
+    if kept.machine != _asked(host) or not 0 < kept.at < LATEST:
+        return Known(host.name)
+    return Known(host.name, kept.at, cleaned(kept.state))
 
 
 def _asked(host: Host) -> list[str]:
@@ -125,23 +137,14 @@ def _asked(host: Host) -> list[str]:
     return [host.ssh, host.command]
 
 
-def _read(name: str) -> dict[str, Any]:
-    """What lies on disk of a name; empty where nothing does, or nothing of use."""
-    try:
-        data = json.loads(_path(name).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def words_of(record: Known, now: float) -> str:
+def words_of(host: Known, now: float) -> str:
     """When a host that cannot be reached has its baseline back by itself, as far as is known."""
-    run, base = record.part("run"), clean(str(record.part("baseline").get("word", "")), 30)
-    if not record.at:
+    run, base = host.part("run"), clean(str(host.part("baseline").get("word", "")), 30)
+    if not host.at:
         return "nothing is known of it"
-    name, seen, alive = clean(str(run.get("id", "")), 100), clock(record.at, now), run.get("alive")
+    name, seen, alive = clean(str(run.get("id", "")), 100), clock(host.at, now), run.get("alive")
     # the sentinel of a run whose runner has died counts its lease all the same
-    if (back := record.back_at) is not None and (alive or run.get("outage")):
+    if (back := host.back_at) is not None and (alive or run.get("outage")):
         word = "comes back" if back > now else "should be back since"
         at = clock(back, now)
         return (

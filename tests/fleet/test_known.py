@@ -1,16 +1,19 @@
 """Of which machine something is known, and the objects in which the commands print it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.cli import main
+from console.common import paths
 from console.fleet.inventory import Host, load_fleet
-from console.fleet.known import last
+from console.fleet.known import Known, last
 from tests.fleet.far import documented
 from tests.fleet.standin import STATE, ToldHost
+from tests.wrong_files import wrong_files
 
 
 def test_what_was_known_of_a_name_is_not_known_of_another_machine(
@@ -31,6 +34,19 @@ def test_what_was_known_of_a_name_is_not_known_of_another_machine(
     assert last(Host("a", "a")).at
     assert main(["fleet"]) == 0
     assert not last(Host("a", "a")).at, "it answers under another name now"
+
+
+def test_a_wrong_file_of_a_host_leaves_it_unknown_or_without_its_state(
+    fars: dict[str, ToldHost],
+) -> None:
+    assert main(["fleet"]) == 0
+    host = load_fleet(None).hosts[0]
+    (path,) = (paths.fleet_dir() / "hosts").glob("a.json")
+    before = last(host)
+    for key, text in wrong_files(path.read_text(), leave="state"):
+        path.write_text(text)
+        kept = replace(before, state={}) if key == "state" else Known(host.name)
+        assert last(host) == kept, key
 
 
 def test_every_field_of_an_object_is_documented(
