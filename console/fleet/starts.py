@@ -245,7 +245,8 @@ def run_of(request: str) -> RunDir | None:
     from console.journal.run_files import NEVER_BEGAN, read_view, word_of
 
     ticket = tickets.by_id(_plain(request))
-    started = _run_by(request) or str((ticket.ended if ticket else {}).get("run") or "")
+    end = ticket.ended if ticket else None
+    started = _run_by(request) or (end.run if end else "")
     for run in all_runs():
         if run.id == started:
             return run

@@ -20,9 +20,21 @@ from console.runner.slurm import job as slurm
 from console.runner.slurm.holder import ALONE_S, TICK_S, Holder
 from console.runner.slurm.job import UNKNOWN, Job, SlurmError
 from console.runner.slurm.standing import everywhere, standing
-from console.runner.slurm.ticket import Held, Ticket, allocation_of, by_id, stamp_of, waiting
+from console.runner.slurm.ticket import (
+    End,
+    Held,
+    Ticket,
+    allocation_of,
+    by_id,
+    everyone,
+    read,
+    stamp_of,
+    told_allocation,
+    waiting,
+)  # fmt: skip
 from tests.clock import FakeClock
 from tests.fleet.far import new_run
+from tests.wrong_files import wrong_files
 
 ME = (os.getpid(), process.start_time(os.getpid()) or 0)
 
@@ -54,6 +66,41 @@ def add(run: RunDir, kind: str, **data: object) -> None:
 
 def dead(run: RunDir) -> None:
     append(run.live, Live("runner", "", 4194304, 1))
+
+
+def test_a_ticket_with_one_wrong_value_is_none(made: tuple[Ticket, Holder]) -> None:
+    ticket, _ = made
+    for key, text in wrong_files((ticket.path / "ticket.json").read_text()):
+        (ticket.path / "ticket.json").write_text(text)
+        with pytest.raises(UsageError, match="holds no ticket") as refused:
+            read(ticket.path)
+        assert key == "no object" or refused.value.detail.startswith(f"{key}: expected"), key
+        assert (by_id("t"), everyone()) == (None, [])
+
+
+def test_wrong_words_on_a_job_its_holder_and_its_end_are_left_out(
+    made: tuple[Ticket, Holder],
+) -> None:
+    ticket, _ = made
+    run = begun(ticket)
+    for key, text in wrong_files(run.allocation.read_text()):
+        run.allocation.write_text(text)
+        assert (ticket.run is None) is (key in ("no object", "ticket")), key
+        held = allocation_of(run)
+        lost = key in ("pid", "start", "boot")
+        assert (held and held.lives) == (None if key == "no object" else not lost), key
+        assert (told_allocation(run) is None) is (key == "no object"), key
+    for key, text in wrong_files((ticket.path / "held.json").read_text()):
+        (ticket.path / "held.json").write_text(text)
+        assert ticket.held == (Held("", *ME) if key == "job" else None), key
+        assert ticket.held_elsewhere is (key == "boot"), key
+    for key, text in wrong_files((ticket.path / "end.json").read_text()):
+        (ticket.path / "end.json").write_text(text)
+        assert (ticket.ended is None) is (key == "no object"), key
+        assert standing(ticket).run == ("" if key == "run" else run.id), key
+    for _, text in wrong_files((ticket.path / "job.json").read_text()):
+        (ticket.path / "job.json").write_text(text)
+        assert ticket.job == ""
 
 
 def test_a_ticket_finds_its_run_and_who_holds_its_cards(made: tuple[Ticket, Holder]) -> None:
@@ -172,7 +219,7 @@ def test_an_allocation_that_nobody_uses_is_given_up(
         ticks += 1
     assert code != 0
     assert ticks >= (1 if asked_back else ALONE_S / TICK_S)
-    assert ticket.ended["words"]
+    assert (ticket.ended or End()).words
 
 
 def test_a_run_that_was_refused_gives_it_up(made: tuple[Ticket, Holder]) -> None:

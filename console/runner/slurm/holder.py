@@ -81,8 +81,8 @@ class Holder:
 
     def _without_run(self) -> int | None:
         ended, now = self.ticket.ended, self._clock.monotonic()
-        if ended and not ended.get("run"):
-            self._say(f"no run has begun: {one_line(str(ended.get('words', '')), 500)}")
+        if ended is not None and not ended.run:
+            self._say(f"no run has begun: {one_line(ended.words, 500)}")
             return int(Exit.FAILED)
         if self.ticket.awaited:
             self._alone_since = None

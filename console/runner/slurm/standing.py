@@ -11,7 +11,7 @@ from console.common.text import clean
 from console.runner.slurm import job as slurm
 from console.runner.slurm import ticket as tickets
 from console.runner.slurm.job import Job, SlurmError
-from console.runner.slurm.ticket import Ticket
+from console.runner.slurm.ticket import End, Ticket
 
 SHOWN = 20
 GLANCE_S = 3.0
@@ -56,7 +56,7 @@ def standing(ticket: Ticket) -> Standing:
     run = ticket.run
     ended = ticket.ended
     if run is not None and not (ended or ticket.awaited):
-        ended = {"run": run.id}  # whoever began it died before it could note so
+        ended = End(run.id)  # whoever began it died before it could note so
     ticket_standing = _of(ticket, None, ended)
     return (
         ticket_standing
@@ -100,25 +100,24 @@ def _asked(slurm_tickets: Iterable[Ticket], within_s: float = slurm.CALL_S) -> I
         )
 
 
-def _left_over(ticket: Ticket, job: Job) -> dict[str, Any] | None:
+def _left_over(ticket: Ticket, job: Job) -> End | None:
     """What became of a job that is over, where nobody is left to write that down; None for one that
     may still come, and for one whose waiter lives, which says it better."""
     if not job.over or ticket.awaited:
         return None
     ended, run = ticket.ended, ticket.run  # now: its waiter wrote before it went
     if ended or run is not None:
-        return ended or None
+        return ended
     words = f"{slurm.ended_words(job)}; the process that would have begun the run is gone"
-    return {"words": words, "exit": int(Exit.FAILED)}
+    return End(words=words, exit=int(Exit.FAILED))
 
 
-def _of(ticket: Ticket, job: Job | None, ended: dict[str, Any] | None = None) -> Standing:
-    ending = ended or {}
-    run = clean(str(ending.get("run") or ""), 100)
-    why = "" if run else clean(str(ending.get("words") or ""), 1500)
-    code = ending.get("exit")
+def _of(ticket: Ticket, job: Job | None, ended: End | None) -> Standing:
+    end = ended or End()
+    run = clean(end.run, 100)
+    why = "" if run else clean(end.words, 1500)
     return Standing(
         ticket.job, clean(ticket.name, 60), clean(ticket.wish, 200),
         job.state if job else "", job.reason if job else "", job.words if job else "",
-        run, why, code if isinstance(code, int) else 0,
+        run, why, end.exit,
     )  # fmt: skip

@@ -7,18 +7,20 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import clean, one_line
 from console.host import process
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import trigger
 
+T = TypeVar("T")
 PRIVATE = 0o600
 KEPT = 50
 """Most tickets that are kept of runs that have begun, or never will."""
@@ -36,6 +38,35 @@ class Held:
     def lives(self) -> bool:
         """Whether it lives and may run: Slurm stops what it suspends, and gives its cards away."""
         return process.alive(self.pid, self.start) and not trigger.is_stopped(self.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a run's directory says of its allocation, and a ticket's of its job and who holds that.
+    `boot`: of the machine, while `pid` and `start` name a process of it."""
+
+    ticket: str = ""
+    wish: str = ""
+    job: str = ""
+    pid: int | None = None
+    start: int | None = None
+    boot: str = ""
+
+    @property
+    def held(self) -> Held | None:
+        """Who holds it, or did; None for a process of another boot, or none."""
+        if self.boot != process.boot_id() or self.pid is None or self.start is None:
+            return None
+        return Held(clean(self.job, 40), self.pid, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What became of a ticket: the run that has begun, or in `words` why none did."""
+
+    run: str = ""
+    words: str = ""
+    exit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +103,7 @@ class Ticket:
         """Write it down, in place of one of this name whose job was refused. Raises OSError."""
         shutil.rmtree(self.path, ignore_errors=True)
         paths.make(self.path)
-        _write(self.path / "ticket.json", asdict(self))
+        _write(self.path / "ticket.json", record.plain(self))
         _prune()
 
     # -- the job -------------------------------------------------------------------------------
@@ -83,24 +114,25 @@ class Ticket:
     @property
     def job(self) -> str:
         """The id of its job; "" for one that was never asked for."""
-        return one_line(str(_read(self.path / "job.json").get("job", "")), 40)
+        return one_line((_read(Allocation, self.path / "job.json") or Allocation()).job, 40)
 
     def grant(self, job: str) -> None:
         """Note that this process holds the allocation."""
         me = os.getpid()
         start = process.start_time(me) or 0
-        _write(self.path / "held.json", asdict(Held(job, me, start)) | {"boot": process.boot_id()})
+        _write(self.path / "held.json", _of_boot(Held(job, me, start)))
 
     @property
     def held(self) -> Held | None:
         """Who holds the allocation, or did; None while nobody has on this boot."""
-        return _held(_read(self.path / "held.json"))
+        holder = _read(Allocation, self.path / "held.json")
+        return holder.held if holder is not None else None
 
     @property
     def held_elsewhere(self) -> bool:
         """Whether a process of another machine, or on another boot of this one, holds it or did."""
-        holder = _read(self.path / "held.json")
-        return bool(holder) and holder.get("boot") != process.boot_id()
+        holder = _read(Allocation, self.path / "held.json")
+        return holder is not None and holder.boot != process.boot_id()
 
     def leave(self) -> None:
         """Note that Slurm wants the allocation back: nothing begins any more."""
@@ -120,19 +152,20 @@ class Ticket:
 
     def end(self, *, run: str = "", words: str = "", exit_: int = 0) -> None:
         """Note the run that has begun, or why none did."""
-        _write(self.path / "end.json", {"run": run, "words": words, "exit": exit_})
+        _write(self.path / "end.json", record.plain(End(run, words, exit_)))
 
     @property
-    def ended(self) -> dict[str, Any]:
-        """What `end` has noted; empty before."""
-        return _read(self.path / "end.json")
+    def ended(self) -> End | None:
+        """What `end` has noted; None before."""
+        return _read(End, self.path / "end.json")
 
     @property
     def run(self) -> RunDir | None:
         """The run that has begun with this ticket, by what its own directory says: whoever began it
         may have died before it could note so."""
         for run in all_runs():
-            if _read(run.allocation).get("ticket") == self.id:
+            allocation = _read(Allocation, run.allocation)
+            if allocation is not None and allocation.ticket == self.id:
                 return run
         return None
 
@@ -140,8 +173,8 @@ class Ticket:
 def read(place: Path) -> Ticket:
     """The ticket of a directory. Raises UsageError."""
     try:
-        return Ticket(**json.loads((place / "ticket.json").read_text("utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return record.read(Ticket, place / "ticket.json")
+    except (OSError, RecordError) as error:
         raise UsageError(f"{place} holds no ticket", one_line(str(error))) from error
 
 
@@ -168,43 +201,36 @@ def waiting() -> list[Ticket]:
 
 def stamp_of(ticket: Ticket, held: Held) -> str:
     """What a run's directory says of its allocation."""
-    return json.dumps({"ticket": ticket.id, "wish": ticket.wish, **asdict(held),
-                       "boot": process.boot_id()})  # fmt: skip
+    return json.dumps({"ticket": ticket.id, "wish": ticket.wish, **_of_boot(held)})
 
 
 def allocation_of(run: RunDir) -> Held | None:
     """Who holds a run's allocation, or held it; None for a run that needs none."""
-    allocation = _read(run.allocation)
-    if not allocation:
+    allocation = _read(Allocation, run.allocation)
+    if allocation is None:
         return None
-    return _held(allocation) or Held(clean(str(allocation.get("job", "")), 40), 0, 0)
+    return allocation.held or Held(clean(allocation.job, 40), 0, 0)
 
 
 def told_allocation(run: RunDir) -> dict[str, Any] | None:
     """What a run's journal keeps of its allocation; None for a run that needs none."""
-    allocation = _read(run.allocation)
-    return (
-        {key: clean(str(allocation.get(key, "")), 200) for key in ("job", "wish")}
-        if allocation
-        else None
-    )
-
-
-def _held(holder: dict[str, Any]) -> Held | None:
-    if holder.get("boot") != process.boot_id():
+    allocation = _read(Allocation, run.allocation)
+    if allocation is None:
         return None
+    return {"job": clean(allocation.job, 200), "wish": clean(allocation.wish, 200)}
+
+
+def _of_boot(held: Held) -> dict[str, Any]:
+    """A process that holds an allocation, as it is told apart from those of other boots."""
+    return record.plain(held) | {"boot": process.boot_id()}
+
+
+def _read(record_type: type[T], path: Path) -> T | None:
+    """What a file says; None where it is no JSON object, and of a wrong value the default."""
     try:
-        return Held(clean(str(holder["job"]), 40), int(holder["pid"]), int(holder["start"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
+        return record.lenient(record_type, record.load(path))
+    except (OSError, RecordError):
         return None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
