@@ -9,18 +9,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import HostBusy, UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.runner.bisect.search import Standing, Word, contradiction, standing
 
 VERSION = 1
 PRIVATE = 0o600
+MAX_SIZE = 32 << 20
+"""Bytes of the record of as many commits as the largest repositories have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Asked:
     @property
     def name(self) -> str:
         """The name of its file: the playbook's, and what tells it from every other bisect."""
-        words = json.dumps(asdict(self), sort_keys=True).encode("utf-8", "surrogatepass")
+        words = json.dumps(record.plain(self), sort_keys=True).encode("utf-8", "surrogatepass")
         return f"{self.playbook}-{hashlib.sha256(words).hexdigest()[:12]}"
 
 
@@ -106,24 +108,14 @@ class Record:
     def save(self) -> None:
         """Raises OSError."""
         paths.make(self.path.parent)
-        data = {"version": VERSION, **asdict(self)}
-        write_atomically(self.path, json.dumps(data, indent=1) + "\n", PRIVATE)
+        write_atomically(self.path, record.text(self, indent=1, version=VERSION), PRIVATE)
 
 
 def read(path: Path) -> Record:
     """A record as it lies on disk. Raises UsageError."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if data.get("version") != VERSION:
-            raise ValueError(f"version {data.get('version')} is another program's")
-        query = data["asked"]
-        waits = data["pending"]
-        return Record(
-            Asked(**{**query, "candidates": tuple(query["candidates"])}), float(data["begun"]),
-            [Try(**{**trial, "word": Word(trial["word"])}) for trial in data["tries"]],
-            Pending(**waits) if waits else None,
-        )  # fmt: skip
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        return record.read(Record, path, MAX_SIZE, version=VERSION)
+    except (OSError, RecordError) as error:
         hint = "--fresh begins the bisect anew"
         raise UsageError(f"{path} cannot be read", one_line(str(error)), hint) from error
 
@@ -134,7 +126,7 @@ def kept() -> list[Record]:
     for path in paths.bisect_dir().glob("*.json"):
         with suppress(UsageError):
             records.append(read(path))
-    return sorted(records, key=lambda record: record.begun, reverse=True)
+    return sorted(records, key=lambda bisect: bisect.begun, reverse=True)
 
 
 def opened(query: Asked, now: float, *, fresh: bool) -> Record:
@@ -145,11 +137,11 @@ def opened(query: Asked, now: float, *, fresh: bool) -> Record:
 
 
 @contextmanager
-def held(record: Record) -> Iterator[None]:
+def held(bisect: Record) -> Iterator[None]:
     """Keep every other process from going on with this bisect; the kernel lets go of a dead one's.
     Raises HostBusy, OSError."""
-    paths.make(record.path.parent)
-    lock = record.path.with_suffix(".lock")
+    paths.make(bisect.path.parent)
+    lock = bisect.path.with_suffix(".lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         try:

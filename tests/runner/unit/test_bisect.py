@@ -25,6 +25,7 @@ from console.runner.bisect.search import (
     standing,
     unproven,
 )
+from tests.wrong_files import wrong_files
 
 
 def search(count: int, first_bad: int, skipped: set[int]) -> tuple[Standing, dict[int, Word]]:
@@ -186,6 +187,18 @@ def test_a_torn_record_is_said_and_begun_anew_only_when_asked(asked: Asked, text
         opened(asked, 6.0, fresh=False)
     assert kept() == []
     assert opened(asked, 6.0, fresh=True).tries == []
+
+
+def test_a_record_with_one_wrong_value_is_refused_by_its_key(asked: Asked) -> None:
+    record = Record(asked, 5.0, [Try(1, Word.BAD, "slow")], Pending(2, 6.0))
+    record.save()
+    assert kept() == [record]
+    for key, text in wrong_files(record.path.read_text()):
+        record.path.write_text(text)
+        with pytest.raises(UsageError, match="cannot be read") as refused:
+            read(record.path)
+        assert key == "no object" or refused.value.detail.startswith(f"{key}: expected"), key
+        assert kept() == []
 
 
 def test_a_version_with_which_no_run_can_begin_is_skipped_and_asked_again_later(
