@@ -7,21 +7,21 @@ it expires or the lease does, and then the baseline is brought back.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError, UsageError
 from console.common.files import write_atomically
 from console.common.paths import module_argv
+from console.common.record import RecordError
 from console.common.text import clean, one_line
 from console.config.locate import playbook_of
 from console.config.site.schedule import AT_FORM, NAME, TIME, USUAL_LEASE_S
@@ -151,7 +151,7 @@ def install(entry: Entry) -> None:
     unit.path.parent.mkdir(parents=True, exist_ok=True)
     named = one_line(entry.playbook, 80).replace("%", "%%")
     texts = {
-        folder() / f"{entry.name}.json": json.dumps(asdict(entry), indent=1) + "\n",
+        folder() / f"{entry.name}.json": record.text(entry, indent=1),
         unit.path: service, entry.timer: TIMER.format(playbook=named, at=entry.calendar),
     }  # fmt: skip
     before = {path: path.read_text("utf-8") for path in texts if path.exists()}
@@ -204,10 +204,8 @@ def installed() -> list[Entry]:
     """What has a timer, by name. A file that cannot be read is left out."""
     entries = []
     for path in sorted(folder().glob("*.json")):
-        try:
-            entries.append(Entry(**json.loads(path.read_text("utf-8"))))
-        except (OSError, ValueError, TypeError):
-            continue
+        with contextlib.suppress(OSError, RecordError):
+            entries.append(record.read(Entry, path))
     return entries
 
 

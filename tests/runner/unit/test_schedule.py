@@ -12,6 +12,7 @@ from console.host import systemd
 from console.runner import launch
 from console.runner.unattended import schedule
 from console.runner.unattended.schedule import Entry
+from tests.wrong_files import wrong_files
 
 BOOK = """\
 schema: omni.playbook/v1
@@ -83,6 +84,12 @@ def test_a_site_has_its_runs_by_the_clock(
     assert "KillMode=process" in service
     assert ("enable", "--now", "omni-console-run-nightly.timer") in manager.asked
     assert schedule.installed() == [entry]
+    file = schedule.folder() / "nightly.json"
+    good = file.read_text()
+    for key, wrong in wrong_files(good):
+        file.write_text(wrong)
+        assert schedule.installed() == [], key
+    file.write_text(good)
     assert schedule.following([entry]) == {"nightly": "Fri 2026-11-27 02:00:00 UTC"}
     assert schedule.remove("nightly")
     assert ("disable", "--now", "omni-console-run-nightly.timer") in manager.asked
