@@ -7,18 +7,21 @@ import json
 import os
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import clean, one_line
 from console.recovery.rollback.sealed_plan import BREACH, CUT_OVER, SITE
 
 ALLOCATION = "allocation.json"
 META, INPUTS = "run.json", "inputs.json"
+MAX_META = 16 << 20
+"""Most bytes of each of the two: inputs may be long."""
 STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 """How a run's name begins: the second of its start."""
 
@@ -96,18 +99,18 @@ class RunDir:
 
     def write_meta(self, meta: RunMeta) -> None:
         """Write the inputs, then run.json, which makes the directory a run's."""
-        about = asdict(meta)
+        about = record.plain(meta)
         for path, data in ((self.inputs, about.pop("inputs")), (self.path / META, about)):
             write_atomically(path, json.dumps(data, indent=1) + "\n", 0o600)
 
     def meta(self) -> RunMeta:
         """Read both. Raises UsageError when the directory is not a run's."""
         try:
-            data: dict[str, Any] = json.loads((self.path / META).read_text())
-            if "inputs" not in data:  # else an earlier build has written it
-                data["inputs"] = json.loads(self.inputs.read_text())
-            return RunMeta(**data)
-        except (OSError, ValueError, TypeError) as error:
+            about = record.load(self.path / META, MAX_META)
+            if isinstance(about, dict) and "inputs" not in about:  # else an earlier build's
+                about["inputs"] = record.load(self.inputs, MAX_META)
+            return record.of(RunMeta, about)
+        except (OSError, RecordError) as error:
             raise UsageError(f"{self.path} is not a run", one_line(str(error))) from error
 
 
@@ -123,7 +126,7 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
         (run.path / part).mkdir(mode=0o700)
     write_atomically(run.playbook, playbook_text, 0o600)
     write_atomically(run.site, site_text, 0o600)
-    run.write_meta(RunMeta(**{**asdict(meta), "run_id": run.id}))
+    run.write_meta(replace(meta, run_id=run.id))
     return run
 
 

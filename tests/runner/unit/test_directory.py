@@ -11,6 +11,7 @@ import pytest
 from console.common import paths
 from console.common.errors import UsageError
 from console.journal.run_dir import RunDir, RunMeta, all_runs, create, find_run
+from tests.wrong_files import wrong_files
 
 META = RunMeta("", "x", "/base", "0" * 64, "ws", "/site", {"port": "8001"}, owner="op")
 
@@ -61,6 +62,19 @@ def test_a_damaged_description_is_said() -> None:
         with pytest.raises(UsageError):
             run.meta()
         assert not run.readable
+
+
+def test_a_description_with_one_wrong_value_is_refused_by_its_key() -> None:
+    run = made("20250101-000000-a-1111")
+    for path in (run.path / "run.json", run.inputs):
+        good = path.read_text()
+        for key, wrong in wrong_files(good):
+            path.write_text(wrong)
+            with pytest.raises(UsageError, match="is not a run") as caught:
+                run.meta()
+            assert key == "no object" or f"{key}: expected" in caught.value.detail, key
+        path.write_text(good)
+    assert run.readable
 
 
 def test_a_log_never_leaves_the_directory() -> None:
