@@ -17,13 +17,14 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.clock import Clock, SystemClock
-from console.common.files import append_line, open_regular, write_atomically
+from console.common.files import append_line, write_atomically
+from console.common.record import Key, RecordError
 from console.common.text import one_line
 from console.config.site.notify import NotifyModel, variables
 from console.host.process import COOKIE, STEP_COOKIE
@@ -55,10 +56,37 @@ class Item:
     holds: tuple[str, ...] = ()
 
     def as_json(self) -> str:
-        return json.dumps(
-            {"channel": plain(self.channel), "event": self.event.as_json(), "posted": self.posted,
-             "begun": self.begun, "holds": list(self.holds)}
-        )  # fmt: skip
+        kept = _Kept(plain(self.channel), self.event, self.posted, self.begun, self.holds)
+        return json.dumps(record.plain(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An item's file, which has its name."""
+
+    channel: dict[str, Any]
+    event: Event
+    posted: float
+    begun: int
+    holds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """What is known of a channel; None of what was not the case yet. Times in Unix seconds:
+    `delivered` and `failed` last, `due` to be asked again, `at` the count of the `tokens`. `since`:
+    what happened before is no news to it. `answer`: its last refusal, and `what` to which event;
+    `fails`: how many in a row."""
+
+    since: float | None = None
+    delivered: float | None = None
+    fails: int | None = None
+    due: float | None = None
+    tokens: float | None = None
+    at: float | None = None
+    failed: float | None = None
+    answer: Annotated[str | None, Key("said")] = None
+    what: str | None = None
 
 
 def post(
@@ -186,23 +214,26 @@ class Outbox:
                 if now - path.stat().st_mtime > KNOWN_S:
                     path.unlink()
 
-    def state(self, channel: NotifyModel) -> dict[str, Any]:
+    def state(self, channel: NotifyModel) -> ChannelState:
         """What is known of a channel: its last answers, and when it may be asked again."""
-        channel_state = _read(self.path / CHANNELS / channel_id(channel))
-        return channel_state if isinstance(channel_state, dict) else {}
+        with contextlib.suppress(OSError, RecordError):
+            path = self.path / CHANNELS / channel_id(channel)
+            return record.lenient(ChannelState, record.load(path))
+        return ChannelState()
 
     def known(self, channel: NotifyModel, now: float) -> float:
         """What happened until then (Unix seconds) is no news to a channel: a day before now, and
         for one that is new a few minutes. Raises OSError."""
         state = self.state(channel)
-        if "since" not in state:
-            state["since"] = now - NEW_S
-            self.keep(channel, state)
-        return max(float(state["since"]), now - TOLD_WITHIN_S)
+        since = now - NEW_S if state.since is None else state.since
+        if state.since is None:
+            self.keep(channel, replace(state, since=since))
+        return max(since, now - TOLD_WITHIN_S)
 
-    def keep(self, channel: NotifyModel, state: dict[str, Any]) -> None:
+    def keep(self, channel: NotifyModel, state: ChannelState) -> None:
         """Keep the state of a channel. Raises OSError."""
-        write_atomically(self.path / CHANNELS / channel_id(channel), json.dumps(state), PRIVATE)
+        known = {key: value for key, value in record.plain(state).items() if value is not None}
+        write_atomically(self.path / CHANNELS / channel_id(channel), json.dumps(known), PRIVATE)
 
     @property
     def logged(self) -> Path:
@@ -221,16 +252,12 @@ class Outbox:
 
     def _item(self, name: str) -> Item | None:
         """A queued item; None for one that is gone or that nobody can read."""
-        fields = _read(self.path / QUEUE / name)
         try:
-            channel = NotifyModel.model_validate(fields["channel"])
-            event = Event(**fields["event"])
-            return Item(
-                name, channel, event, float(fields["posted"]), int(fields["begun"]),
-                tuple(map(str, fields["holds"])),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError):
+            kept = record.read(_Kept, self.path / QUEUE / name, MAX_ITEM)
+            channel = NotifyModel.model_validate(kept.channel)
+        except (OSError, ValueError):
             return None
+        return Item(name, channel, kept.event, kept.posted, kept.begun, kept.holds)
 
 
 def plain(channel: NotifyModel) -> dict[str, Any]:
@@ -251,11 +278,3 @@ def _digest(*parts: str) -> str:
 def summary_name(items: Sequence[Item]) -> str:
     """The name of the item that stands for others."""
     return _digest("and", *(item.name for item in items))
-
-
-def _read(path: Path) -> Any:
-    try:
-        with open_regular(path) as file:
-            return json.loads(file.read(MAX_ITEM))
-    except (OSError, ValueError, RecursionError):
-        return None

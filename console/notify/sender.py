@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from console.common.clock import Clock, SystemClock
 from console.config.site.notify import NotifyModel
 from console.notify import channels
 from console.notify.channels import Answer
 from console.notify.event import TOLD_WITHIN_S, Event
-from console.notify.outbox import Item, Outbox, channel_id, summary_name
+from console.notify.outbox import ChannelState, Item, Outbox, channel_id, summary_name
 
 FIRST_S, MAX_S = 5.0, 900.0
 """The pause after the first failure in a row, and the longest; each is twice the one before."""
@@ -113,7 +112,7 @@ class Sender:
         return True
 
     def _give_up(self, item: Item, why: str) -> None:
-        last_answer = self.box.state(item.channel).get("said", "")
+        last_answer = self.box.state(item.channel).answer
         self._log(item, f"given up: {why}{f'; last: {last_answer}' if last_answer else ''}")
         self.box.finish(item)
 
@@ -126,7 +125,7 @@ class Sender:
         """When a channel may be asked again: at once after the clock was set back by more than the
         longest pause."""
         state = self.box.state(channel)
-        due = max(float(state.get("due", 0.0)), 0.0 if _tokens(state, now) >= 1 else _next(state))
+        due = max(state.due or 0.0, 0.0 if _tokens(state, now) >= 1 else _next(state))
         return due if due <= now + MAX_S else now
 
     def _next(self, items: Sequence[Item]) -> None:
@@ -141,16 +140,16 @@ class Sender:
         now = self.clock.now()
         if answer.delivered:
             self.box.finish(item)
-            state |= {"delivered": now, "fails": 0, "due": 0.0, "tokens": tokens - 1, "at": now}
+            state = replace(state, delivered=now, fails=0, due=0.0, tokens=tokens - 1, at=now)
         else:
             self.box.write(item)
-            state |= {"failed": now, "said": answer.words, "what": item.event.key}
+            state = replace(state, failed=now, answer=answer.words, what=item.event.key)
         if not answer.delivered and not answer.possible:
             self._stuck.add(item.name)
         elif not answer.delivered:
-            fails = int(state.get("fails", 0)) + 1
+            fails = (state.fails or 0) + 1
             pause = min(MAX_S, FIRST_S * 2.0 ** min(fails - 1, 20))
-            state |= {"fails": fails, "due": now + pause}
+            state = replace(state, fails=fails, due=now + pause)
             self._log(item, f"not delivered: {answer.words}; tried again in {pause:.0f} s")
         self.box.keep(channel, state)
 
@@ -173,12 +172,13 @@ class Sender:
         return Item(name, fresh[0].channel, event, fresh[0].posted, holds=held)
 
 
-def _tokens(state: dict[str, Any], now: float) -> float:
+def _tokens(state: ChannelState, now: float) -> float:
     """How many messages a channel may get at once now."""
-    passed = max(0.0, now - float(state.get("at", 0.0)))
-    return min(float(BURST), float(state.get("tokens", BURST)) + passed / EVERY_S)
+    passed = max(0.0, now - (state.at or 0.0))
+    kept = float(BURST) if state.tokens is None else state.tokens
+    return min(float(BURST), kept + passed / EVERY_S)
 
 
-def _next(state: dict[str, Any]) -> float:
+def _next(state: ChannelState) -> float:
     """When a channel may get one message more."""
-    return float(state.get("at", 0.0)) + (1.0 - float(state.get("tokens", 0.0))) * EVERY_S
+    return (state.at or 0.0) + (1.0 - (state.tokens or 0.0)) * EVERY_S

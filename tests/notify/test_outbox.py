@@ -2,14 +2,16 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from console.notify import outbox
-from console.notify.outbox import Outbox, channel_id, post
+from console.notify.outbox import ChannelState, Outbox, channel_id, post
 from tests.clock import FakeClock
 from tests.notify.made import channel, event
+from tests.wrong_files import wrong_files
 
 HOOK = {"webhook": "http://127.0.0.1:9/x"}
 
@@ -111,6 +113,30 @@ def test_what_nobody_can_read_is_left_out_and_goes_with_the_old_names(
     box.forget(now + outbox.KNOWN_S + 1)
     assert not done.exists()
     assert not os.listdir(box.path / "queue")
+
+
+def test_an_item_with_one_wrong_value_is_left_out(box: Outbox, woken: list[int]) -> None:
+    post([channel(**HOOK)], event(), FakeClock(5.0))
+    (path,) = (box.path / "queue").iterdir()
+    for key, text in wrong_files(path.read_text(), leave="event.data"):
+        path.write_text(text)
+        assert box.items() == [], key
+
+
+def test_a_wrong_value_of_a_channels_state_is_not_known(box: Outbox) -> None:
+    """The sender ended with an error at each of its next starts."""
+    where = channel(**HOOK)
+    state = ChannelState(*[1.0] * 7, "refused", "r1:7")
+    box.keep(where, state)
+    (path,) = (box.path / "channels").iterdir()
+    for key, text in wrong_files(path.read_text()):
+        path.write_text(text)
+        name = "answer" if key == "said" else key
+        kept = ChannelState() if key == "no object" else replace(state, **{name: None})
+        assert box.state(where) == kept, key
+        assert box.known(where, 1e6) >= 0
+    box.keep(where, ChannelState(since=1.0))
+    assert json.loads(path.read_text()) == {"since": 1.0}, "as earlier versions have it"
 
 
 def test_the_log_is_begun_anew_when_it_is_long(

@@ -92,7 +92,7 @@ def test_a_channel_that_fails_keeps_no_other_waiting(mail: Post) -> None:
     ways = [(round(at), told.key) for at, way, told in mail.sent if way == "mail"]
     assert ways == [(0, "c"), (0, "d")]
     assert [told.key for _, way, told in mail.sent if way == "webhook"][-2:] == ["a", "b"]
-    assert mail.box.state(ONE)["fails"] == 0
+    assert mail.box.state(ONE).fails == 0
 
 
 def test_a_pause_outlives_the_sender(mail: Post) -> None:
@@ -219,7 +219,7 @@ def test_without_its_variable_it_waits_for_a_sender_that_has_it(
     left = mail.run()
     assert mail.keys.count("a") == 1
     assert left == {one.name for one in mail.box.items()}
-    assert "HOOK_URL is not set" in mail.box.state(where)["said"]
+    assert "HOOK_URL is not set" in str(mail.box.state(where).answer)
     mail.answers = lambda channel, event: YES
     mail.run()
     assert mail.box.items() == []

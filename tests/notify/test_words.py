@@ -98,8 +98,10 @@ def test_the_command(
     box, models = outbox.Outbox(), [channel(**one) for one in every]
     for number in range(2):
         outbox.post([*models[:1], channel(mail="gone")], event(f"r1:{number}"), clock)
-    box.keep(models[0], {"delivered": BEGUN - 90.0, "failed": BEGUN - 7200.0,
-                         "said": "status 500 no\x1b[31m", "what": "r1:0"})  # fmt: skip
+    state = outbox.ChannelState(
+        delivered=BEGUN - 90.0, failed=BEGUN - 7200.0, answer="status 500 no\x1b[31m", what="r1:0"
+    )
+    box.keep(models[0], state)
     asked()
     asked("--test", "--channel", "9")
     asked("--channel", "1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.common import redact
 from console.common.clock import SystemClock
@@ -17,6 +17,9 @@ from console.common.units import format_duration, plural
 from console.config.locate import site as site_of
 from console.config.site.notify import USUAL, NotifyModel
 from console.config.site.site import Site
+
+if TYPE_CHECKING:
+    from console.notify.outbox import ChannelState
 
 DOCS = "docs/how-to/notify.md describes `notify:` in the site file"
 
@@ -104,9 +107,9 @@ def _listed(site: Site, every: list[tuple[int, NotifyModel]], *, as_json: bool) 
     return int(Exit.OK)
 
 
-def _last(state: dict[str, Any]) -> dict[str, Any]:
-    return {"delivered_at": state.get("delivered"), "failed_at": state.get("failed"),
-            "failed": state.get("said"), "failed_key": state.get("what")}  # fmt: skip
+def _last(state: ChannelState) -> dict[str, Any]:
+    return {"delivered_at": state.delivered, "failed_at": state.failed,
+            "failed": state.answer, "failed_key": state.what}  # fmt: skip
 
 
 def _told_of(kinds: list[str]) -> str:
