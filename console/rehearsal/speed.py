@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.bench.metrics import QUALITY_METRICS, TASK_METRICS
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ServiceError, UsageError
-from console.common.units import parse_duration
+from console.common.record import RecordError
+from console.common.units import number, parse_duration
 from console.config.playbook.steps import CriterionModel
 from console.config.playbook.threshold import Threshold
 from console.rehearsal import image, workspace
@@ -55,8 +56,8 @@ def memory_file() -> Path:
 def known(base: str) -> float | None:
     """CPUs per tok/s measured for this image; None before the first time."""
     try:
-        return float(json.loads(memory_file().read_text())[base])
-    except (OSError, ValueError, KeyError, TypeError):
+        return number(record.load(memory_file())[base])
+    except (OSError, RecordError, LookupError, TypeError):
         return None
 
 

@@ -16,12 +16,13 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import UsageError
+from console.common.record import RecordError
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
 from console.runtime.spec import ROLE_VARIABLE
 
@@ -82,15 +83,14 @@ class Mapping:
         )
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
+        return record.text(self, indent=1)
 
 
 def read_mapping(path: Path) -> Mapping:
     """Parse the output of `to_json`. Raises UsageError."""
     try:
-        data = json.loads(path.read_text())
-        return Mapping(**{**data, "told": Settings(**data["told"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return record.read(Mapping, path)
+    except (OSError, RecordError) as error:
         raise UsageError("the rehearsal's record cannot be read", f"{path}: {error}") from error
 
 
@@ -240,7 +240,7 @@ def join() -> str:
     scripted cards) and return its site file. Raises UsageError."""
     own = paths.rehearsal_dir()
     try:
-        environment = json.loads((own / "environment.json").read_text())
+        environment = record.load(own / "environment.json")
         os.environ.update({str(name): str(value) for name, value in environment.items()})
     except (OSError, ValueError, AttributeError) as error:
         hint = "omni-console run PLAYBOOK --rehearse"

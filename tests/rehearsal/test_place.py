@@ -27,6 +27,7 @@ from console.rehearsal.inside.settings import (
 )
 from console.rehearsal.workspace import Mapping, join, move_ports, read_mapping
 from console.runtime.spec import ROLE_LABEL, ROLE_VARIABLE, role_label, role_of
+from tests.wrong_files import wrong_files
 
 
 @pytest.fixture
@@ -146,9 +147,11 @@ def test_a_mapping_survives_its_file(tmp_path: Path) -> None:
     path = tmp_path / "rehearsal.json"
     path.write_text(made.to_json())
     assert read_mapping(path) == made
-    path.write_text("{}")
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_mapping(path)
+    wrong = [text for _, text in wrong_files(made.to_json(), leave="told.cards.0")]
+    for text in ["{}", *wrong]:
+        path.write_text(text)
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_mapping(path)
 
 
 def test_an_image_carries_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,34 @@
 """How fast a stand-in has to be: as the playbook's own gates ask, by a quota that is measured."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from console.common.errors import UsageError
 from console.config.playbook.steps import CriterionModel
 from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
+from console.rehearsal import speed
 from console.rehearsal.inside.settings import Settings, value
 from console.rehearsal.speed import FALLBACK, calibrate, target_speeds
+from tests.wrong_files import wrong_files
 
 BENCH = ["-m", "x.gguf", "-ngl", "19", "-ts", "75/25", "-r", "5", "-o", "json", "--port=8001"]
 
 
 def on(metric: str, **thresholds: str) -> CriterionModel:
     return CriterionModel.model_validate({"metric": metric, **thresholds})
+
+
+def test_a_wrong_record_of_the_cost_of_a_token_is_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "memory_file", lambda: tmp_path / "speed.json")
+    (tmp_path / "speed.json").write_text('{"base": 0.01}')
+    assert (speed.known("base"), speed.known("other")) == (0.01, None)
+    for _, text in wrong_files('{"base": 0.01}'):
+        (tmp_path / "speed.json").write_text(text)
+        assert speed.known("base") is None
 
 
 def test_a_go_is_aimed_above_and_an_abort_below() -> None:
