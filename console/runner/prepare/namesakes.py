@@ -8,16 +8,16 @@ file that is known here says now.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from urllib.parse import quote
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError, UsageError
-from console.common.files import read_end
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.config.site.site import Site, load_site
 from console.host import process
@@ -96,10 +96,22 @@ def _of_watches() -> Iterator[str]:
         yield _watched(file)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    site_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchPlan:
+    """What of a watch's plan is asked here."""
+
+    sealed: _Sealed
+
+
 def _watched(file: Path) -> str:
     """The site file that a watch's plan was made of; "" where that cannot be read."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        return str(json.loads(read_end(file)[0])["sealed"]["site_path"])
+    with contextlib.suppress(OSError, RecordError):
+        return record.read(_WatchPlan, file).sealed.site_path
     return ""
 
 

@@ -22,6 +22,7 @@ from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Wo
 from console.runner.prepare import namesakes
 from tests.children import SLEEP, running
 from tests.waiting import some
+from tests.wrong_files import NO_OBJECTS
 
 TEXT = """
 schema: omni.site/v1
@@ -153,3 +154,14 @@ def test_a_site_that_is_known_by_evidence_alone_keeps_its_name(home: Path) -> No
     assert namesakes.free_name("ws", "b", home / "b.yaml") == "ws-b"
     assert namesakes.free_name("w", "b", home / "b.yaml") == "w"
     assert namesakes.free_name("ws", "site", paths.default_site()) == "ws"
+
+
+def test_a_wrong_plan_of_a_watch_names_no_site(home: Path) -> None:
+    first = site(home / "a.yaml", 1)
+    watched(first)
+    plan = watch_record.file(first.name, watch_record.PLAN)
+    for text in [*NO_OBJECTS, *(json.dumps({"sealed": wrong}) for wrong in (
+        None, 7, [], {}, {"site_path": None}, {"site_path": 7}, {"site_path": "a\0b"},
+    ))]:  # fmt: skip
+        plan.write_text(text)
+        assert str(first.path) not in map(str, namesakes._files())
