@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, StringConstraints
 
 from console.checks.preflight import Finding, Level
+from console.common import record
 from console.common.errors import UsageError
 from console.common.options import engines
 from console.common.options.command_line import given
@@ -159,9 +160,9 @@ def compiled(path: Path = TABLE) -> str:
 def _compiled(path: Path) -> Table | None:
     """What was compiled of exactly this file; None if that is not to be had."""
     try:
-        kept = json.loads(path.with_suffix(".json").read_bytes())
+        kept = record.load(path.with_suffix(".json"))
         return Table.model_validate(kept["table"]) if kept["of"] == _digest(path) else None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
