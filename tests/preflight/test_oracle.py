@@ -21,6 +21,7 @@ from tests.ports import free_port
 from tests.sizing.loading import logged
 from tests.testbed.plugin import lacking
 from tests.waiting import some
+from tests.wrong_files import wrong_files
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
 
@@ -130,6 +131,14 @@ def test_a_damaged_memory_is_none(store: Path, damage: object) -> None:
     assert accepts("x", build).remembered is False
     assert accepts("x", build).remembered is True
     assert build.asked == ["x", "x"]
+
+
+def test_a_memory_with_one_wrong_value_is_none(store: Path) -> None:
+    accepts("x", Build({"x": YES}))
+    (path,) = store.iterdir()
+    for key, text in wrong_files(path.read_text()):
+        path.write_text(text)
+        assert support.recall("sha256:1", "x") is None, key
 
 
 def test_a_memory_cannot_bring_control_bytes(store: Path) -> None:

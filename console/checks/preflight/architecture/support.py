@@ -13,21 +13,23 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan, is_name
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import clean, one_line
 
 FORM = 1
 """Version of the stored form: increase it when its meaning changes."""
 MAX_BYTES = 64 * 1024
+Text = Annotated[str, clean]
 
 DOWNLOADED = ("F-008",)
 """The lesson cited: 342 GB were downloaded, then: unknown model architecture."""
@@ -43,7 +45,7 @@ def keep(verdict: ArchVerdict) -> None:
     path = _path(verdict.engine.key, verdict.architecture)
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"form": FORM, **asdict(verdict)}))
+        write_atomically(path, json.dumps({"form": FORM, **record.plain(verdict)}))
 
 
 def recall(key: str, architecture: str) -> ArchVerdict | None:
@@ -51,13 +53,11 @@ def recall(key: str, architecture: str) -> ArchVerdict | None:
     if not key:
         return None
     try:
-        with _path(key, architecture).open("rb") as file:
-            record = json.loads(file.read(MAX_BYTES))
-        verdict = _verdict(record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        verdict = record.read(ArchVerdict, _path(key, architecture), MAX_BYTES, form=FORM)
+    except (OSError, RecordError):
         return None
     same = verdict.engine.key == key and verdict.architecture == architecture
-    return verdict if same and record["form"] == FORM else None
+    return replace(verdict, remembered=True) if same and verdict.accepted is not None else None
 
 
 def _path(key: str, architecture: str) -> Path:
@@ -65,33 +65,6 @@ def _path(key: str, architecture: str) -> Path:
     depends on, so no entry grows stale."""
     name = hashlib.sha256(f"{key}\0{architecture}".encode()).hexdigest()[:40]
     return paths.cache_dir() / "architectures" / f"{name}.json"
-
-
-def _verdict(record: dict[str, Any]) -> ArchVerdict:
-    """Parse a stored verdict. Raises ValueError, KeyError or TypeError if it is invalid."""
-    accepted, agree = record["accepted"], record["agree"]
-    if not isinstance(accepted, bool) or not (agree is None or isinstance(agree, bool)):
-        raise ValueError("not a verdict")
-    engine = record["engine"]
-    return ArchVerdict(
-        architecture=_text(record["architecture"]),
-        accepted=accepted,
-        witness=Witness(record["witness"]),
-        engine=Identity(*(_text(engine[name]) for name in ("name", "digest", "build", "key"))),
-        words=_text(record["words"]),
-        said=_text(record["said"]),
-        second=_text(record["second"]),
-        agree=agree,
-        knows=tuple(map(_text, record["knows"])),
-        lessons=tuple(map(_text, record["lessons"])),
-        remembered=True,
-    )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not text")
-    return clean(value)
 
 
 class Witness(StrEnum):
@@ -108,10 +81,10 @@ class Identity:
     """Which build was asked. `digest` is the image's id, or the sha256 of program and library;
     `build` is the build's own word. Verdicts are kept under `key`, or not at all if it is empty."""
 
-    name: str
-    digest: str = ""
-    build: str = ""
-    key: str = ""
+    name: Text
+    digest: Text = ""
+    build: Text = ""
+    key: Text = ""
 
     @property
     def text(self) -> str:
@@ -156,16 +129,16 @@ class ArchVerdict:
     (None: there is no second). `knows` are names that the loader accepts, most similar first.
     """
 
-    architecture: str
+    architecture: Text
     accepted: bool | None
     witness: Witness
     engine: Identity
-    words: str
-    said: str = ""
-    second: str = ""
+    words: Text
+    said: Text = ""
+    second: Text = ""
     agree: bool | None = None
-    knows: tuple[str, ...] = ()
-    lessons: tuple[str, ...] = ()
+    knows: tuple[Text, ...] = ()
+    lessons: tuple[Text, ...] = ()
     remembered: bool = False
 
     def finding(self) -> Finding:
