@@ -5,6 +5,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from console.bench.tune.outcome import (
     Goal,
     Outcome,
     Speed,
-    outcome_of,
     speed,
     together,
     undominated,
@@ -21,7 +21,8 @@ from console.bench.tune.outcome import (
 from console.bench.tune.points import Points
 from console.bench.tune.search import Search
 from console.bench.tune.space import Flag, Point, Space, space, value_of
-from console.common import redact
+from console.common import record, redact
+from tests.wrong_files import wrong_files
 
 GIB = 1 << 30
 BASE = ("llama-server", "-m", "model.gguf", "-t", "8", "--ubatch-size=512", "--mlock")
@@ -276,6 +277,17 @@ def test_points_survive_a_torn_line_and_a_later_one_counts(tmp_path: Path) -> No
     assert again.get(("x", "-t", "3")) == Outcome("host", why="killed")
 
 
+def test_a_point_with_one_wrong_value_is_measured_anew(tmp_path: Path) -> None:
+    kept = Points(tmp_path, {})
+    kept.keep(("x",), replace(measured(1.0), ram=3, turns=("a",)), at=1.0)
+    line = kept.path.read_text()
+    for _, text in wrong_files(line, leave="argv"):
+        kept.path.write_text(text + "\n")
+        again = Points(tmp_path, {})
+        assert again.read() == 0, text
+        again.forget(0.5)
+
+
 def test_no_secret_of_a_command_line_or_an_environment_is_written(tmp_path: Path) -> None:
     kept = Points(tmp_path / "tune", {"env": "HF_TOKEN=hf_environment"})
     kept.keep(("x", "--api-key", "sk-commandline"), measured(1.0), at=1.0)
@@ -299,7 +311,7 @@ def test_another_model_is_another_file(tmp_path: Path) -> None:
 
 def test_an_outcome_is_read_as_it_was_written() -> None:
     found = Outcome("measured", Speed(((1.0, 2.0), (3.0,))), None, 3, 4, 5, "why", ("", "run 1"))
-    assert outcome_of(json.loads(json.dumps(found.to_json()))) == found
+    assert record.of(Outcome, record.parse(record.text(found))) == found
 
 
 def test_two_measurements_are_two_starts() -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+from console.common import record
 
 Fate = Literal["measured", "host", "card", "failed", "unfit"]
 """`host`, `card`: that memory was not enough. `failed`: the engine refused or broke. `unfit`: it
 was judged not to fit and was never started."""
-FATES = get_args(Fate)
+Size = Annotated[int, record.within(0, record.MAX_INT, "a whole number, not negative")]
+Starts = tuple[tuple[float, ...], ...]
+
+
+def _plausible(starts: Starts) -> Starts:
+    if not starts or not all(samples and min(samples) > 0 for samples in starts):
+        raise ValueError("rates above 0 of each start")
+    return starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,7 @@ class Speed:
     """A rate in tok/s: the samples of each start of the engine. Starts differ from each other by
     more than the samples of one, so a start counts as one figure: the mean of its samples."""
 
-    starts: tuple[tuple[float, ...], ...]
+    starts: Annotated[Starts, _plausible]
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -44,9 +53,9 @@ class Outcome:
     fate: Fate
     decode: Speed | None = None
     prompt: Speed | None = None
-    ram: int | None = None
-    vram: int | None = None
-    context: int | None = None
+    ram: Size | None = None
+    vram: Size | None = None
+    context: Size | None = None
     why: str = ""
     turns: tuple[str, ...] = ()
 
@@ -57,32 +66,6 @@ class Outcome:
             len(measurement.starts) if measurement is not None else 0
             for measurement in (self.decode, self.prompt)
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def outcome_of(data: Mapping[str, Any]) -> Outcome:
-    """An outcome from its record. Raises ValueError, KeyError or TypeError for anything else."""
-    if data["fate"] not in FATES:
-        raise ValueError("unknown fate")
-    decode, prompt = (_speed(data.get(name)) for name in ("decode", "prompt"))
-    ram, vram, context = (_size(data.get(name)) for name in ("ram", "vram", "context"))
-    turns = tuple(str(turn) for turn in data.get("turns", ()))
-    return Outcome(
-        data["fate"], decode, prompt, ram, vram, context, str(data.get("why", "")), turns
-    )
-
-
-def _speed(data: Mapping[str, Any] | None) -> Speed | None:
-    if data is None:
-        return None
-    starts = tuple(tuple(float(sample) for sample in samples) for samples in data["starts"])
-    if not starts or not all(
-        samples and all(0 < x < math.inf for x in samples) for samples in starts
-    ):
-        raise ValueError("an implausible rate")
-    return Speed(starts)
 
 
 def together(first: Outcome, again: Outcome, turn: str = "") -> Outcome:
@@ -106,10 +89,6 @@ def _joined(left: Speed | None, right: Speed | None) -> Speed | None:
 
 def _more(left: int | None, right: int | None) -> int | None:
     return max((size for size in (left, right) if size is not None), default=None)
-
-
-def _size(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

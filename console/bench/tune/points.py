@@ -11,17 +11,29 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.tune.outcome import Outcome, outcome_of
-from console.common import redact
+from console.bench.tune.outcome import Outcome
+from console.common import record, redact
 from console.common.files import append_line, json_lines, write_atomically
+from console.common.record import RecordError
 from console.common.text import clean
+from console.common.units import number
 
 MAX_POINTS = 100_000
 NO_SECRETS = redact.Known()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A point on disk. `argv` is only shown; `at`: when it was measured, Unix seconds."""
+
+    key: str
+    argv: list[Any] = field(default_factory=list)
+    outcome: Outcome = field(kw_only=True)
+    at: float = 0.0
 
 
 class Points:
@@ -41,8 +53,9 @@ class Points:
         make no sense are left out."""
         with contextlib.suppress(OSError):
             for line in json_lines(self.path):
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    self._known[str(line["key"])] = outcome_of(line["outcome"])
+                with contextlib.suppress(RecordError):
+                    point = record.of(_Line, line)
+                    self._known[point.key] = point.outcome
                 if len(self._known) >= MAX_POINTS:
                     break
         return len(self._known)
@@ -56,15 +69,15 @@ class Points:
         self._known[key] = outcome
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shown = [clean(self._secrets.text(word), 300) for word in redact.argv(argv)]
-        record = replace(outcome, why=self._secrets.text(outcome.why)).to_json()
-        line = {"key": key, "argv": shown, "outcome": record, "at": at}
+        safe = replace(outcome, why=self._secrets.text(outcome.why))
+        line = record.plain(_Line(key, shown, at, outcome=safe))
         append_line(self.path, json.dumps(line), 0o600)
 
     def forget(self, before: float) -> None:
         """Delete what was measured before a time. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             lines = list(json_lines(self.path))
-            kept = [line for line in lines if float(line.get("at") or 0.0) >= before]
+            kept = [line for line in lines if (number(line.get("at")) or 0.0) >= before]
             write_atomically(self.path, "".join(f"{json.dumps(line)}\n" for line in kept), 0o600)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from console.bench.tune import decision
-from console.bench.tune.outcome import outcome_of
+from console.bench.tune.outcome import Outcome
+from console.common import record
 from tests.runner.e2e.sites import book
 from tests.runner.world import WorldBase as World
 
@@ -42,7 +43,7 @@ def stored(world: World) -> list[dict[str, Any]]:
 
 def once(world: World) -> list[list[str]]:
     """The command lines that were measured for the first time, in order."""
-    kept = [(line["argv"], outcome_of(line["outcome"])) for line in stored(world)]
+    kept = [(line["argv"], record.of(Outcome, line["outcome"])) for line in stored(world)]
     return [argv for argv, outcome in kept if outcome.starts <= 1]
 
 
