@@ -1,5 +1,6 @@
 """The page for Prometheus: its format, what it knows, a file, and the address that serves it."""
 
+import json
 import os
 import re
 import shutil
@@ -18,9 +19,11 @@ import pytest
 from console.cli import main
 from console.common.errors import ConsoleError, Exit
 from console.config.site.watch import WatchModel
+from console.frontends.cli.watch import metrics
 from console.host import process
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal import watch_record as record
+from console.journal.run_dir import RunDir
 from console.journal.watch_record import SERVING, WORDS, WatchState
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import (
@@ -36,6 +39,7 @@ from console.watch import scrape
 from console.watch.scrape import Scrape
 from tests.clock import FakeClock
 from tests.runner.unit.journals import STAYS, shelved
+from tests.wrong_files import wrong_files
 
 DOCS = Path(__file__).parents[2] / "docs/how-to"
 SAMPLE = Sample(
@@ -253,6 +257,27 @@ def test_however_often_it_is_asked_the_page_is_made_once_an_interval(
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_wrong_facts_of_a_run_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(metrics, "all_runs", lambda: [RunDir(tmp_path / "r1")])
+    over = RunFacts("succeeded", "go", {"GO": 1}, 0, 1.0, 8.0, "DOUBTFUL")
+    reads = list[RunDir]()
+    monkeypatch.setattr(metrics, "_read", lambda run: reads.append(run) or (over, True))
+    assert [metrics._runs(), metrics._runs()] == [[over], [over]]
+    assert len(reads) == 1
+    (path,) = tmp_path.rglob(metrics.CACHE)
+    good = path.read_text()
+    row = json.loads(good)["r1"]
+    del row["facts"]["mark"]
+    for wrong in [json.dumps({"r1": row}), *(wrong for _, wrong in wrong_files(good))]:
+        reads.clear()
+        path.write_text(wrong)
+        assert metrics._runs() == [over]
+        assert (len(reads), path.read_text()) == (1, good)
+
+
 def test_the_loopback_of_version_6(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WatchModel.model_validate({"metrics": "[::1]:9909"}).metrics == "[::1]:9909"
     with (

@@ -6,22 +6,23 @@ file, and no journal where every run that is over has been read before.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
 import time
 from argparse import Namespace
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from console import VERSION
-from console.common import paths, redact
+from console.common import paths, record, redact
 from console.common.errors import Exit, UsageError
 from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.frontends.cli.watch.commands import sealed_of
 from console.host.sampler import look_once
-from console.journal import watch_record as record
+from console.journal import watch_record
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.watch_record import NOT_SERVING, UP, WatchState
 from console.recovery.rollback import evidence, restores
@@ -35,12 +36,21 @@ LOOK_S = 3.0
 FRESH = 2.0
 """In intervals: how old the watch's word may be."""
 CACHE = "metrics.json"
+MAX_CACHE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The facts of a run that is over, and the stamp that its journal had then."""
+
+    stamp: list[Any]
+    facts: RunFacts
 
 
 def metrics(args: Namespace) -> int:
     """Print the page, or replace a file for node_exporter's textfile collector."""
     plan = sealed_of(args.site)
-    watch = record.read(plan.site_name)
+    watch = watch_record.read(plan.site_name)
     sample = look_once(args.path or ["/"], LOOK_S)
     page = text(VERSION, _baseline(plan, watch), watch, _runs(), sample)
     if not args.textfile:
@@ -73,26 +83,18 @@ def _baseline(plan: SealedPlan, watch: WatchState | None) -> BaselineFacts:
 def _runs() -> list[RunFacts]:
     """Every run; one whose journal has not changed since the last time is not read again."""
     path = paths.cache_dir() / CACHE
-    try:
-        known: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        known = {}
+    known: Any = None
+    with contextlib.suppress(OSError, RecordError):
+        known = record.load(path, MAX_CACHE)
     kept, run_facts = {}, []
     for run in all_runs():
         now = _stamp(run.journal)
-        row = known.get(run.id) if isinstance(known, dict) else None
-        try:
-            facts = RunFacts(**row["facts"]) if row and row["stamp"] == now else None
-            if row and "mark" not in row["facts"]:
-                facts = None  # of an earlier release
-        except (KeyError, TypeError):
-            facts = None
+        facts = _facts(known.get(run.id), now) if isinstance(known, dict) else None
+        over = facts is not None
         if facts is None:
             facts, over = _read(run)
-        else:
-            over = True
         if over:
-            kept[run.id] = {"stamp": now, "facts": asdict(facts)}
+            kept[run.id] = record.plain(_Row(now, facts))
         run_facts.append(facts)
     if kept != known:
         try:
@@ -103,7 +105,16 @@ def _runs() -> list[RunFacts]:
     return run_facts
 
 
-def _stamp(path: Path) -> list[int]:
+def _facts(row: Any, stamp: list[Any]) -> RunFacts | None:
+    """A run's facts as they were kept with this stamp; None for those of an earlier release, which
+    had no mark."""
+    with contextlib.suppress(RecordError):
+        kept = record.of(_Row, row)
+        return kept.facts if kept.stamp == stamp and "mark" in row["facts"] else None
+    return None
+
+
+def _stamp(path: Path) -> list[Any]:
     try:
         info = path.stat()
     except OSError:
