@@ -193,7 +193,7 @@ class Benchmark:
         self._identify()
         prompts = itertools.cycle(protocol.prompts)
         for number in range(protocol.warmup):
-            sample = self._one(next(prompts))
+            sample = self._take_sample(next(prompts))
             if sample is None:
                 break
             result.cold = sample if number == 0 else result.cold
@@ -201,7 +201,7 @@ class Benchmark:
         # Warm-ups take prompts of their own, so that the measured set is always the same.
         prompts = itertools.cycle(protocol.prompts)
         while not self.cancelled.is_set() and self._left() > 0 and self._wants_more():
-            sample = self._one(next(prompts))
+            sample = self._take_sample(next(prompts))
             if sample is not None:
                 result.runs.append(sample)
                 self._report(len(result.runs), sample)
@@ -250,9 +250,9 @@ class Benchmark:
 
     def _prompt_only(self, prompt: str) -> Sample | None:
         """A prompt whose answer may be short; None when it was cancelled or no time is left."""
-        return self._one(prompt, ANSWER, least=1) if self._left() > 0 else None
+        return self._take_sample(prompt, ANSWER, least=1) if self._left() > 0 else None
 
-    def _one(self, prompt: str, max_tokens: int = 0, least: int = 0) -> Sample | None:
+    def _take_sample(self, prompt: str, max_tokens: int = 0, least: int = 0) -> Sample | None:
         """One request, judged by its surroundings; None when it was cancelled."""
         around = self.surroundings
         if around is None:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.beside.users import Asked, LookAt, Seen, Users, ask
+from console.bench.beside.users import LookAt, Seen, Users, WatchedServer, ask
 from console.bench.metrics import Sample
 from console.common.argv import LEFT_OUT, started
 from console.common.text import decode, one_line
@@ -126,8 +126,8 @@ class Surroundings:
     ) -> None:
         self._server = server or Engine("")
         self.users = Users(
-            Asked(self._server.name, self._server.url), [Asked(o.name, o.url) for o in others],
-            look_at, monotonic,
+            WatchedServer(self._server.name, self._server.url),
+            [WatchedServer(o.name, o.url) for o in others], look_at, monotonic,
         )  # fmt: skip
         self._others = [other for other in others if other.pid]
         self._proc = proc

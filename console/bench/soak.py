@@ -145,7 +145,7 @@ class Soak:
                 if wait > INSTANT_S:
                     self._pass(min(wait, TICK_S))
                 else:
-                    self._one()
+                    self._run_request()
             self._never_sent()
         finally:  # what was observed since the last line counts as well
             self.tally.t = max(self.tally.t, round(self.t + self.tally.gap_s, 3))
@@ -194,7 +194,7 @@ class Soak:
     def _event(self, name: str, **data: Any) -> None:
         self._line({"event": name, **data})
 
-    def _one(self) -> None:
+    def _run_request(self) -> None:
         """Send a request and follow it to its end, a hang, or too long after the soak's end."""
         arrival = self._arrive()
         prompt = next(self._prompts)

@@ -126,7 +126,7 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SoakRequest:
     """One request: `t` its end in observed seconds, `error` its class or ""; unusable rates are
     None."""
 
@@ -166,7 +166,7 @@ class Tally:
     t: float = 0.0
     began: float = 0.0
     ended: str = ""
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[SoakRequest] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
     last_error: str = ""
     last_garbled: str = ""
@@ -240,7 +240,7 @@ class Tally:
     def _request(self, line: Line) -> None:
         error = str(line.get("error", ""))
         figures = (line.get(name) for name in ("tok_s", "ttft_s", "context"))
-        request = Asked(line["t"] - self.gap_s, error, *figures)
+        request = SoakRequest(line["t"] - self.gap_s, error, *figures)
         self.requests.append(request)
         self.late += bool(line.get("late"))
         self.missed += int(line.get("missed", 0))

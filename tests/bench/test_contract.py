@@ -13,7 +13,7 @@ from console.bench.contract.answer import OFFERED, REFUSED, SILENT, UNKNOWN, Ans
 from console.bench.contract.ask import Case, ask, look
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import (
-    Asked,
+    CaseAnswers,
     Fingerprint,
     fingerprint_of,
     read_fingerprint,
@@ -127,9 +127,11 @@ def test_what_the_baseline_itself_varies_in_is_no_change() -> None:
     assert other.words().endswith(f"differs from itself in {len(other.own_noise)} cases")
 
 
-def _asked(*texts: str, digest: str = "d", state: str = OFFERED, kind: str = "answer") -> Asked:
+def _asked(
+    *texts: str, digest: str = "d", state: str = OFFERED, kind: str = "answer"
+) -> CaseAnswers:
     answers = tuple(Answer(state, content={"text": text}) for text in texts)
-    return Asked(kind, digest, answers)
+    return CaseAnswers(kind, digest, answers)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,7 @@ def test_a_server_that_refuses_for_another_reason_is_not_known(
 def test_one_case_that_is_not_known_leaves_its_figures_open() -> None:
     first, again = taken(Talk()), taken(Talk())
     name = next(case.id for case in SHIPPED if case.kind == "tools")
-    busy = Asked("tools", first.cases[name].digest, (Answer(UNKNOWN, "HTTP 429 busy"),) * 2)
+    busy = CaseAnswers("tools", first.cases[name].digest, (Answer(UNKNOWN, "HTTP 429 busy"),) * 2)
     for before, after in (
         (first, replace(again, cases={**again.cases, name: busy})),
         (replace(first, cases={**first.cases, name: busy}), again),

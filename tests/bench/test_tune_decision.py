@@ -15,7 +15,7 @@ from tests.bench.test_tune import GIB, grid, measured
 
 def decide(search: Search, again: Ask, label: str = "run") -> None:
     Decision(
-        search.found, search.space.start, search.goal, lambda point, _: again(point), search.gain,
+        search.result, search.space.start, search.goal, lambda point, _: again(point), search.gain,
         label,
     ).run()  # fmt: skip
 
@@ -25,8 +25,8 @@ def test_a_lucky_point_does_not_win_over_todays_flags() -> None:
     assert search.run().best == (1,)
     later = itertools.cycle([10.0, 9.9, 10.2, 9.8, 10.1])
     decide(search, lambda _: measured(next(later)))
-    assert search.found.best == (0,)
-    assert "surely" in search.found.why
+    assert search.result.best == (0,)
+    assert "surely" in search.result.why
 
 
 def test_a_surely_faster_point_wins_by_the_starts_made_to_decide() -> None:
@@ -34,8 +34,8 @@ def test_a_surely_faster_point_wins_by_the_starts_made_to_decide() -> None:
     search.run()
     later = itertools.cycle([1.0, 0.99, 1.01])
     decide(search, lambda point: measured((10.0 + 2 * point[0]) * next(later)))
-    assert search.found.best == (1,)
-    gain = search.found.gains[1,]
+    assert search.result.best == (1,)
+    gain = search.result.gains[1,]
     assert gain.mean == pytest.approx(0.2, abs=0.05)  # and not the 0.9 that the search saw
     assert gain.low > 0.02
 
@@ -44,8 +44,8 @@ def test_a_point_that_fails_when_it_is_measured_again_does_not_win() -> None:
     search = Search(grid((2,)), Goal(), lambda point: measured(10.0 + 9 * point[0]))
     search.run()
     decide(search, lambda point: Outcome("failed", why="died") if point[0] else measured(10.0))
-    assert search.found.best == (0,)
-    assert search.found.dropped == {(1,): "died"}
+    assert search.result.best == (0,)
+    assert search.result.dropped == {(1,): "died"}
 
 
 def test_a_failure_of_todays_flags_may_be_chance_and_limits_nothing() -> None:
@@ -64,7 +64,7 @@ def test_only_starts_of_one_round_are_compared() -> None:
     search.run()
     noise = itertools.cycle([0.01, -0.01, 0.0])
     decide(search, lambda _: measured(10.0 + next(noise)), "one")
-    known = search.found.outcomes
+    known = search.result.outcomes
     later = Search(grid((3,)), Goal(), lambda _: measured(11.0), gain=0.02, known=known)
     later.run()
     asked: list[Point] = []
@@ -74,7 +74,7 @@ def test_only_starts_of_one_round_are_compared() -> None:
         return measured(11.0 + next(noise))
 
     decide(later, again, "two")
-    assert later.found.best == (0,)
+    assert later.result.best == (0,)
     assert asked.count((2,)) == asked.count((0,)) == 3
     assert (1,) not in asked  # its own rounds are decided already
 
@@ -88,7 +88,7 @@ def test_the_surely_faster_of_two_wins_though_the_other_looks_better_and_wavers(
         search,
         lambda p: measured(next(wavers) if p == (2,) else 10.0 + p[0] + next(noise)),
     )
-    assert search.found.best == (1,)
+    assert search.result.best == (1,)
 
 
 def test_a_start_of_todays_flags_that_fails_is_made_again() -> None:
@@ -102,15 +102,15 @@ def test_a_start_of_todays_flags_that_fails_is_made_again() -> None:
         return measured(10.0 + 9 * point[0])
 
     decide(search, again)
-    assert (search.found.best, search.found.dropped) == ((1,), {})
+    assert (search.result.best, search.result.dropped) == ((1,), {})
 
 
 def test_where_todays_flags_fail_again_it_is_said_and_nothing_is_decided() -> None:
     search = Search(grid((2,)), Goal(), lambda point: measured(10.0 + 9 * point[0]), gain=0.02)
     search.run()
     decide(search, lambda p: measured(19.0) if p[0] else Outcome("failed", why="died"))
-    assert (search.found.best, search.found.gains) == ((0,), {})
-    assert "nothing is decided" in search.found.why
+    assert (search.result.best, search.result.gains) == ((0,), {})
+    assert "nothing is decided" in search.result.why
 
 
 def test_todays_flags_that_take_too_much_are_compared_and_do_not_win() -> None:
@@ -119,18 +119,18 @@ def test_todays_flags_that_take_too_much_are_compared_and_do_not_win() -> None:
 
     search = Search(grid((3,)), Goal(vram=9 * GIB), ask)
     search.run()
-    assert search.asked == 3
+    assert search.point_count == 3
     decide(search, ask)
-    assert search.found.best == (1,)
-    assert search.found.gains[1,].mean == pytest.approx(-1 / 9)
+    assert search.result.best == (1,)
+    assert search.result.gains[1,].mean == pytest.approx(-1 / 9)
 
 
 def test_what_ended_the_search_is_still_said_where_nothing_is_faster() -> None:
     search = Search(grid((6, 6)), Goal(), lambda _: measured(10.0), most=2)
     search.run()
     decide(search, lambda _: measured(10.0))
-    assert "2 points were measured" in search.found.why
-    assert "nothing is surely faster" in search.found.why
+    assert "2 points were measured" in search.result.why
+    assert "nothing is surely faster" in search.result.why
 
 
 def test_without_a_figure_the_fastest_that_serves_again_is_said() -> None:
@@ -139,7 +139,7 @@ def test_without_a_figure_the_fastest_that_serves_again_is_said() -> None:
     )
     search.run()
     decide(search, lambda p: measured(9.0) if p == (1,) else Outcome("failed", why="died"))
-    assert search.found.best == (1,)
+    assert search.result.best == (1,)
 
 
 def test_without_a_figure_of_todays_flags_nothing_is_compared() -> None:
@@ -149,8 +149,8 @@ def test_without_a_figure_of_todays_flags_nothing_is_compared() -> None:
     )
     search.run()
     decide(search, lambda _: measured(9.0))
-    assert (search.found.best, search.found.gains) == ((1,), {})
-    assert "no figure" in search.found.why
+    assert (search.result.best, search.result.gains) == ((1,), {})
+    assert "no figure" in search.result.why
 
 
 def test_equal_combinations_hardly_ever_give_a_winner() -> None:
@@ -166,7 +166,7 @@ def test_equal_combinations_hardly_ever_give_a_winner() -> None:
         search = Search(grid(sizes), Goal(), ask, gain=0.02)
         search.run()
         decide(search, ask)
-        false += search.found.best != (0, 0, 0, 0)
+        false += search.result.best != (0, 0, 0, 0)
     assert false <= 0.05 * rounds
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.bench.benchmark import MAX_FAILURES, WAIT_S, WAITS_S, Benchmark, Protocol
-from console.bench.beside.users import STALE_S, Asked, Users
+from console.bench.beside.users import STALE_S, Users, WatchedServer
 from console.bench.interference import Engine
 from console.bench.metrics import Sample
 from console.bench.soak_requests import Asker
@@ -42,7 +42,10 @@ class Told:
 
     def users(self, *others: str) -> Users:
         return Users(
-            Asked("cand", CAND), [Asked("baseline", url) for url in others], self, lambda: self.now
+            WatchedServer("cand", CAND),
+            [WatchedServer("baseline", url) for url in others],
+            self,
+            lambda: self.now,
         )
 
     def judged(self, *others: str, sample: Sample = OURS) -> str:
@@ -225,7 +228,7 @@ def measured(
     quick = Protocol(max_tokens=8, runs=3, max_runs=6, warmup=0, cv_target=9.0, **more)
     with scripted(streams(reply(8), 0.001)) as server:
         around = host.surroundings(known=False)
-        around.users.server, around.users.look_at = Asked("it", server.url), looks
+        around.users.server, around.users.look_at = WatchedServer("it", server.url), looks
         around.users.poll_s = NEVER_S
         result = Benchmark(
             server.url, quick, clock=clock, surroundings=around, held=said.append
@@ -299,7 +302,7 @@ def test_the_answer_of_a_soak_beside_others_counts_without_its_rate() -> None:
         def look(_: str) -> Occupancy:
             return Occupancy(0, 1, generated=next(rows["n"]), live=True)
 
-        users = Users(Asked("it", server.url), (), look, poll_s=NEVER_S)
+        users = Users(WatchedServer("it", server.url), (), look, poll_s=NEVER_S)
         asker = Asker(server.url, 8, "m", users=users)
         answers = []
         for _ in range(2):

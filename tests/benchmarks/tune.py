@@ -156,4 +156,4 @@ def tuned(
     search = Search(Space(surface.flags, start), goal, ask)
     found = search.run()
     assert found.best is not None
-    return found.best, search.asked
+    return found.best, search.point_count

@@ -48,7 +48,7 @@ Seen = dict[str, Occupancy]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WatchedServer:
     """A server that is looked at, and its name for readers."""
 
     name: str
@@ -61,7 +61,7 @@ def clients_at(url: str) -> int:
 
 
 @dataclass(slots=True)
-class _Told:
+class _ServerRecord:
     """What is known of one server over a whole benchmark."""
 
     known: bool = False
@@ -78,15 +78,15 @@ class Users:
     `waited_s`: how long our requests waited for those of others; `spoilt`: how many of a soak's
     were answered beside them."""
 
-    server: Asked
-    others: Sequence[Asked] = ()
+    server: WatchedServer
+    others: Sequence[WatchedServer] = ()
     look_at: LookAt = ask
     monotonic: Callable[[], float] = time.monotonic
     poll_s: float = POLL_S
     clients_at: Callable[[str], int] = clients_at
     waited_s: float = 0.0
     spoilt: int = 0
-    _told: dict[str, _Told] = field(default_factory=dict)
+    _records: dict[str, _ServerRecord] = field(default_factory=dict)
     _polled: list[Seen] = field(default_factory=list)
     _asked_at: float | None = None
     _streams: int = 1
@@ -98,7 +98,7 @@ class Users:
             status = self.look_at(server.url)
             if status.refused and server.url != self.server.url:
                 continue
-            record = self._told.setdefault(server.url, _Told())
+            record = self._records.setdefault(server.url, _ServerRecord())
             record.looked, record.known = True, record.known or status.known
             record.why = record.why if status.known else status.why
             if server.url == self.server.url and not record.known and self.clients_at(server.url):
@@ -113,7 +113,7 @@ class Users:
             if status is None or status.refused:
                 continue  # nobody listens: what is asked fails at once, and says that it has ended
             if status.processing is None:
-                if self._told[server.url].known:
+                if self._records[server.url].known:
                     return f"{self._name(server)} does not say whether it answers others"
             elif status.processing > self._late(server, status):
                 count = plural(status.processing, "request")
@@ -149,7 +149,7 @@ class Users:
             then, now = before.get(server.url), after.get(server.url)
             if then is None or now is None:
                 continue
-            record, ours = self._told[server.url], server.url == self.server.url
+            record, ours = self._records[server.url], server.url == self.server.url
             if not (then.known and now.known):
                 why = then.why or now.why
                 words = f"whether others used {self._name(server)} at the same time is not known"
@@ -171,14 +171,14 @@ class Users:
                 "known": record.known, "why": "" if record.known else one_line(record.why, 200),
                 "beside": record.beside, "connected": 0 if record.known else record.connected,
             }
-            for server in self._all() if (record := self._told.get(server.url)) and record.looked
+            for server in self._all() if (record := self._records.get(server.url)) and record.looked
         ]  # fmt: skip
 
     def flags(self) -> list[str]:
         """What a reader of the figures should know, a line each."""
         remarks = []
         for server in self._all():
-            record = self._told.get(server.url)
+            record = self._records.get(server.url)
             if record is not None and record.looked and not record.known:
                 words = f"whether others used {self._name(server)} is not known: {record.why}"
                 if record.connected:
@@ -195,7 +195,7 @@ class Users:
             )
         return remarks
 
-    def _all(self) -> Iterator[Asked]:
+    def _all(self) -> Iterator[WatchedServer]:
         """The measured server first; one that has the same address as another is not counted
         twice."""
         urls = set()
@@ -204,17 +204,17 @@ class Users:
                 urls.add(server.url)
                 yield server
 
-    def _name(self, server: Asked) -> str:
+    def _name(self, server: WatchedServer) -> str:
         return "the server" if server.url == self.server.url else one_line(server.name, 60)
 
-    def _late(self, server: Asked, status: Occupancy) -> int:
+    def _late(self, server: WatchedServer, status: Occupancy) -> int:
         """Requests of ours that a gauge may still show."""
         if status.live or server.url != self.server.url or self._asked_at is None:
             return 0
         return self._streams if self.monotonic() - self._asked_at < STALE_S else 0
 
     def _beside(
-        self, samples: Sequence[Sample], server: Asked, then: Occupancy, now: Occupancy,
+        self, samples: Sequence[Sample], server: WatchedServer, then: Occupancy, now: Occupancy,
         polled: Sequence[Occupancy],
     ) -> str:  # fmt: skip
         """How much of it was not ours, in words; "" for nothing."""

@@ -187,7 +187,7 @@ def _probability(logarithm: float) -> float:
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def said(message: Message) -> Tree:
+def content_of(message: Message) -> Tree:
     """The words of an answer, and why it ended."""
     fields = {"text": message.content, "finish": message.finish}
     return fields | ({"reasoning": message.reasoning} if message.reasoning else {})
@@ -201,7 +201,7 @@ def called(message: Message, parameters: Mapping[str, Mapping[str, Any]]) -> tup
     calls, ids = message.calls, [call["id"] for call in message.calls]
     form: Tree = {"calls": [call["name"] for call in calls]}
     if not calls:
-        return form, said(message)
+        return form, content_of(message)
     form["finish"] = message.finish
     misfits = [
         f"{call['name']}: {why}" for call in calls

@@ -108,7 +108,7 @@ _NAMED_BY = {
 
 def ask(server: Server, case: Case) -> Answer:
     """Ask one case. Never raises: what went wrong is in the answer."""
-    return _ASKED[case.kind](server, case)
+    return _ASKERS[case.kind](server, case)
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _answer(server: Server, case: Case) -> Answer:
         reply = _talk(server, case, {})
     if isinstance(reply, Answer):
         return reply
-    return Answer(content=read.said(reply), tokens=tuple(reply.tokens))
+    return Answer(content=read.content_of(reply), tokens=tuple(reply.tokens))
 
 
 def _tools(server: Server, case: Case) -> Answer:
@@ -223,7 +223,7 @@ def _object(server: Server, case: Case) -> Answer:
     if isinstance(reply, Answer):
         return reply
     why = read.unfit(reply.content, schema)
-    content = read.said(reply) if why else {"values": read.canonical(reply.content)}
+    content = read.content_of(reply) if why else {"values": read.canonical(reply.content)}
     return Answer(form={"object": why or FITS}, content=content)
 
 
@@ -236,14 +236,14 @@ def _grammar(server: Server, case: Case) -> Answer:
         form = {"text": FITS if fits is not None else "does not fit the grammar"}
     except matching.TooSlow as error:
         form = {"text": str(error)}
-    return Answer(form=form, content=read.said(reply))
+    return Answer(form=form, content=read.content_of(reply))
 
 
 def _reasoning(server: Server, case: Case) -> Answer:
     reply = _talk(server, case, {})
     if isinstance(reply, Answer):
         return reply
-    return Answer(form={"reasoning": read.thought(reply)}, content=read.said(reply))
+    return Answer(form={"reasoning": read.thought(reply)}, content=read.content_of(reply))
 
 
 def _stop(server: Server, case: Case) -> Answer:
@@ -299,7 +299,7 @@ def _request(server: Server, case: Case) -> Answer:
     return Answer(form={"status": reply.status, "error": kind})
 
 
-_ASKED: dict[str, Callable[[Server, Case], Answer]] = {
+_ASKERS: dict[str, Callable[[Server, Case], Answer]] = {
     "answer": _answer, "tools": _tools, "object": _object, "grammar": _grammar,
     "reasoning": _reasoning, "stop": _stop, "usage": _usage, "page": _page, "request": _request,
 }  # fmt: skip

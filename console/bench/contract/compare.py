@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from console.bench.contract.answer import OFFERED, Answer, Token
-from console.bench.contract.fingerprint import Asked, Fingerprint
+from console.bench.contract.fingerprint import CaseAnswers, Fingerprint
 from console.common.text import clean
 from console.common.units import plural
 from console.runtime.answers.sanity import MIN_TOKENS, Kind, judge, quoted
@@ -44,13 +44,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two servers by their answers to the same cases. `asked`: how many of each group both were
+    """Two servers by their answers to the same cases. `counts`: how many of each group both were
     asked; `worded`: in how many cases words can be compared; `noisy`, `own_noise`: cases in which
     the first, and in which only the second differs from itself; `apart`: cases that only one was
     asked."""
 
     changes: tuple[Change, ...]
-    asked: dict[str, int]
+    counts: dict[str, int]
     worded: int
     noisy: tuple[str, ...] = ()
     own_noise: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        return sum(self.asked.values())
+        return sum(self.counts.values())
 
     def cases(self, group: str = "", part: str = "") -> list[str]:
         """The cases that changed; of a group, or in a part, where one is named. Words that are
@@ -109,20 +109,20 @@ class Comparison:
             **{
                 f"{group}_changed": (
                     len(self.formed(group)) if self._known(group) else None,
-                    self.asked.get(group, 0),
+                    self.counts.get(group, 0),
                 )
                 for group in ("tools", "schema", "protocol")
             },
         }
 
     def _known(self, group: str) -> bool:
-        return bool(self.asked.get(group)) and group not in self.untold_groups
+        return bool(self.counts.get(group)) and group not in self.untold_groups
 
     def words(self) -> str:
         """`same tools; schema case enum changed; 2 of 40 answers differ`"""
         if not (self.compared or self.untold):
             return "nothing to compare: no case was asked of both"
-        parts = [*self._spoilt(), *untold_words(self.untold), *self._told()]
+        parts = [*self._spoilt(), *untold_words(self.untold), *self._findings()]
         if self.apart:
             parts.append(f"{plural(len(self.apart), 'case')} asked of one only")
         return "; ".join(parts)
@@ -135,9 +135,9 @@ class Comparison:
                 share = f"{len(names)} of {plural(self.worded, 'answer')}"
                 yield f"{'every answer' if every else share} {word}"
 
-    def _told(self) -> Iterator[str]:
+    def _findings(self) -> Iterator[str]:
         for group in NOUNS:
-            if self.asked.get(group):
+            if self.counts.get(group):
                 yield self._group(group)
         noise = len(self.noisy)
         own = f" (the baseline differs from itself in {noise})" if noise else ""
@@ -166,7 +166,7 @@ class Comparison:
         if len(changed) == 1:
             return f"{singular} case {changed[0]} changed"
         named = _some(changed)
-        return f"{len(changed)} of {self.asked[group]} {singular} cases changed ({named})"
+        return f"{len(changed)} of {self.counts[group]} {singular} cases changed ({named})"
 
     def _facts(self, group: str) -> str:
         """What changed of each case, by its first fact: `chat template of props, too-long`."""
@@ -243,7 +243,7 @@ def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
     )
 
 
-def _garbage(case: Asked) -> set[Kind]:
+def _garbage(case: CaseAnswers) -> set[Kind]:
     """How a case was answered with garbage, if it was every time. A loop may be a sane model's."""
     texts = [text for text in case.values(CONTENT, "text") if isinstance(text, str)]
     verdicts = [judge(text, tokens=MIN_TOKENS) for text in texts]
@@ -251,17 +251,17 @@ def _garbage(case: Asked) -> set[Kind]:
     return kinds if all(verdicts) and Kind.LOOP not in kinds else set()
 
 
-def _dropped(before: list[Asked], after: list[Asked]) -> bool:
+def _dropped(before: list[CaseAnswers], after: list[CaseAnswers]) -> bool:
     """Whether the first server offered something of a group, or called a tool of it, and the second
     never does."""
     return any(any(map(gave, before)) and not any(map(gave, after)) for gave in (_offered, _called))
 
 
-def _offered(case: Asked) -> bool:
+def _offered(case: CaseAnswers) -> bool:
     return OFFERED in case.states
 
 
-def _called(case: Asked) -> bool:
+def _called(case: CaseAnswers) -> bool:
     return any(case.values(FORM, "calls"))
 
 
@@ -270,7 +270,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
-def _changes(name: str, first: Asked, second: Asked) -> Iterator[Change]:
+def _changes(name: str, first: CaseAnswers, second: CaseAnswers) -> Iterator[Change]:
     if _differ(first.states, second.states):
         yield Change(name, second.group, STATE, "offered", _state(first), _state(second))
     if OFFERED not in first.states or OFFERED not in second.states:
@@ -293,12 +293,12 @@ def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
     return all(value == left[0] for value in left) and left[0] not in right
 
 
-def _state(case: Asked) -> str:
+def _state(case: CaseAnswers) -> str:
     why = next((answer.why for answer in case.answers if answer.why), "")
     return clean(f"{case.states[0]} ({why})" if why else case.states[0], 160)
 
 
-def _texts(first: Asked, second: Asked, left: Any, right: Any) -> tuple[str, str]:
+def _texts(first: CaseAnswers, second: CaseAnswers, left: Any, right: Any) -> tuple[str, str]:
     """Where two texts part: the first token that differs with its probability, where servers give
     them, else the words from there on."""
     parting = _parting(first.answers[0], second.answers[0])

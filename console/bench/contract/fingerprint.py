@@ -29,7 +29,7 @@ Say = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CaseAnswers:
     """A case, and a server's answers to it, one for each time that it was asked."""
 
     kind: str
@@ -76,7 +76,7 @@ class Fingerprint:
     engine: str = ""
     build: str = ""
     at: float = 0.0
-    cases: Mapping[str, Asked] = field(default_factory=dict)
+    cases: Mapping[str, CaseAnswers] = field(default_factory=dict)
 
     @property
     def offered(self) -> int:
@@ -132,14 +132,14 @@ def fingerprint_of(data: Any) -> Fingerprint:
     return Fingerprint(at=float(at), cases=dict(_read(cases)), **words)
 
 
-def _read(cases: Mapping[str, Any]) -> Iterator[tuple[str, Asked]]:
+def _read(cases: Mapping[str, Any]) -> Iterator[tuple[str, CaseAnswers]]:
     for name, case in cases.items():
         kind = case.get("kind") if isinstance(case, dict) else None
         answers = case.get("answers") if isinstance(case, dict) else None
         if kind not in GROUPS or not isinstance(answers, list) or not answers:
             raise ValueError(f"case {one_line(name, 60)} has no kind or no answers")
         made = tuple(answer_of(answer) for answer in answers)
-        yield one_line(name, 60), Asked(str(kind), str(case.get("digest")), made)
+        yield one_line(name, 60), CaseAnswers(str(kind), str(case.get("digest")), made)
 
 
 def read_fingerprint(path: Path) -> Fingerprint:
@@ -175,7 +175,9 @@ def take(
             dead = dead + 1 if answer.state == SILENT else 0
             if dead >= min(MAX_DEAD, repeat * len(cases)):
                 raise ServiceError("the server does not answer", answer.why)
-    case_answers = {case.id: Asked(case.kind, case.digest, tuple(given[case.id])) for case in cases}
+    case_answers = {
+        case.id: CaseAnswers(case.kind, case.digest, tuple(given[case.id])) for case in cases
+    }
     return Fingerprint(_shown(server), server.engine, server.build, now(), case_answers)
 
 

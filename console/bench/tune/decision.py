@@ -42,7 +42,7 @@ class Gain:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """How a search ended: the best point, None if none could be measured, and why it stopped."""
 
     best: Point | None = None
@@ -67,11 +67,11 @@ def gain_of(point: Sequence[float], today: Sequence[float]) -> Gain | None:
 
 @dataclass
 class Decision:
-    """Decides what `found` is worth against the point at the `start`, by measuring `again`. `gain`:
-    the share by which a point has to be faster at least. `label` names the rounds of this search:
-    only starts of one round are compared, since a machine is another one days later."""
+    """Decides what `result` is worth against the point at the `start`, by measuring `again`.
+    `gain`: the share by which a point has to be faster at least. `label` names the rounds of this
+    search: only starts of one round are compared, since a machine is another one days later."""
 
-    found: Found
+    result: SearchResult
     start: Point
     goal: Goal
     again: Again
@@ -81,7 +81,7 @@ class Decision:
     def run(self) -> None:
         """Today's flags win unless another point is surely faster, or they may not win; without a
         figure of theirs nothing is compared, and the fastest point is only said."""
-        search_result, start = self.found, self.start
+        search_result, start = self.result, self.start
         looked = [p for p in search_result.outcomes if p != start and self._score(p) > 0]
         looked.sort(key=self._score, reverse=True)
         if not self.goal.rates(search_result.outcomes[start]):
@@ -110,7 +110,7 @@ class Decision:
     def _compare(self, close: list[Point]) -> list[Point]:
         """Measure the points in turns with today's flags until it is decided; the points that are
         surely faster."""
-        search_result, least, sure = self.found, max(self.gain, 1e-9), list[Point]()
+        search_result, least, sure = self.result, max(self.gain, 1e-9), list[Point]()
         for wanted in (ROUNDS, MAX_ROUNDS):
             self._in_turns(close, wanted)
             gains = {p: gain_of(*self._pairs(p)) for p in close if p not in search_result.dropped}
@@ -123,31 +123,31 @@ class Decision:
         return sure
 
     def _leader(self, points: list[Point]) -> Point | None:
-        return max(points, key=lambda p: self.found.gains[p].mean, default=None)
+        return max(points, key=lambda p: self.result.gains[p].mean, default=None)
 
     def _score(self, point: Point) -> float:
-        outcome = self.found.outcomes.get(point)
+        outcome = self.result.outcomes.get(point)
         if outcome is None or not self.goal.fits(outcome):
             return 0.0
         return self.goal.score(outcome) or 0.0
 
     def _pairs(self, point: Point) -> tuple[list[float], list[float]]:
         """The rates of a point and of today's flags, of the rounds in which both were started."""
-        mine, today = (self.goal.by_turn(self.found.outcomes[p]) for p in (point, self.start))
+        mine, today = (self.goal.by_turn(self.result.outcomes[p]) for p in (point, self.start))
         both = [turn for turn in mine if turn in today]
         return [mine[turn] for turn in both], [today[turn] for turn in both]
 
     def _in_turns(self, points: list[Point], rounds: int) -> None:
         """Start each point together with today's flags until it has so many rounds. One that fails
         is asked no more; today's flags serve, so a failure of theirs may be chance once."""
-        dropped = self.found.dropped
+        dropped = self.result.dropped
         for number in range(1, MAX_ROUNDS + 1):
             short = [p for p in points if p not in dropped and len(self._pairs(p)[0]) < rounds]
             if not short or self.start in dropped:
                 return
             turn, order = f"{self.label} {number}", [self.start, *short]
             for point in reversed(order) if number % 2 else order:
-                if turn in self.found.outcomes[point].turns or self._started(point, turn):
+                if turn in self.result.outcomes[point].turns or self._started(point, turn):
                     continue
                 if point == self.start and self._started(point, turn):
                     dropped.pop(point)
@@ -156,16 +156,16 @@ class Decision:
         """Whether another start of a point gave its rate; else it is dropped."""
         more = self.again(point, turn)
         if self.goal.score(more) is None:
-            self.found.dropped[point] = more.why or "the rate that counts was not measured"
+            self.result.dropped[point] = more.why or "the rate that counts was not measured"
             return False
-        self.found.outcomes[point] = together(self.found.outcomes[point], more, turn)
+        self.result.outcomes[point] = together(self.result.outcomes[point], more, turn)
         return True
 
     def _fastest(self, points: list[Point]) -> Point | None:
         """The first of the points that serves again each time, the fastest first."""
         for point in points:
             turns = [f"{self.label} {number}" for number in range(1, ROUNDS + 1)]
-            seen = self.found.outcomes[point].turns
+            seen = self.result.outcomes[point].turns
             if all(turn in seen or self._started(point, turn) for turn in turns):
                 return point
         return None

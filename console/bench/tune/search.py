@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from console.bench.tune.decision import Ask, Found
+from console.bench.tune.decision import Ask, SearchResult
 from console.bench.tune.outcome import Goal, Outcome
 from console.bench.tune.space import Point, Resource, Space
 
@@ -45,13 +45,13 @@ class Search:
     most: int = 1_000_000
     gain: float = 0.0
     known: Mapping[Point, Outcome] = field(default_factory=dict)
-    asked: int = 0
-    found: Found = field(default_factory=Found)
+    point_count: int = 0
+    result: SearchResult = field(default_factory=SearchResult)
     _slack: float = SLACK
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Search to the end, or until `most` points were asked for."""
-        self.found.outcomes.update(self.known)
+        self.result.outcomes.update(self.known)
         try:
             self._begin()
             for point in (*self.known, *self._scattered()):
@@ -61,30 +61,30 @@ class Search:
                     pass
                 if not self._pairs():
                     break
-            self.found.why = "no change of one flag or of two promises more"
+            self.result.why = "no change of one flag or of two promises more"
         except Spent:
-            self.found.why = f"{self.most} points were measured: more may find a faster one"
-        if self.found.best is None:
-            self.found.why = "no point could be measured"
-        return self.found
+            self.result.why = f"{self.most} points were measured: more may find a faster one"
+        if self.result.best is None:
+            self.result.why = "no point could be measured"
+        return self.result
 
     # -- points ----------------------------------------------------------------------------------
 
     def _score(self, point: Point) -> float:
         """The rate of a point, measured now if it was not; 0 for one that cannot win."""
-        outcomes = self.found.outcomes
+        outcomes = self.result.outcomes
         if point not in outcomes:
             if self._too_big(point):
                 outcomes[point] = LEFT_OUT
-            elif self.asked >= self.most:
+            elif self.point_count >= self.most:
                 raise Spent
             else:
-                self.asked += 1
+                self.point_count += 1
                 outcomes[point] = self.ask(point)
         return self._known(point)
 
     def _known(self, point: Point) -> float:
-        outcome = self.found.outcomes.get(point)
+        outcome = self.result.outcomes.get(point)
         if outcome is None or not self.goal.fits(outcome):
             return 0.0
         return self.goal.score(outcome) or 0.0
@@ -92,7 +92,7 @@ class Search:
     def _too_big(self, point: Point) -> bool:
         """Whether it surely takes as much memory as a point that did not fit. Where it was not
         seen which memory was too small, both have to be as full."""
-        for other, outcome in self.found.outcomes.items():
+        for other, outcome in self.result.outcomes.items():
             if other == self.space.start:
                 continue
             which: tuple[Resource, ...] = RESOURCES if outcome.fate == "unfit" else ()
@@ -105,10 +105,10 @@ class Search:
 
     def _take(self, point: Point) -> bool:
         """Measure a point; True if it is the best from now on."""
-        score, best = self._score(point), self.found.best
+        score, best = self._score(point), self.result.best
         if score <= 0 or (best is not None and score <= self._known(best) * (1 + self.gain)):
             return False
-        self.found.best = point
+        self.result.best = point
         return True
 
     def _begin(self) -> None:
@@ -117,8 +117,8 @@ class Search:
         not fit with them limits nothing."""
         if self._take(self.space.start):
             return
-        if self.found.outcomes[self.space.start].fate != "measured":
-            self.found.outcomes[self.space.start] = self.ask(self.space.start)
+        if self.result.outcomes[self.space.start].fate != "measured":
+            self.result.outcomes[self.space.start] = self.ask(self.space.start)
             if self._take(self.space.start):
                 return
         for resource in RESOURCES:
@@ -154,21 +154,21 @@ class Search:
 
     def _lines(self) -> bool:
         """Vary each flag alone, those with most effect first; True if the best point changed."""
-        if self.found.best is None:
+        if self.result.best is None:
             return False
-        before = self.found.best
+        before = self.result.best
         for flag in sorted(range(len(self.space.flags)), key=self._effect, reverse=True):
             if len(self.space.flags[flag].ordered) > FEW:
                 self._narrow(flag)
             else:
                 self._whole(flag)
-        return self.found.best != before
+        return self.result.best != before
 
     def _whole(self, flag: int) -> None:
         """Measure every value of a flag that may win."""
         for place in range(len(self.space.flags[flag].values)):
-            if self.found.best is not None:
-                self._try(_at(self.found.best, flag, place))
+            if self.result.best is not None:
+                self._try(_at(self.result.best, flag, place))
 
     def _try(self, point: Point) -> None:
         if self._promises(point):
@@ -177,8 +177,8 @@ class Search:
     def _narrow(self, flag: int) -> None:
         """A long line of numbers: both ends and the middle, then halves around the best."""
         line = self.space.flags[flag].ordered
-        assert self.found.best is not None
-        base = self.found.best
+        assert self.result.best is not None
+        base = self.result.best
         for place in _others(self.space, base, flag):
             if place not in line:
                 self._try(_at(base, flag, place))
@@ -192,7 +192,7 @@ class Search:
 
     def _halves(self, base: Point, flag: int, line: tuple[int, ...]) -> Iterator[int]:
         """The middles between the best place of a line and its measured neighbours."""
-        outcomes = self.found.outcomes
+        outcomes = self.result.outcomes
         seen = [at for at, place in enumerate(line) if _at(base, flag, place) in outcomes]
         scores = {at: self._known(_at(base, flag, line[at])) for at in seen}
         best = max(seen, key=lambda at: scores[at])
@@ -209,9 +209,9 @@ class Search:
     def _ratio(self, flag: int, place: int) -> float | None:
         """By how much a value is faster than the best point's value of that flag, all else equal:
         the mean of what was seen; None if it never was."""
-        assert self.found.best is not None
-        now, seen = self.found.best[flag], []
-        for point in self.found.outcomes:
+        assert self.result.best is not None
+        now, seen = self.result.best[flag], []
+        for point in self.result.outcomes:
             if point[flag] != place:
                 continue
             mine, its = self._known(point), self._known(_at(point, flag, now))
@@ -226,7 +226,7 @@ class Search:
 
     def _promises(self, point: Point) -> bool:
         """Whether a point that was not measured may be faster than the best."""
-        if point in self.found.outcomes:
+        if point in self.result.outcomes:
             return True
         expected = self._expected(point)
         return expected is None or math.log(expected) + self._slack > math.log1p(self.gain)
@@ -234,9 +234,9 @@ class Search:
     def _expected(self, point: Point) -> float | None:
         """The rate of a point over the best one's, if each flag acts alone; None if that of one is
         not known."""
-        assert self.found.best is not None
+        assert self.result.best is not None
         product = 1.0
-        for flag, (place, now) in enumerate(zip(point, self.found.best, strict=True)):
+        for flag, (place, now) in enumerate(zip(point, self.result.best, strict=True)):
             if place != now:
                 ratio = self._ratio(flag, place)
                 if ratio is None:
@@ -248,19 +248,19 @@ class Search:
 
     def _pairs(self) -> bool:
         """Vary two flags at once, the most promising first; True if the best point changed."""
-        if self.found.best is None:
+        if self.result.best is None:
             return False
-        before = self.found.best
+        before = self.result.best
         rows = [(self._expected(point), point) for point in _two_changes(self.space, before)]
         known = sorted(((e, p) for e, p in rows if e is not None), reverse=True)
         for expected, point in known:
-            if point in self.found.outcomes:
+            if point in self.result.outcomes:
                 continue
             if math.log(expected) + self._slack <= math.log1p(self.gain):
                 break
             self._take(point)
             self._learn(expected, point, before)
-            if self.found.best != before:
+            if self.result.best != before:
                 return True
         return False
 

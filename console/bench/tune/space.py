@@ -90,7 +90,7 @@ class Flag:
         numbers = [(self.number(place), place) for place in range(len(self.values))]
         return tuple(place for number, place in sorted(n for n in numbers if n[0] is not None))
 
-    def said(self, place: int) -> list[str]:
+    def argv_at(self, place: int) -> list[str]:
         """The words that give the flag this value; none if it is left out."""
         value = self.values[place]
         if value is None:
@@ -130,13 +130,13 @@ class Space:
         for flag, place, began in zip(self.flags, point, self.start, strict=True):
             if place != began:
                 left_out = [f"(no {name})" for name in flag.names]
-                words += [shlex.quote(word) for word in flag.said(place)] or left_out
+                words += [shlex.quote(word) for word in flag.argv_at(place)] or left_out
         return " ".join(words) or "as it is"
 
     def words(self, point: Point) -> str:
         """All flags of a point that vary, as words to paste."""
         pairs = zip(self.flags, point, strict=True)
-        return shlex.join(word for flag, place in pairs for word in flag.said(place))
+        return shlex.join(word for flag, place in pairs for word in flag.argv_at(place))
 
     def needs_at_least(self, point: Point, other: Point, resource: Resource) -> bool:
         """Whether `point` surely takes as much of this memory as `other`: they differ only in

@@ -43,7 +43,7 @@ from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan,
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import labels
 from console.models.suggest.ranking import Cost, Merits, order
-from console.models.suggest.search import LEAST, Fit, Found, Said, Search, Trial, contexts
+from console.models.suggest.search import LEAST, Fit, FitResult, Judgement, Search, Trial, contexts
 from console.models.suggest.ways import Args, ways
 
 TOP = 5
@@ -63,7 +63,7 @@ class Case:
     loader: Loader
     plan: LoaderPlan
     search: Search
-    result: Found
+    result: FitResult
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Row:
 
     case: Case
     fit: Fit
-    judged: Said
+    judged: Judgement
     longer: Row | None = None
 
     @property
@@ -180,7 +180,8 @@ def suggest(
             cases.append(_searched(judge, listing, read))
     unknown += [(case.name, case.result.unknown) for case in cases if case.result.unknown]
     rows = sorted(
-        (Row(case, fit, fit.trial.said) for case in cases if (fit := case.result.fit)), key=_order
+        (Row(case, fit, fit.trial.judgement) for case in cases if (fit := case.result.fit)),
+        key=_order,
     )
     row_judge = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
     table = _best(rows, top, row_judge)
@@ -295,7 +296,7 @@ def _order(row: Row) -> tuple[object, ...]:
     return *order(row.merits), row.case.name
 
 
-Confirm = Callable[[Row], Said]
+Confirm = Callable[[Row], Judgement]
 
 
 @dataclass(slots=True)
@@ -319,8 +320,8 @@ class _Table:
     def _try(self, row: Row) -> None:
         fast = row.case.search.longest(row.fit)
         slow = row.case.search.longer(fast)
-        kept = self._confirmed(replace(row, fit=fast, judged=fast.trial.said))
-        longer = self._confirmed(Row(row.case, slow, slow.trial.said)) if slow else None
+        kept = self._confirmed(replace(row, fit=fast, judged=fast.trial.judgement))
+        longer = self._confirmed(Row(row.case, slow, slow.trial.judgement)) if slow else None
         if kept or longer:
             self.shown.append(replace(kept, longer=longer) if kept else longer or row)
 

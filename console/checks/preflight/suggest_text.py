@@ -211,7 +211,7 @@ def _nothing(suggestion: Suggestion, width: int) -> Iterator[str]:
 
 def _nearest(candidate: Nearest) -> str:
     fit = candidate.fit
-    return f"{candidate.name}, {fit.words}, {fit.ctx:,} tokens: {fit.trial.said.because}"
+    return f"{candidate.name}, {fit.words}, {fit.ctx:,} tokens: {fit.trial.judgement.because}"
 
 
 def _others(suggestion: Suggestion, width: int) -> Iterator[str]:
@@ -246,7 +246,7 @@ def to_json(suggestion: Suggestion, place: Place) -> dict[str, Any]:
                 "ctx": candidate.fit.ctx,
                 "args": list(candidate.fit.args),
                 "short_by": candidate.fit.trial.short_by,
-                "because": candidate.fit.trial.said.because,
+                "because": candidate.fit.trial.judgement.because,
             }
             for candidate in suggestion.nearest
         ],

@@ -24,7 +24,7 @@ LONGER = 2
 NEVER = 3
 
 
-class Said(Protocol):
+class Judgement(Protocol):
     """What was said of one placement: the verdict, why, and its sum (None: not even a sum)."""
 
     @property
@@ -39,15 +39,15 @@ class Said(Protocol):
 class Trial:
     """One placement as it was judged."""
 
-    said: Said
+    judgement: Judgement
 
     @property
     def verdict(self) -> Verdict:
-        return self.said.verdict
+        return self.judgement.verdict
 
     @property
     def sum(self) -> Assessment | None:
-        return self.said.assessment
+        return self.judgement.assessment
 
     @property
     def streams(self) -> bool:
@@ -69,7 +69,7 @@ class Trial:
         return sum(limit.short_by for limit in self.sum.short) if self.sum else 0
 
 
-Try = Callable[[Args, int], Said]
+Try = Callable[[Args, int], Judgement]
 """Judges arguments and a context of so many tokens."""
 
 
@@ -89,7 +89,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FitResult:
     """The fastest fit, with the context that was looked for. Without one, `nearest` is what lacks
     least; `unknown` says why none is known to fit."""
 
@@ -119,7 +119,7 @@ class Search:
     judge: Try
     on_cards: Callable[[Assessment], bool]
 
-    def fastest(self) -> Found:
+    def fastest(self) -> FitResult:
         """The first way that fits well with a useful context, else what fits at all."""
         tried: list[Fit] = []
         on_cards = [way for way in self.ways if way.kind == "cards"]
@@ -130,12 +130,12 @@ class Search:
                 for goal in dict.fromkeys(map(self._goal, goals)):
                     tried.append(self._at(way, goal))
                     if tried[-1].trial.rank == 0:
-                        return Found(tried[-1])
+                        return FitResult(tried[-1])
             if few is others and any(fit.trial.rank < NEVER for fit in tried):
-                return Found(min(tried, key=lambda fit: fit.trial.rank))
+                return FitResult(min(tried, key=lambda fit: fit.trial.rank))
         best = min(tried, key=lambda fit: fit.trial.rank, default=None)
         if best is not None and best.trial.rank < NEVER:
-            return Found(best)
+            return FitResult(best)
         return _none(tried)
 
     def _goal(self, ctx: int) -> int:
@@ -197,9 +197,9 @@ class Search:
         return best if best.ctx >= fast.ctx * LONGER else None
 
 
-def _none(tried: Sequence[Fit]) -> Found:
+def _none(tried: Sequence[Fit]) -> FitResult:
     unknown = [fit for fit in tried if fit.trial.verdict is Verdict.UNKNOWN]
     if unknown:
-        return Found(nearest=unknown[-1], unknown=unknown[-1].trial.said.because)
+        return FitResult(nearest=unknown[-1], unknown=unknown[-1].trial.judgement.because)
     short = [fit for fit in tried if fit.trial.short_by] or list(tried)
-    return Found(nearest=min(short, key=lambda fit: fit.trial.short_by, default=None))
+    return FitResult(nearest=min(short, key=lambda fit: fit.trial.short_by, default=None))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
-from console.bench.beside.users import Asked, Users
+from console.bench.beside.users import Users, WatchedServer
 from console.bench.beside.who import is_here
 from console.bench.client import PROMPTS, Waiting
 from console.bench.interference import Engine, Surroundings
@@ -51,8 +51,10 @@ def beside(context: Context, service: str) -> list[str]:
 
 def users_of(context: Context, service: str) -> Users:
     """Who else uses a service of the run, and the others."""
-    others = (Asked(name, context.services.spec(name).url) for name in beside(context, service))
-    return Users(Asked(service, context.services.spec(service).url), list(others))
+    others = (
+        WatchedServer(name, context.services.spec(name).url) for name in beside(context, service)
+    )
+    return Users(WatchedServer(service, context.services.spec(service).url), list(others))
 
 
 def engine(context: Context, name: str) -> Engine:

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.bench.contract.ask import Case
 from console.bench.contract.compare import Comparison, compare
-from console.bench.contract.fingerprint import Asked, Fingerprint, read_fingerprint, take
+from console.bench.contract.fingerprint import CaseAnswers, Fingerprint, read_fingerprint, take
 from console.common import paths
 from console.common.errors import ConsoleError, ServiceError, UsageError
 from console.common.files import write_atomically
@@ -69,7 +69,7 @@ def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
 
 def _answered_now(
     context: Context, known: Fingerprint, cases: Sequence[Case], repeat: int, attempt: Attempt
-) -> dict[str, Asked]:
+) -> dict[str, CaseAnswers]:
     """What the baseline answers now to cases that it had left without an answer when it was sealed:
     it may have been ill at that moment. One that it never answers is no failure; it is compared as
     such."""

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from console.bench.tune.decision import Decision, Found
+from console.bench.tune.decision import Decision, SearchResult
 from console.bench.tune.outcome import Outcome, Speed, together, undominated
 from console.bench.tune.points import Points
 from console.bench.tune.search import Search
@@ -63,7 +63,7 @@ class _Trial:
     def __init__(
         self, context: Context, tune: TuneStep, attempt: Attempt, rig: Rig, made: Space
     ) -> None:
-        self._context, self._asked, self._attempt, self._rig = context, tune, attempt, rig
+        self._context, self._tune, self._attempt, self._rig = context, tune, attempt, rig
         self._space, self._goal = made, goal_of(tune)
         cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
         machine = [read_text("/etc/machine-id"), os.cpu_count(), cards]
@@ -74,12 +74,12 @@ class _Trial:
         self._unkept = False
 
     @property
-    def found(self) -> Found:
-        return self._search.found
+    def result(self) -> SearchResult:
+        return self._search.result
 
     def run(self) -> None:
         """Search to its end. Raises StepFailed if nothing could be measured."""
-        if self._asked.fresh:  # but not what this run has measured before it was stopped
+        if self._tune.fresh:  # but not what this run has measured before it was stopped
             with contextlib.suppress(OSError):  # of a folder of which nothing can be read, either
                 self._points.forget(self._context.meta.created)
         if self._points.read():
@@ -88,13 +88,13 @@ class _Trial:
             self._attempt.say(f"{count} points are known from before", always=True)
         self._search.run()
         Decision(
-            self.found, self._space.start, self._goal, self.again, self._asked.gain,
+            self.result, self._space.start, self._goal, self.again, self._tune.gain,
             self._context.run.id,
         ).run()  # fmt: skip
-        if self.found.best is None:
-            outcomes = self.found.outcomes.values()
+        if self.result.best is None:
+            outcomes = self.result.outcomes.values()
             whys = [
-                *self.found.dropped.values(),
+                *self.result.dropped.values(),
                 *(outcome.why for outcome in outcomes if outcome.why),
             ]
             much = any(self._goal.score(outcome) is not None for outcome in outcomes)
@@ -127,17 +127,17 @@ class _Trial:
         """Another start of a point, to decide by; what both say together is kept at once."""
         outcome = self._measure(point, again=True)
         if self._goal.score(outcome) is not None:
-            self._kept(point, together(self.found.outcomes[point], outcome, turn))
+            self._kept(point, together(self.result.outcomes[point], outcome, turn))
         return outcome
 
     def _measure(self, point: Point, *, again: bool = False) -> Outcome:
         changes = one_line(self._space.changes(point), 200)
-        what = f"point {self._search.asked} of at most {self._asked.points}"
+        what = f"point {self._search.point_count} of at most {self._tune.points}"
         what = "once more, to decide" if again else what
         self._attempt.remaining()
         # the first points are many, then a few starts decide: how many is not known
-        most = None if again else min(self._asked.points, self._space.size)
-        self._attempt.count(Figures(max(0, self._search.asked - 1), most, "point"))
+        most = None if again else min(self._tune.points, self._space.size)
+        self._attempt.count(Figures(max(0, self._search.point_count - 1), most, "point"))
         self._attempt.say(f"{what}: {changes}", always=True)
         outcome = self._rig.measure(self._argv(point), changes)
         fault_point("tune_measured", self._attempt.step)
@@ -174,17 +174,17 @@ class _Trial:
 
     def record(self, early: str) -> None:
         """Record what was found; an early end keeps the points and gives no figure to a gate."""
-        best = None if early else self.found.best
+        best = None if early else self.result.best
         self._context.record(
             "metrics", self._attempt.step, self._attempt.number, scope=self._attempt.step,
             metrics=self._metrics(early),
             tune={
-                "of": self._asked.service or "llama-bench", "prefer": self._asked.prefer,
-                "prompt": self._asked.prompt, "depth": self._asked.depth,
-                "tokens": self._asked.max_tokens, "size": self._space.size,
-                "measured": self._search.asked, "starts": self._starts, "early": early,
+                "of": self._tune.service or "llama-bench", "prefer": self._tune.prefer,
+                "prompt": self._tune.prompt, "depth": self._tune.depth,
+                "tokens": self._tune.max_tokens, "size": self._space.size,
+                "measured": self._search.point_count, "starts": self._starts, "early": early,
                 "before": len(self._search.known),
-                "why": self.found.why, "file": str(self._points.path),
+                "why": self.result.why, "file": str(self._points.path),
                 "flags": self._space.words(best) if best is not None else "",
                 "argv": redact.argv(self._written(best)) if best is not None else [],
                 "points": list(self._rows(early)),
@@ -193,12 +193,12 @@ class _Trial:
 
     def _rows(self, early: str) -> Iterable[dict[str, Any]]:
         """Every point as the report shows it, the fastest first."""
-        outcomes = self.found.outcomes
+        outcomes = self.result.outcomes
         front = {point for point, _ in undominated(outcomes.items())}
         order = sorted(outcomes, key=self._rate, reverse=True)
         for point in order[:MAX_SHOWN]:
-            outcome, gain = outcomes[point], self.found.gains.get(point)
-            why = self.found.dropped.get(point, "") or outcome.why
+            outcome, gain = outcomes[point], self.result.gains.get(point)
+            why = self.result.dropped.get(point, "") or outcome.why
             yield {
                 "changes": one_line(self._space.changes(point), 300),
                 "fate": outcome.fate,
@@ -211,7 +211,7 @@ class _Trial:
                 "vram": outcome.vram,
                 "context": outcome.context,
                 "why": one_line(why, 300),
-                "best": point == self.found.best and not early,
+                "best": point == self.result.best and not early,
                 "today": point == self._space.start,
                 "front": point in front,
                 "fits": self._goal.fits(outcome),
@@ -219,11 +219,11 @@ class _Trial:
 
     def _rate(self, point: Point) -> float:
         """The mean rate of all starts of a point; 0 without one."""
-        rates = self._goal.rates(self.found.outcomes[point])
+        rates = self._goal.rates(self.result.outcomes[point])
         return fmean(rates) if rates else 0.0
 
     def _metrics(self, early: str) -> dict[str, dict[str, Any]]:
-        search_state = self.found
+        search_state = self.result
         best = (
             search_state.outcomes.get(search_state.best)
             if search_state.best is not None and not early
@@ -239,26 +239,26 @@ class _Trial:
         for name, figure in figures.items():
             figure["unit"] = TUNE_METRICS[name]
             if figure["value"] is None:
-                why = self.found.why if name == "best.gain" else "it was not measured"
+                why = self.result.why if name == "best.gain" else "it was not measured"
                 figure["why"] = early or why
         return figures
 
     def _gain(self, early: str) -> dict[str, Any]:
         """How much faster the winner is than today's flags, with its interval; 0 if these win."""
-        best, start = self.found.best, self._space.start
-        if best == start and not early and start not in self.found.dropped:
+        best, start = self.result.best, self._space.start
+        if best == start and not early and start not in self.result.dropped:
             return {"value": 0.0, "n": 1}
-        gain = self.found.gains.get(best) if best is not None and not early else None
+        gain = self.result.gains.get(best) if best is not None and not early else None
         if gain is None:
             return {"value": None, "n": 0}
         return {"value": gain.mean, "n": gain.rounds, "low": gain.low, "high": gain.high}
 
     def done(self) -> Done:
-        best = self.found.best
+        best = self.result.best
         assert best is not None
-        gain = self.found.gains.get(best)
+        gain = self.result.gains.get(best)
         more = f", {gain.mean:+.0%} against today" if gain is not None else ""
-        count, size = self._search.asked, self._space.size
+        count, size = self._search.point_count, self._space.size
         return Done(
             f"{one_line(self._space.changes(best), 200)}: "
             f"{format_number(self._rate(best), 'tok/s')}{more}; {count} of {size} combinations "

@@ -74,7 +74,7 @@ class ServerRig:
     """Starts the service with each command line, asks it, and stops it again."""
 
     def __init__(self, context: Context, tune: TuneStep, attempt: Attempt) -> None:
-        self._context, self._asked, self._attempt = context, tune, attempt
+        self._context, self._tune, self._attempt = context, tune, attempt
         attempt.searching = True
         self._services = context.services
         self._goal = goal_of(tune)
@@ -96,7 +96,7 @@ class ServerRig:
         refuse_answered(context, self._name)
 
     def setting(self) -> dict[str, Any]:
-        runs, tune = self._spec.runs, self._asked
+        runs, tune = self._spec.runs, self._tune
         bare = tuning.with_argv(runs, ())
         bare = replace(bare, ports=()) if isinstance(bare, ContainerSpec) else bare
         program: Any = str(replace(self._spec, url="", runs=bare))
@@ -178,7 +178,7 @@ class ServerRig:
 
     def _ask(self, spec: ServiceSpec, handle: Handle) -> Outcome:
         """Measure the running server, and its memory while it answers."""
-        tune, attempt = self._asked, self._attempt
+        tune, attempt = self._tune, self._attempt
         memory = _Memory(self._context, handle)
 
         def progress(number: int, planned: int, sample: Sample) -> None:
@@ -246,12 +246,12 @@ class BenchRig:
     """Runs llama-bench with each command line, on the host or in a container of the step's."""
 
     def __init__(self, context: Context, step: Step, tune: TuneStep, attempt: Attempt) -> None:
-        self._context, self._step, self._asked, self._attempt = context, step, tune, attempt
+        self._context, self._step, self._tune, self._attempt = context, step, tune, attempt
         self.base = self.written = tuple(tune.bench)
 
     def setting(self) -> dict[str, Any]:
         where = self._step.where.model_dump_json() if self._step.where is not None else ""
-        tune = self._asked
+        tune = self._tune
         image = self._step.where.image if self._step.where is not None else ""
         local = image_info(self._context.services.client, image) if image else None
         measured = {"prompt": tune.prompt, "depth": tune.depth, "tokens": tune.max_tokens}
@@ -263,7 +263,7 @@ class BenchRig:
         }
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
-        tune, attempt = self._asked, self._attempt
+        tune, attempt = self._tune, self._attempt
         mark, kills = f"{MARK}{changes}", oom_kills()
         attempt.sink(f"{mark}\n".encode())
         more = ("-p", str(tune.prompt), "-n", str(tune.max_tokens), "-r", str(tune.runs),

@@ -292,7 +292,7 @@ def words(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
     else:
         for flag, began in zip(made.flags, made.start, strict=True):
             choices = [
-                shlex.join(flag.said(place)[1:]) or "alone" if flag.said(place) else "without"
+                shlex.join(flag.argv_at(place)[1:]) or "alone" if flag.argv_at(place) else "without"
                 for place in range(len(flag.values))
             ]
             choices[began] += " (today)"
