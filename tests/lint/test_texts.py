@@ -122,8 +122,8 @@ list: [x, "y z"]
 
 def test_merged_and_anchored_values_are_there() -> None:
     root = parse(TEXT).root
-    assert root.said("b", "plain") == "other"
-    assert root.said("b", "quoted") == "it is # no comment"
+    assert root.text_at("b", "plain") == "other"
+    assert root.text_at("b", "quoted") == "it is # no comment"
     assert root.get("b", "nothing", "below") is None
 
 

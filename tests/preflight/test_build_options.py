@@ -9,7 +9,7 @@ import pytest
 
 from console.checks.preflight import Level
 from console.checks.preflight.architecture import options
-from console.checks.preflight.architecture.names import MARK, Said, Scan
+from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Scan
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.compatibility import Loader
@@ -43,8 +43,8 @@ class Build:
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> dict[str, Said]:
-        return {name: Said(True) for name in architectures}
+    ) -> dict[str, LoaderAnswer]:
+        return {name: LoaderAnswer(True) for name in architectures}
 
     def load(
         self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None

@@ -358,7 +358,7 @@ def test_a_real_build_takes_the_others(
 ) -> None:
     head = read_header(written(tmp_path, tiny.llama, keys, change)).header
     assert worst(whole_header.findings(server, head)) is Level.OK
-    assert whole_header.asked(head, server).accepted is True
+    assert whole_header.ask_loader(head, server).accepted is True
 
 
 def test_a_tensor_that_the_build_does_not_use_is_one_too_many(

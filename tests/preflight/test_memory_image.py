@@ -93,10 +93,10 @@ def test_a_build_in_an_image_is_asked_about_the_whole_header(
     head, size = skeleton(HEADER)
     assert build.load(head, size=size)[0] == f"size {size}"
     assert build.load(head)[0] == f"size {len(head)}"
-    said = whole_header.asked(HEADER, build)
+    said = whole_header.ask_loader(HEADER, build)
     assert (said.accepted, "missing tensor" in said.line) == (False, True)
     bare = ImageBuild(client, arm, command=SERVER, labels=mine)
-    assert whole_header.asked(HEADER, bare).accepted is None
+    assert whole_header.ask_loader(HEADER, bare).accepted is None
 
 
 @pytest.mark.full

@@ -13,7 +13,7 @@ import pytest
 from console.checks.preflight import Level
 from console.checks.preflight.architecture import on_host, support
 from console.checks.preflight.architecture.check import locate
-from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan
+from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Presence, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.common.errors import ServiceError
@@ -23,14 +23,17 @@ from tests.testbed.plugin import lacking
 from tests.waiting import some
 from tests.wrong_files import wrong_files
 
-YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
+YES, NO = (
+    LoaderAnswer(True, "key not found"),
+    LoaderAnswer(False, "unknown model architecture: 'x'"),
+)
 
 
 @dataclass
 class Build:
     """A build whose two witnesses say what a test wants."""
 
-    said: Mapping[str, Said] = field(default_factory=dict)
+    said: Mapping[str, LoaderAnswer] = field(default_factory=dict)
     presence: Presence | None = Presence.WHOLE
     like: tuple[str, ...] = ()
     trouble: str = ""
@@ -45,13 +48,13 @@ class Build:
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> Mapping[str, Said]:
+    ) -> Mapping[str, LoaderAnswer]:
         self.asked += architectures
         if self.trouble == "disk full":
             raise OSError(28, self.trouble)
         if self.trouble:
             raise ServiceError(self.trouble)
-        return {name: self.said.get(name, Said(None)) for name in architectures}
+        return {name: self.said.get(name, LoaderAnswer(None)) for name in architectures}
 
     def load(
         self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
@@ -166,7 +169,7 @@ def test_a_loader_that_said_nothing_is_asked_once_more() -> None:
     class Late(Build):
         def ask(
             self, architectures: Sequence[str], cancelled: threading.Event | None = None
-        ) -> Mapping[str, Said]:
+        ) -> Mapping[str, LoaderAnswer]:
             answers = super().ask(architectures, cancelled)
             return answers if self.asked.count(architectures[0]) > 1 else {}
 

@@ -73,9 +73,9 @@ def test_a_whole_header_is_asked_of_the_build_in_the_image(
 ) -> None:
     for name in ("llama", "qwen3moe"):
         whole = read_header(str(models[name])).header
-        assert whole_header.asked(whole, build).accepted is True
+        assert whole_header.ask_loader(whole, build).accepted is True
         some_tensors = replace(whole, tensors=some(whole.tensors)[:-1])
-        assert whole_header.asked(some_tensors, build).accepted is False
+        assert whole_header.ask_loader(some_tensors, build).accepted is False
 
 
 def test_types_are_asked_of_the_build_in_the_image(build: ImageBuild) -> None:

@@ -12,7 +12,7 @@ import pytest
 from console.checks.preflight import Level
 from console.checks.preflight.architecture import names, on_host, tensor_types
 from console.checks.preflight.architecture.check import check, locate
-from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan
+from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Presence, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.architecture.tensor_types import cache_findings, findings, verdict_on
@@ -51,8 +51,8 @@ class Build:
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> dict[str, Said]:
-        return {name: Said(True) for name in architectures}
+    ) -> dict[str, LoaderAnswer]:
+        return {name: LoaderAnswer(True) for name in architectures}
 
     def load(
         self, model: bytes, words: Sequence[str] = (), cancelled: threading.Event | None = None
@@ -165,7 +165,7 @@ def test_a_real_loader_knows_llama_cpps_types_and_none_of_iks(demo: HostProgram)
     some_of_ik = (133, 144, 157, 219, 398)
     found = verdict_on([tensor(number) for number in (0, *some_of_ik)], "llama", demo)
     assert tuple(one.number for one in found.refused) == some_of_ik
-    assert all("invalid ggml type" in one.said.line for one in found.refused)
+    assert all("invalid ggml type" in one.reply.line for one in found.refused)
 
 
 @pytest.mark.alone

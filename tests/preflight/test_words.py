@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.checks.preflight import Finding, host
 from console.checks.preflight.architecture import support
-from console.checks.preflight.architecture.names import Presence, Said
+from console.checks.preflight.architecture.names import LoaderAnswer, Presence
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import accepts
 from console.checks.preflight.compatibility import Question, check
@@ -102,10 +102,10 @@ def test_the_host(
 
 def test_an_architecture(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "package_list", lambda: ("1.2.3", frozenset({"llama"})))
-    clip = Said(False, "CLIP cannot be used as main model, use it with --mmproj instead")
+    clip = LoaderAnswer(False, "CLIP cannot be used as main model, use it with --mmproj instead")
     builds: dict[str, Build] = {
         f"{said.accepted} {presence}": Build({"x": said}, presence, key="")
-        for said in (YES, NO, Said(None))
+        for said in (YES, NO, LoaderAnswer(None))
         for presence in (*Presence, None)
     }
     more: Mapping[str, Build] = {

@@ -107,18 +107,18 @@ class Check:
     silent: Level = Level.FAILED
 
     def ok(self, detail: str) -> Finding:
-        return self.found(Level.OK, detail)
+        return self.finding(Level.OK, detail)
 
     def note(self, detail: str, hint: str = "") -> Finding:
-        return self.found(Level.NOTE, detail, hint)
+        return self.finding(Level.NOTE, detail, hint)
 
     def warning(self, detail: str, hint: str = "") -> Finding:
-        return self.found(Level.WARNING, detail, hint)
+        return self.finding(Level.WARNING, detail, hint)
 
     def failed(self, detail: str, hint: str = "") -> Finding:
-        return self.found(Level.FAILED, detail, hint)
+        return self.finding(Level.FAILED, detail, hint)
 
-    def found(self, level: Level, detail: str, hint: str = "") -> Finding:
+    def finding(self, level: Level, detail: str, hint: str = "") -> Finding:
         return Finding(self.id, level, self.what, detail, hint)
 
 

@@ -186,7 +186,7 @@ def _space(check: Check, path: Path, refused: Level) -> Finding:
     words = f"{path}: {format_bytes(disk_space.free)} of {format_bytes(disk_space.total)} free"
     why = refusal(path)
     if why:
-        return check.found(
+        return check.finding(
             refused, f"{path} cannot be written: {why}", f"ls -ld {path}; findmnt -T {path}"
         )
     hint = f"du -sh {path}/* shows what is large"

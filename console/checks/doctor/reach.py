@@ -53,7 +53,7 @@ class Way:
     how: str = ""
 
     @property
-    def found(self) -> str:
+    def executable(self) -> str:
         """The file that would run, "" for none."""
         return shutil.which(COMMAND, path=self.path) or "" if self.path else ""
 
@@ -63,19 +63,19 @@ def reach(facts: Facts, check: Check) -> Iterator[Finding]:
     own = own_command()
     ways = [way for way in (_ssh(facts.root), _sudo(facts.root)) if way is not None]
     silent = [way for way in ways if way.path is None]
-    lost = [way for way in ways if way.path is not None and not way.found]
+    lost = [way for way in ways if way.path is not None and not way.executable]
     for way in silent:
         yield check.warning(f"{way.words}: {way.how}", "which file of the shell's start-up waits?")
     if lost:
         where = "; ".join(f"{way.words} looks in {way.path}{way.how}" for way in lost)
         yield check.warning(f"the command is not found: {where}", _link(own, lost))
     for way in ways:
-        if way.found and own and not _same(way.found, own):
-            words = f"{way.words} runs {way.found}, another installation than {own}"
+        if way.executable and own and not _same(way.executable, own):
+            words = f"{way.words} runs {way.executable}, another installation than {own}"
             yield check.note(words, "one of them may be older: compare what --version says")
     good = [
         f"{way.words}{way.how}" for way in ways
-        if way.found and (not own or _same(way.found, own))
+        if way.executable and (not own or _same(way.executable, own))
     ]  # fmt: skip
     if good:
         yield check.ok(f"found by {' and '.join(good)}")
@@ -158,7 +158,7 @@ def _sudo(root: Path) -> Way | None:
     words = f"sudo {COMMAND} rollback"
     secure_path = _sudoers(root)
     if secure_path is None:
-        secure_path = _said(sudo)
+        secure_path = _secure_path(sudo)
     if secure_path is None:
         return Way(words, SUDO_PATH, " (its usual secure_path: sudoers cannot be read)")
     return Way(words, secure_path or os.environ.get("PATH", ""))
@@ -205,7 +205,7 @@ def _groups() -> list[str]:
     return names
 
 
-def _said(sudo: str) -> str | None:
+def _secure_path(sudo: str) -> str | None:
     """The secure_path that sudo tells root; None if it tells nothing."""
     try:
         _, out, _ = children.run([sudo, "-n", "-V"], ASK_S, env=os.environ)

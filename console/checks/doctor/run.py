@@ -64,7 +64,7 @@ def iterate(
         check = checks[position]
         words = f"no answer within {deadline_s:g} s"
         hint = _busy() or HANGS.get(check.id.partition(".")[0], "")
-        yield Answer(position, check, (check.found(check.silent, words, hint),))
+        yield Answer(position, check, (check.finding(check.silent, words, hint),))
 
 
 def _busy() -> str:
@@ -92,13 +92,13 @@ def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
     try:
         findings.extend(check.look(facts, check))
     except ConsoleError as error:
-        findings.append(check.found(check.silent, str(error), error.hint))
+        findings.append(check.finding(check.silent, str(error), error.hint))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        findings.append(check.found(check.silent, f"{where}{error.strerror or error}"))
+        findings.append(check.finding(check.silent, f"{where}{error.strerror or error}"))
     except Exception as error:  # a broken check must not take the page along
         words = f"this check broke: {type(error).__name__}: {error}"
-        findings.append(check.found(check.silent, one_line(words)))
+        findings.append(check.finding(check.silent, one_line(words)))
     return tuple(findings)
 
 

@@ -81,7 +81,7 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     level = Level.FAILED if site is not None and "compose" in kinds(site) else Level.NOTE
     if shutil.which("docker") is None:
-        yield check.found(
+        yield check.finding(
             level,
             "the docker command is missing",
             "compose services need docker-ce-cli and its plugin",
@@ -92,17 +92,17 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
         code, out, error = children.run(argv, ASK_S, env=os.environ)
     except subprocess.TimeoutExpired:
         words = f"`docker compose version` gave no answer within {ASK_S:g} s"
-        yield check.found(max(level, Level.WARNING, key=_ORDER.index), words)
+        yield check.finding(max(level, Level.WARNING, key=_ORDER.index), words)
         return
     output = one_line(decode(out) or decode(error))
     if code and any(sign in output for sign in _NO_PLUGIN):
-        yield check.found(
+        yield check.finding(
             level, "the docker command has no compose plugin", "install docker-compose-plugin (v2)"
         )
     elif code or not _NUMBERS.match(output):
-        yield check.found(level, f"`docker compose version`: {output or f'exit code {code}'}")
+        yield check.finding(level, f"`docker compose version`: {output or f'exit code {code}'}")
     elif _older(output, OLDEST_COMPOSE):
-        yield check.found(level, f"version {output}", "2.6 or newer knows `up --pull never`")
+        yield check.finding(level, f"version {output}", "2.6 or newer knows `up --pull never`")
     else:
         yield check.ok(f"version {output}")
 
@@ -152,11 +152,11 @@ def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
     closed = "not open to this user" in error.title
     if closed:
         # It is there: whoever logs in here expects to use it.
-        return check.found(max(need, Level.WARNING, key=_ORDER.index), str(error), DOCKER_GROUP)
+        return check.finding(max(need, Level.WARNING, key=_ORDER.index), str(error), DOCKER_GROUP)
     hint = error.hint or "sudo systemctl start docker; DOCKER_HOST names another socket"
     if need is Level.NOTE:
         return check.note(f"{error}; only playbooks with containers need it", hint)
-    return check.found(need, str(error), hint)
+    return check.finding(need, str(error), hint)
 
 
 def _by_cdi(info: dict[str, object]) -> bool:
@@ -245,7 +245,7 @@ def processor(facts: Facts, check: Check) -> Iterator[Finding]:
     from console.host.gpu.inventory import Cards
 
     seen = machine.look(root=facts.root, cards=Cards())
-    yield from (_said(check, finding) for finding in host.processor(seen))
+    yield from (_convert(check, finding) for finding in host.processor(seen))
 
 
 def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -274,11 +274,11 @@ def driver(facts: Facts, check: Check) -> Iterator[Finding]:
         finding = gpu.check_driver(seen.driver, kernel=platform.release())
         cuda = f", CUDA up to {seen.cuda[0]}.{seen.cuda[1]}" if seen.cuda else ""
         each = ", ".join(f"{card.name or card.uuid} {gpu.sm(card)}" for card in seen.cards)
-        yield check.found(LEVELS[finding.level], f"{finding.words}{cuda}; {each}", finding.hint)
+        yield check.finding(LEVELS[finding.level], f"{finding.words}{cuda}; {each}", finding.hint)
 
 
-def _said(check: Check, finding: preflight.Finding) -> Finding:
-    return check.found(LEVELS[finding.level], finding.words, finding.hint)
+def _convert(check: Check, finding: preflight.Finding) -> Finding:
+    return check.finding(LEVELS[finding.level], finding.words, finding.hint)
 
 
 CHECKS = (

@@ -211,7 +211,7 @@ def _unfit(
     seen.add((id(node), id(shape)))
     kinds = (shape if isinstance(shape, str) else str(shape.get("", "map"))).split()
     if not _is_fit(node, kinds):
-        yield Hit(node.place, f"{path or 'the file'} is {_said(node)}", fix=_wanted(kinds))
+        yield Hit(node.place, f"{path or 'the file'} is {_describe(node)}", fix=_wanted(kinds))
     elif not isinstance(shape, str):
         for child in node.each():
             if child.fields is not None:
@@ -228,7 +228,7 @@ def _misfit(item: Node, shape: Mapping[str, Shape], path: str) -> Iterator[Hit]:
     kinds = str(shape.get("[]", "text list map")).split()
     is_nothing = "[]" in shape and item.plain and item.text in NOTHING
     if is_nothing or not _is_fit(item, kinds):
-        content = "nothing" if is_nothing else _said(item)
+        content = "nothing" if is_nothing else _describe(item)
         yield Hit(item.place, f"{path} has {content}", fix=_wanted(kinds))
 
 
@@ -260,7 +260,7 @@ def _below(
             yield _unknown(node.keys.get(key, value.place), key, keys, path)
 
 
-def _said(node: Node) -> str:
+def _describe(node: Node) -> str:
     if node.fields is not None:
         return "a mapping"
     return "a list" if node.items is not None else f"`{node.text}`"

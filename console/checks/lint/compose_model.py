@@ -153,7 +153,7 @@ def _extended(services: Mapping[str, Node], judged: Mapping[str, Node]) -> Itera
         node = service.get("extends")
         if node is None or service.get("extends", "file") is not None:
             continue
-        after[name] = base = node.text or service.said("extends", "service")
+        after[name] = base = node.text or service.text_at("extends", "service")
         if base and "$" not in base and base not in services:
             what = f"services.{name} extends `{base}`, which the file does not declare"
             yield Hit(node.place, what, fix="its name, or `file:` with where it is")
@@ -206,7 +206,7 @@ def _names(node: Node | None) -> Iterator[tuple[str, Place]]:
     if node is None:
         return
     for item in node.each():
-        name = item.text if item.text is not None else item.said("source")
+        name = item.text if item.text is not None else item.text_at("source")
         yield name or "", item.place
     for key, _ in node.pairs():
         yield key, node.keys.get(key, node.place)
@@ -252,7 +252,7 @@ def _is_off(service: Node, other: Node, name: str) -> bool:
     """Whether a service may start without the other one that it needs, by their profiles."""
     if service.get("profiles") or not other.get("profiles"):
         return False
-    return service.said("depends_on", name, "required").lower() != "false"
+    return service.text_at("depends_on", name, "required").lower() != "false"
 
 
 def _not_declared(at: str, word: str, name: str, place: Place, kind: str) -> Hit:
@@ -266,7 +266,7 @@ def _volumes(service: Node) -> Iterator[tuple[str, Place]]:
     volumes = service.get("volumes")
     for item in volumes.each() if volumes is not None else ():
         if item.text is None:
-            source = item.said("source") if item.said("type") == "volume" else ""
+            source = item.text_at("source") if item.text_at("type") == "volume" else ""
         else:
             source, sign, _ = item.text.partition(":")
             source = source if sign and not source.startswith((".", "/", "~")) else ""
@@ -293,11 +293,11 @@ def _without_check(services: Mapping[str, Node], name: str, service: Node) -> It
     """A wait for the health of a service that has no check: an image may bring one along."""
     for other, how in _pairs(service.get("depends_on")):
         on = services.get(other)
-        if on is None or how.said("condition") != "service_healthy":
+        if on is None or how.text_at("condition") != "service_healthy":
             continue
         check = on.get("healthcheck")
         off = check is not None and (
-            check.said("disable").lower() == "true"
+            check.text_at("disable").lower() == "true"
             or [word.text for word in check.words()][:1] == ["NONE"]
             or [word.text for test in [check.get("test")] if test for word in test.words()][:1]
             == ["NONE"]
@@ -330,7 +330,7 @@ def _circles(services: Mapping[str, Node]) -> Iterator[Hit]:
 
 def _conflicts(service: Node, at: str) -> Iterator[Hit]:
     """Keys of a service that exclude each other."""
-    if service.said("network_mode") and (networks := service.get("networks")) is not None:
+    if service.text_at("network_mode") and (networks := service.get("networks")) is not None:
         yield Hit(networks.place, f"{at} has `network_mode` and `networks`", fix="one of them")
     for key, path in _TWICE:
         node, other = service.get(key), service.get(*path)
@@ -344,10 +344,10 @@ def _conflicts(service: Node, at: str) -> Iterator[Hit]:
     if scale is not None and (text := scale.text or "").lstrip("-").isdecimal():
         if int(text) < 0:
             yield Hit(scale.place, f"{at} asks for {text} containers", fix="0 or more")
-        elif int(text) > 1 and service.said("container_name"):
+        elif int(text) > 1 and service.text_at("container_name"):
             what = f"{at} has `container_name` and {text} containers, which would share it"
             yield Hit(scale.place, what, fix="leave `container_name` out")
-    if service.said("build", "dockerfile") and service.said("build", "dockerfile_inline"):
+    if service.text_at("build", "dockerfile") and service.text_at("build", "dockerfile_inline"):
         place = (service.get("build") or service).place
         yield Hit(place, f"{at}.build has two Dockerfiles", fix="`dockerfile` or the inline one")
     for devices in (service.get("deploy", "resources", "reservations", "devices"),
@@ -399,7 +399,7 @@ def _missing_files(service: Node, at: str, path: Path) -> Iterator[Hit]:
     items = [files, *files.each()] if files is not None else []
     for item in items:
         node = item.get("path") if item.fields is not None else item
-        is_needed = item.said("required").lower() not in ("false", "no", "n", "off")
+        is_needed = item.text_at("required").lower() not in ("false", "no", "n", "off")
         if node is not None and is_needed and _is_missing(node.text, path):
             what = f"{at} reads `{node.text}`, which is no file there"
             yield Hit(node.place, what, fix="make it, or `path:` with `required: false`")

@@ -55,8 +55,8 @@ def published(service: Node) -> Iterator[Published]:
         if item.text is not None:
             address, outer, target, protocol = _split(item.text)
         else:
-            address, outer = item.said("host_ip"), item.said("published")
-            target, protocol = item.said("target"), item.said("protocol") or "tcp"
+            address, outer = item.text_at("host_ip"), item.text_at("published")
+            target, protocol = item.text_at("target"), item.text_at("protocol") or "tcp"
         if outer.isdecimal() and int(outer):
             yield Published(int(outer), address, protocol, target, item.place)
 
@@ -107,7 +107,7 @@ def _wrong_long(item: Node) -> str:
     for node, lowest in ((target, 1), (outer, 0)):
         if node is not None and node.text and _span(node.text, lowest) is None:
             return f"`{node.text}` is no port"
-    return _wrong_rest(item.said("host_ip"), "tcp")
+    return _wrong_rest(item.text_at("host_ip"), "tcp")
 
 
 def _wrong_rest(address: str, protocol: str) -> str:
@@ -142,9 +142,9 @@ def _wrong_volume(item: Node) -> str:
         return f"`{item.text}` has too many colons" if len(parts) > 3 and not windows else ""
     if item.fields is None:
         return ""
-    kind = item.said("type")
-    if not item.said("target") and kind in ("bind", "volume", "tmpfs"):
+    kind = item.text_at("type")
+    if not item.text_at("target") and kind in ("bind", "volume", "tmpfs"):
         return "a volume has no `target`"
-    if kind == "bind" and not item.said("source"):
+    if kind == "bind" and not item.text_at("source"):
         return "a bind mount has no `source`"
     return ""

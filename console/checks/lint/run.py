@@ -100,7 +100,7 @@ def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
                 outcome.refused.append(Problem(str(path), 0, 0, wrong))
             else:
                 todo.setdefault(path, path == given)
-    for file_outcome in each(partial(_one, facts), list(todo.items())):
+    for file_outcome in each(partial(_lint_file, facts), list(todo.items())):
         outcome.findings += file_outcome.findings
         outcome.refused += file_outcome.refused
         outcome.strict += file_outcome.strict
@@ -119,7 +119,7 @@ def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
         outcome.refused.append(Problem(str(given), 0, 0, str(error)))
 
 
-def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
+def _lint_file(facts: Facts, item: tuple[Path, bool]) -> Outcome:
     """Lint one file. A named file must be of a known kind; one from a directory may be anything."""
     (path, is_named), outcome = item, Outcome()
     name = str(path)
@@ -168,7 +168,7 @@ def unit_of(
 
 def _yaml(path: Path, text: str, given: Mapping[str, str] | None) -> tuple[Unit | None, str | None]:
     read = yaml_tree.parse(text)
-    schema, phases = read.root.said("schema"), read.root.get("phases")
+    schema, phases = read.root.text_at("schema"), read.root.get("phases")
     if schema.startswith("omni.playbook/"):
         return yaml_files.playbook_unit(Source(path, text, Kind.PLAYBOOK), read, given), schema
     if schema.startswith("omni."):

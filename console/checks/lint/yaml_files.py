@@ -61,7 +61,7 @@ def compose_unit(source: Source, tree: Tree) -> Unit:
 
 def _extended(services: Node | None, service: Node) -> Node:
     """A service merged with what it `extends` in the same file."""
-    base = service.said("extends", "service") or service.said("extends")
+    base = service.text_at("extends", "service") or service.text_at("extends")
     other = services.get(base) if services is not None and base else None
     if other is None or service.get("extends", "file") is not None or other is service:
         return service
@@ -70,7 +70,7 @@ def _extended(services: Node | None, service: Node) -> Node:
 
 
 def _service(unit: Unit, name: str, service: Node, place: Place) -> None:
-    image = expanded(service.said("image"), {})
+    image = expanded(service.text_at("image"), {})
     variables = tuple(_environment(service.get("environment"), name))
     unit.variables += variables
     built = _dockerfile(service.get("build"))
@@ -81,7 +81,7 @@ def _service(unit: Unit, name: str, service: Node, place: Place) -> None:
     unit.containers.append(
         Container(
             name, place, image, dockerfile=built,
-            runtime=service.said("runtime"), runtime_place=runtime.place if runtime else None,
+            runtime=service.text_at("runtime"), runtime_place=runtime.place if runtime else None,
             gpus=_gpus(service), env=variables, mounts=_mounts(service.get("volumes")),
         )
     )  # fmt: skip
@@ -138,8 +138,8 @@ def _dockerfile(build: Node | None) -> str:
         return f"{build.text or '.'}/Dockerfile"
     if build.get("dockerfile_inline") is not None:
         return "?"
-    context = build.said("context") or "."
-    return f"{context}/{build.said('dockerfile') or 'Dockerfile'}"
+    context = build.text_at("context") or "."
+    return f"{context}/{build.text_at('dockerfile') or 'Dockerfile'}"
 
 
 def _gpus(service: Node) -> Place | None:
@@ -148,7 +148,7 @@ def _gpus(service: Node) -> Place | None:
     devices = service.get("deploy", "resources", "reservations", "devices")
     for device in _each(devices):
         capabilities = [word.text for word in (device.get("capabilities") or device).words()]
-        if device.said("driver") == "nvidia" or "gpu" in capabilities:
+        if device.text_at("driver") == "nvidia" or "gpu" in capabilities:
             return device.place
     for device in _each(service.get("devices")):
         if "/dev/nvidia" in (device.text or "") or "nvidia.com/gpu" in (device.text or ""):
@@ -164,7 +164,7 @@ def _mounts(volumes: Node | None) -> tuple[Word, ...]:
             mounts.append(volume.word)
         elif (target := volume.get("target")) is not None:
             word = target.word
-            mounts.append(Word(f"{volume.said('source')}:{word.text}", target.place, word.inner))
+            mounts.append(Word(f"{volume.text_at('source')}:{word.text}", target.place, word.inner))
     return tuple(mounts)
 
 
@@ -179,7 +179,7 @@ class _Build:
         self.unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
         self.values = {**_defaults(tree.root), **given}
         self.lists = {name for name, input_node in _pairs(tree.root.get("inputs"))
-                      if input_node.said("type") == "words"}  # fmt: skip
+                      if input_node.text_at("type") == "words"}  # fmt: skip
         self.images: dict[str, str] = {}
         for name, service in _pairs(tree.root.get("services")):
             self._service(name, service)
@@ -218,7 +218,7 @@ class _Build:
     def _service(self, name: str, service: Node) -> None:
         container, process = service.get("container"), service.get("process")
         if container is not None:
-            image = self.fill(container.said("image"))
+            image = self.fill(container.text_at("image"))
             self.images[name] = image
             env = self._variables(container.get("env"), name)
             self.unit.variables += env
@@ -245,7 +245,7 @@ class _Build:
         body = step.get(kind) if kind else None
         if body is None:
             return
-        name = step.said("id")
+        name = step.text_at("id")
         yield PlaybookStep(
             name, kind, step.keys.get(kind, step.place), step.get("timeout") is not None, body
         )
@@ -262,20 +262,20 @@ class _Build:
             add_argv(self.unit, self.words(step.get(*path)), scene)
 
     def _build(self, body: Node, name: str) -> None:
-        file = f"{body.said('context') or '.'}/{body.said('dockerfile') or 'Dockerfile'}"
+        file = f"{body.text_at('context') or '.'}/{body.text_at('dockerfile') or 'Dockerfile'}"
         self.unit.files.append(self.fill(file))
         if (tag := body.get("tag")) is not None:
             ref = self.fill(tag.text or "")
             self.unit.images.append(Image(ref, tag.place, name, made=True))
 
     def _scene(self, step: Node, name: str) -> Scene:
-        image = self.fill(step.said("where", "image"))
-        service = step.said("where", "service")
+        image = self.fill(step.text_at("where", "image"))
+        service = step.text_at("where", "service")
         if image and (ref := step.get("where", "image")) is not None:
             self.unit.images.append(Image(image, ref.place, name, by="playbook"))
         if image or service:
             return Scene(Where.START, name, image or self.images.get(service, ""))
-        return Scene(Where.HOST, name, folder=self.fill(step.said("cwd")))
+        return Scene(Where.HOST, name, folder=self.fill(step.text_at("cwd")))
 
 
 def _each(node: Node | None) -> Iterator[Node]:
@@ -288,7 +288,7 @@ def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
 
 def _defaults(root: Node) -> dict[str, str]:
     return {
-        name: input_node.said("default")
+        name: input_node.text_at("default")
         for name, input_node in _pairs(root.get("inputs"))
         if input_node.get("default") is not None
     }

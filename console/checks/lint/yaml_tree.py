@@ -46,7 +46,7 @@ class Node:
             node = (node.fields or {}).get(key) if node is not None else None
         return node
 
-    def said(self, *path: str) -> str:
+    def text_at(self, *path: str) -> str:
         """The text under nested keys, "" if there is none."""
         node = self.get(*path)
         return node.text or "" if node is not None else ""

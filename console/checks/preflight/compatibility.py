@@ -47,7 +47,7 @@ EQUAL = 0.10
 """Cards whose memories differ by less than this share of the larger one are equal."""
 REQUIRED = ("format", "architecture", "quantization", "method")
 """Facts without which a refusal of the table cannot be excluded."""
-ASKED = (*REQUIRED, "attention", "experts")
+JUDGED = (*REQUIRED, "attention", "experts")
 """Facts that, if given, some rule has to cover."""
 
 Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
@@ -213,7 +213,7 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
         if False in facts.values():
             continue
         missing = [name for name, holds in facts.items() if holds is None]
-        if not missing or (rule.level != "ok" and not set(missing) & {*ASKED, "split"}):
+        if not missing or (rule.level != "ok" and not set(missing) & {*JUDGED, "split"}):
             # Where a rule objects, "it has kernels for that" has nothing to add.
             covered[rule.about] = covered.get(rule.about, False) or rule.level != "ok"
             matches.append((rule, _finding(question, rule, missing)))
@@ -231,7 +231,7 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
 def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None]:
     """Each condition of a rule: true, false, or unknown (None)."""
     facts: dict[str, bool | None] = {}
-    for name in (*ASKED, "split"):
+    for name in (*JUDGED, "split"):
         wanted: list[str] = getattr(when, name)
         given: str = getattr(question, name)
         if wanted and name == "architecture":
@@ -320,7 +320,7 @@ def _uncovered(
     question: Question, covered: Iterable[str], untried: dict[str, int]
 ) -> Iterable[Finding]:
     """Given facts that no rule covers, and missing facts that a refusal depends on."""
-    for name in ASKED:
+    for name in JUDGED:
         value = getattr(question, name)
         title = _title(question, name)
         if value and name not in covered:

@@ -32,7 +32,7 @@ def unasked(header: Header) -> list[Finding]:
     """Everything that can be told of a whole header without a build."""
     whole = [*of_vocabulary(header), *complaints(header), *of_whole(header)]
     likely = [*likeness.complaints(header), *likeness.of_types(header)]
-    return told([*whole, *of_build(header), *likely])
+    return findings_of([*whole, *of_build(header), *likely])
 
 
 def named(header: Header) -> list[Complaint]:
@@ -42,7 +42,7 @@ def named(header: Header) -> list[Complaint]:
 
 def of_mapping(header: Header, *, maps: bool | None = None) -> list[Finding]:
     """What depends on whether the loader maps the file; None: not known."""
-    return told(of_alignment(header, maps=maps))
+    return findings_of(of_alignment(header, maps=maps))
 
 
 def of_build(header: Header) -> list[Complaint]:
@@ -50,7 +50,7 @@ def of_build(header: Header) -> list[Complaint]:
     return [*of_names(header), *of_scaling(header), *of_gating(header)]
 
 
-def told(header_complaints: Sequence[Complaint]) -> list[Finding]:
+def findings_of(header_complaints: Sequence[Complaint]) -> list[Finding]:
     """Complaints as findings: what every build refuses, else what is not known."""
     sure = [complaint for complaint in header_complaints if complaint.sure]
     if sure:

@@ -179,7 +179,7 @@ def check_imports(
         ended, nonce = _run(client, ref, modules, python, cancelled, labels or {})
     except EngineError as error:
         return (_no_python(error, title),)
-    attempts = _told(ended, nonce)
+    attempts = _read_imports(ended, nonce)
     findings = [_finding(attempt) for attempt in attempts if attempt.kind or attempt.chain]
     rest = [name for name in modules if name not in {attempt.module for attempt in attempts}]
     if rest:
@@ -253,7 +253,7 @@ def _records(ended: Outcome, nonce: str) -> list[dict[str, Any]]:
     return records
 
 
-def _told(ended: Outcome, nonce: str) -> list[Imported]:
+def _read_imports(ended: Outcome, nonce: str) -> list[Imported]:
     return [
         Imported(
             module=one_line(str(record["module"]), 100),

@@ -190,11 +190,11 @@ class Asking:
         self._build = build
         self._sure = sure
         self._answers: dict[str, bool | str] = {}
-        self._asked: set[str] = set()
+        self._seen_names: set[str] = set()
 
     def __call__(self, words: Mapping[str, Sequence[str]]) -> Takes:
-        new = {name: own for name, own in words.items() if name not in self._asked}
-        self._asked.update(new)
+        new = {name: own for name, own in words.items() if name not in self._seen_names}
+        self._seen_names.update(new)
         own = self._build() if new else None
         if own is not None and not isinstance(own, Absent):
             name = one_line(support.called(own), 100).removeprefix("the ")

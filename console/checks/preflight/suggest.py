@@ -183,7 +183,9 @@ def suggest(
         (Row(case, fit, fit.trial.judgement) for case in cases if (fit := case.result.fit)),
         key=_order,
     )
-    row_judge = partial(_asked, replace(judge, by_build=by_build), listing) if by_build else None
+    row_judge = (
+        partial(_judge_with_build, replace(judge, by_build=by_build), listing) if by_build else None
+    )
     table = _best(rows, top, row_judge)
     nearest = [
         Nearest(case.name, case.result.nearest) for case in cases
@@ -242,7 +244,7 @@ def _read(listing: Listing, about: Described, sets: Sequence[WeightSet]) -> Iter
 def _searched(judge: Judge, listing: Listing, known: Known) -> Case:
     facts = known.facts
     assert facts is not None
-    loader = _said(fitting(judge.ask.loader, known.chosen.format))
+    loader = _with_option(fitting(judge.ask.loader, known.chosen.format))
     plan = plan_of(loader, known.chosen.format)
     files_here = here.look(listing, known.chosen.files, judge.ask.to)
     names = tuple(labels(judge.machine.cards))
@@ -276,7 +278,7 @@ def _fixed(plan: LoaderPlan, facts: ModelFacts) -> int | None:
     return getattr(plan, "ctx", None)
 
 
-def _said(loader: Loader) -> Loader:
+def _with_option(loader: Loader) -> Loader:
     """The way of loading as an option, so that a line that is pasted has it."""
     if loader.kind != "resident" or not speaks_gguf(loader, Format.GGUF):
         return loader
@@ -284,7 +286,7 @@ def _said(loader: Loader) -> Loader:
     return replace(loader, kind="", args=(*loader.args, *flags))
 
 
-def _asked(judge: Judge, listing: Listing, row: Row) -> Judged:
+def _judge_with_build(judge: Judge, listing: Listing, row: Row) -> Judged:
     """The row judged again by a judge that asks the build."""
     case = row.case
     loader = replace(case.loader, args=row.args, ctx=None)

@@ -240,10 +240,10 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
 def _build(args: Namespace, site: Site | None) -> Engine:
     """The build that the command line names, else the baseline's. Raises ConsoleError."""
     from console.checks.preflight.architecture.check import build_of
-    from console.checks.preflight.of_site import services as asked
+    from console.checks.preflight.of_site import services as services_of
 
     return build_of(
-        asked(site) if site is not None else {}, lambda: _docker(site),
+        services_of(site) if site is not None else {}, lambda: _docker(site),
         service=args.service or "baseline", image=args.image, binary=args.binary,
     )  # fmt: skip
 
@@ -269,11 +269,11 @@ def _one_build(args: Namespace) -> None:
 def _lent(args: Namespace, site: Site) -> Command | None:
     """The command line of the service that is named; None where others are given."""
     from console.checks.preflight.architecture.check import command_of
-    from console.checks.preflight.of_site import services as asked
+    from console.checks.preflight.of_site import services as services_of
 
     if not args.service or args.args:
         return None
-    return command_of(asked(site)[args.service], lambda: _docker(site))
+    return command_of(services_of(site)[args.service], lambda: _docker(site))
 
 
 def _baseline(site: Site) -> AskedBuild:

@@ -297,13 +297,13 @@ def unchecked(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 def _gguf(unit: Unit, step: PlaybookStep) -> bool:
     """What a download fetches, from the step itself or the checkpoint step it is `of`."""
-    of = step.data.said("of")
+    of = step.data.text_at("of")
     parts = [
         step.data,
         *(other_step.data for other_step in unit.steps if of and other_step.id == of),
     ]
     return any(
-        vocabulary.names_gguf(part.said(key)) for part in parts for key in ("repo", "include")
+        vocabulary.names_gguf(part.text_at(key)) for part in parts for key in ("repo", "include")
     )
 
 

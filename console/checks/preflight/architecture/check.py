@@ -295,7 +295,7 @@ def _unasked(reading: Reading, places: Sequence[str], problems: tuple[str, ...])
     """What is known of a header without a build: of a whole one that lies here, or of the start of
     one elsewhere, of which no more is fetched for it. Raises GgufError."""
     if problems or any(is_address(place) for place in places):
-        start = header_checks.told(header_checks.named(reading.header))
+        start = header_checks.findings_of(header_checks.named(reading.header))
         return Answer(reading, None, problems, header=tuple(start))
     readings = read_shards(places, token="", deadline_s=READ_S)
     whole = merged([shard_reading.header for shard_reading in readings])

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import Library, Said, Scan
+from console.checks.preflight.architecture.names import Library, LoaderAnswer, Scan
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
@@ -111,8 +111,8 @@ class ImageBuild:
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> dict[str, Said]:
-        def answer(name: str) -> Said:
+    ) -> dict[str, LoaderAnswer]:
+        def answer(name: str) -> LoaderAnswer:
             return names.read(self.load(names.probe(name), cancelled=cancelled), name)
 
         with ThreadPoolExecutor(AT_ONCE, "probe") as pool:
@@ -253,7 +253,9 @@ class ImagePlace:
         if real is None:
             return
         # The library's own `get_archive` leaves its connection open when reading stops early.
-        response = ask("Reading a file of the image", lambda: self._asked("get", real, stream=True))
+        response = ask(
+            "Reading a file of the image", lambda: self._request("get", real, stream=True)
+        )
         try:
             yield from _one_file(response.iter_content(names.CHUNK))
         finally:
@@ -262,7 +264,7 @@ class ImagePlace:
     def _real(self, path: str) -> str | None:
         """Where the links of a path lead to; None if that is no regular file."""
         for _ in range(LINKS):
-            looking = partial(self._asked, "head", path)
+            looking = partial(self._request, "head", path)
             try:
                 head = ask("Looking for a file of the image", looking)
                 stat = json.loads(base64.b64decode(head.headers[STAT]))
@@ -277,7 +279,7 @@ class ImagePlace:
             path = target
         return None
 
-    def _asked(self, method: str, path: str, **more: Any) -> Any:
+    def _request(self, method: str, path: str, **more: Any) -> Any:
         archive = f"/containers/{self.container}/archive"
         return send(self.client, method, archive, params={"path": path}, **more)
 

@@ -239,7 +239,7 @@ _PORT = "--port"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LoaderAnswer:
     """The loader's answer on a name; None if its words say neither. `line` is its own."""
 
     accepted: bool | None
@@ -272,21 +272,21 @@ def probe(architecture: str, types: Sequence[int] = ()) -> bytes:
     return head.ljust(pad(len(head), ALIGNMENT), b"\0") + bytes(offset) if types else head
 
 
-def read(lines: Iterable[str], architecture: str) -> Said:
+def read(lines: Iterable[str], architecture: str) -> LoaderAnswer:
     """Find the loader's answer in a program's output; lines are clean already."""
     last = ""
     for line in lines:
         words = one_line(line, LINE)
         missed = _MISSED.search(words)
         if _REFUSED.search(words) or _PROJECTOR.search(words):
-            return Said(False, _from_loader(words))
+            return LoaderAnswer(False, _from_loader(words))
         if _PAST.search(words) or (missed and missed[1].startswith(f"{architecture}.")):
-            return Said(True, _from_loader(words))
+            return LoaderAnswer(True, _from_loader(words))
         if FAILED in words and FAILED not in last:
             last = _from_loader(words)
         elif words and FAILED not in last:
             last = words
-    return Said(None, last)
+    return LoaderAnswer(None, last)
 
 
 def _from_loader(words: str) -> str:

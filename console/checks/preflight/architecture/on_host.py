@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import HostPlace, Library, Said, Scan
+from console.checks.preflight.architecture.names import HostPlace, Library, LoaderAnswer, Scan
 from console.checks.preflight.architecture.support import Identity
 from console.common.errors import ServiceError
 from console.common.text import clean_lines, decode, one_line
@@ -94,7 +94,7 @@ class HostProgram:
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> dict[str, Said]:
+    ) -> dict[str, LoaderAnswer]:
         return {
             name: names.read(self.load(names.probe(name), cancelled=cancelled), name)
             for name in architectures

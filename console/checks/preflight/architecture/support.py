@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.architecture.names import MARK, Presence, Said, Scan, is_name
+from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Presence, Scan, is_name
 from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
@@ -105,7 +105,7 @@ class Engine(Protocol):
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
-    ) -> Mapping[str, Said]:
+    ) -> Mapping[str, LoaderAnswer]:
         """The loader's answers; a name may be missing."""
 
     def load(
@@ -190,7 +190,7 @@ def accepts(
     kept = recall(identity.key, architecture)
     if kept is not None:
         return kept
-    verdict = _asked(architecture, engine, identity, cancelled)
+    verdict = _ask_build(architecture, engine, identity, cancelled)
     if verdict.accepted is not None and verdict.witness is Witness.LOADER:
         keep(verdict)
     return verdict
@@ -209,7 +209,7 @@ def findings(architecture: str, build: Engine, *, sure: bool) -> list[Finding]:
     return [finding if verdict.accepted else replace(finding, level=Level.UNKNOWN, hint=hint)]
 
 
-def _asked(
+def _ask_build(
     architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
 ) -> ArchVerdict:
     answers, build, scan = _in_parallel(
@@ -217,7 +217,7 @@ def _asked(
         engine.build,
         lambda: engine.scan(architecture),
     )
-    answer, why = Said(None), ""
+    answer, why = LoaderAnswer(None), ""
     if isinstance(answers, ConsoleError):
         why = str(answers)
     else:
@@ -240,11 +240,11 @@ def _asked(
 
 def _asked_twice(
     engine: Engine, architecture: str, cancelled: threading.Event | None
-) -> Mapping[str, Said]:
+) -> Mapping[str, LoaderAnswer]:
     """The loader's answer, asked again if the first was neither: llama.cpp logs from another
     thread, so a process that gives up may end before it has written the reason."""
     answers = engine.ask((architecture,), cancelled)
-    if answers.get(architecture, Said(None)).accepted is None:
+    if answers.get(architecture, LoaderAnswer(None)).accepted is None:
         answers = engine.ask((architecture,), cancelled)
     return answers
 
@@ -294,7 +294,7 @@ def _confirmed(
         answers = engine.ask(names, cancelled) if names else {}
     except (ConsoleError, OSError):
         return ()
-    return tuple(name for name in names if answers.get(name, Said(None)).accepted)
+    return tuple(name for name in names if answers.get(name, LoaderAnswer(None)).accepted)
 
 
 def _second_best(architecture: str, identity: Identity, why: str, scan: Scan | None) -> ArchVerdict:

@@ -16,7 +16,7 @@ from typing import Any
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import Presence, Said
+from console.checks.preflight.architecture.names import LoaderAnswer, Presence
 from console.checks.preflight.architecture.support import Engine, called
 from console.checks.preflight.checkpoint import TYPES
 from console.checks.preflight.compatibility import Loader
@@ -44,7 +44,7 @@ class TypeAnswer:
 
     number: int
     tensor: str
-    said: Said
+    reply: LoaderAnswer
 
     @property
     def name(self) -> str:
@@ -65,19 +65,19 @@ class TypeVerdict:
 
     @property
     def refused(self) -> tuple[TypeAnswer, ...]:
-        return tuple(answer for answer in self.answers if answer.said.accepted is False)
+        return tuple(answer for answer in self.answers if answer.reply.accepted is False)
 
     @property
     def unknown(self) -> tuple[TypeAnswer, ...]:
-        return tuple(answer for answer in self.answers if answer.said.accepted is None)
+        return tuple(answer for answer in self.answers if answer.reply.accepted is None)
 
     def finding(self) -> Finding:
         if self.refused:
-            words = f"{self.build} refuses {_listed(self.refused)}: {self.refused[0].said.line}"
+            words = f"{self.build} refuses {_listed(self.refused)}: {self.refused[0].reply.line}"
             return Finding(Level.FAIL, TYPES, words, _hint(self.refused))
         if self.unknown:
             words = f"whether {self.build} knows {_listed(self.unknown)} is not known"
-            line = self.unknown[0].said.line
+            line = self.unknown[0].reply.line
             hint = "load any small model with tensors of this type with the build first"
             words = f"{words}: {line}" if line else words
             words += names.since(type_name(answer.number) for answer in self.unknown)
@@ -88,7 +88,7 @@ class TypeVerdict:
     def to_json(self) -> list[dict[str, Any]]:
         return [
             {"type": answer.number, "name": type_name(answer.number), "tensor": answer.tensor,
-             "accepted": answer.said.accepted, "said": answer.said.line}
+             "accepted": answer.reply.accepted, "said": answer.reply.line}
             for answer in self.answers
         ]  # fmt: skip
 
@@ -117,68 +117,74 @@ def verdict_on(
     try:
         build = engine.identity().text
     except (ConsoleError, OSError) as error:
-        answer = Said(None, one_line(str(error)))
+        answer = LoaderAnswer(None, one_line(str(error)))
         return _verdict("the build", first, dict.fromkeys(first, answer))
     try:
-        answers = _asked(sorted(first), architecture, engine, cancelled)
+        answers = _ask_loader(sorted(first), architecture, engine, cancelled)
     except (ConsoleError, OSError) as error:
         answers = _scanned(sorted(first), engine, one_line(str(error)))
     return _verdict(build, first, answers)
 
 
-def _verdict(build: str, first: Mapping[int, str], answers: Mapping[int, Said]) -> TypeVerdict:
+def _verdict(
+    build: str, first: Mapping[int, str], answers: Mapping[int, LoaderAnswer]
+) -> TypeVerdict:
     return TypeVerdict(build, tuple(TypeAnswer(n, first[n], answers[n]) for n in sorted(first)))
 
 
-def _asked(
+def _ask_loader(
     numbers: Sequence[int], architecture: str, engine: Engine, cancelled: threading.Event | None
-) -> dict[int, Said]:
+) -> dict[int, LoaderAnswer]:
     """The loader's answers: of all types at once, and where it does not take them, of each."""
     sized = [number for number in numbers if type_of(number)]
     if sized and sized == list(numbers):
         lines = engine.load(names.probe(architecture, sized), cancelled=cancelled)
         if names.read(lines, architecture).accepted is not None:
-            return dict.fromkeys(numbers, Said(True))
+            return dict.fromkeys(numbers, LoaderAnswer(True))
     alive = names.read(engine.load(names.probe(architecture), cancelled=cancelled), architecture)
-    answers = {n: _one(n, architecture, engine, cancelled, alive) for n in numbers}
+    answers = {n: _ask_type(n, architecture, engine, cancelled, alive) for n in numbers}
     left = [number for number, answer in answers.items() if answer.accepted is None]
     return {**answers, **_scanned(left, engine, answers[left[0]].line)} if left else answers
 
 
-def _one(
-    number: int, architecture: str, engine: Engine, cancelled: threading.Event | None, alive: Said
-) -> Said:
+def _ask_type(
+    number: int,
+    architecture: str,
+    engine: Engine,
+    cancelled: threading.Event | None,
+    alive: LoaderAnswer,
+) -> LoaderAnswer:
     """The loader's answer on one type. It is asked twice where its log came too late; a program
     that aborts with the type, and not without it, refuses it too."""
-    answer = Said(None)
+    answer = LoaderAnswer(None)
     for _ in range(2):
         lines = engine.load(names.probe(architecture, (number,)), cancelled=cancelled)
         answer = read(lines, architecture, number)
         if answer.accepted is not None:
             return answer
     aborted = _ENDED.search(answer.line) is not None and alive.accepted is not None
-    return Said(False, answer.line) if aborted else answer
+    return LoaderAnswer(False, answer.line) if aborted else answer
 
 
-def read(lines: Sequence[str], architecture: str, number: int) -> Said:
+def read(lines: Sequence[str], architecture: str, number: int) -> LoaderAnswer:
     """What a program's output says of a type that is in the file it was given."""
     tensor = names.tensor_name(number)
     for line in lines:
         words = one_line(line, names.LINE)
         refusal = _INVALID.search(words)
         if refusal and (tensor in words or f"ggml type {number}" in words):
-            return Said(False, words[refusal.start() :])
+            return LoaderAnswer(False, words[refusal.start() :])
     answer = names.read(lines, architecture)
     if answer.accepted is not None:
-        return Said(True, answer.line)
+        return LoaderAnswer(True, answer.line)
     ended = next(
         (one_line(output_line, names.LINE) for output_line in lines if _ENDED.search(output_line)),
         answer.line,
     )
-    return Said(None, ended)
+    return LoaderAnswer(None, ended)
 
 
-def _scanned(numbers: Sequence[int], engine: Engine, why: str) -> dict[int, Said]:
+def _scanned(numbers: Sequence[int], engine: Engine, why: str) -> dict[int, LoaderAnswer]:
     """Without the loader: a type whose name the library does not hold is refused."""
     answers = {}
     for number in numbers:
@@ -192,7 +198,7 @@ def _scanned(numbers: Sequence[int], engine: Engine, why: str) -> dict[int, Said
             scan = None
         absent = scan is not None and scan.presence is Presence.ABSENT
         words = f"{scan.path} does not hold its name; the loader did not say" if scan else ""
-        answers[number] = Said(False, words) if absent else Said(None, why)
+        answers[number] = LoaderAnswer(False, words) if absent else LoaderAnswer(None, why)
     return answers
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import Presence, Said
+from console.checks.preflight.architecture.names import LoaderAnswer, Presence
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.header import TITLE
 from console.common.errors import ConsoleError
@@ -56,21 +56,21 @@ class WordsVerdict:
     build: str
     tokenizer: str
     pre: str
-    said: Said
+    reply: LoaderAnswer
 
     def finding(self) -> Finding:
         what = f"tokenizer '{one_line(self.tokenizer, 60)}'"
         if self.pre:
             what += f", pre-tokenizer '{one_line(self.pre, 60)}'"
-        if self.said.accepted:
+        if self.reply.accepted:
             return Finding(Level.OK, TITLE, f"{self.build} knows {what}")
-        if self.said.accepted is False:
+        if self.reply.accepted is False:
             hint = "take a newer build, or a file whose tokenizer this build knows"
             return Finding(
-                Level.FAIL, TITLE, f"{self.build} refuses {what}: {self.said.line}", hint
+                Level.FAIL, TITLE, f"{self.build} refuses {what}: {self.reply.line}", hint
             )
         words = f"whether {self.build} knows {what} is not known"
-        words = f"{words}: {self.said.line}" if self.said.line else words
+        words = f"{words}: {self.reply.line}" if self.reply.line else words
         words += names.since([self.pre])
         hint = "load any small model with this tokenizer with the build first"
         return Finding(Level.UNKNOWN, TITLE, words, hint)
@@ -88,15 +88,15 @@ def verdict_on(
     try:
         build = engine.identity().text
     except (ConsoleError, OSError) as error:
-        return WordsVerdict("the build", tokenizer, pre, Said(None, one_line(str(error))))
-    answer = Said(None)
+        return WordsVerdict("the build", tokenizer, pre, LoaderAnswer(None, one_line(str(error))))
+    answer = LoaderAnswer(None)
     try:
         for _ in range(2):  # llama.cpp logs from another thread, and may end before it has written
             answer = read(engine.load(probe(tokenizer, pre), cancelled=cancelled))
             if answer.accepted is not None:
                 return WordsVerdict(build, tokenizer, pre, answer)
     except (ConsoleError, OSError) as error:
-        answer = Said(None, one_line(str(error)))
+        answer = LoaderAnswer(None, one_line(str(error)))
     if pre and tokenizer in SHARED_TOKENIZERS:
         answer = _scanned(pre, engine, answer)
     return WordsVerdict(build, tokenizer, pre, answer)
@@ -148,21 +148,21 @@ def _string(text: str) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def read(lines: Sequence[str]) -> Said:
+def read(lines: Sequence[str]) -> LoaderAnswer:
     """What a program's output says of the two names that it was given."""
     last = ""
     for line in lines:
         words = one_line(line, names.LINE)
         if refusal := _REFUSED.search(words):
-            return Said(False, refusal[0])
+            return LoaderAnswer(False, refusal[0])
         if _KNOWN.search(words):
-            return Said(True, words)
+            return LoaderAnswer(True, words)
         if names.FAILED in words and not last:
             last = words[words.index(names.FAILED) :]
-    return Said(None, last or (one_line(lines[-1], names.LINE) if lines else ""))
+    return LoaderAnswer(None, last or (one_line(lines[-1], names.LINE) if lines else ""))
 
 
-def _scanned(pre: str, engine: Engine, answer: Said) -> Said:
+def _scanned(pre: str, engine: Engine, answer: LoaderAnswer) -> LoaderAnswer:
     """Without the loader: a name that is absent from a library which holds its like is refused."""
     try:
         scans = [engine.scan(name, PRE_MARK) for name in (pre, *CONTROLS)]
@@ -175,4 +175,4 @@ def _scanned(pre: str, engine: Engine, answer: Said) -> Said:
     if first is None or not kept or first.presence is not Presence.ABSENT:
         return answer
     words = f"unknown pre-tokenizer type: '{one_line(pre, 60)}'"
-    return Said(False, f"{words} ({first.path} does not hold it; the loader did not say)")
+    return LoaderAnswer(False, f"{words} ({first.path} does not hold it; the loader did not say)")

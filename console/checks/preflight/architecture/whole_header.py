@@ -18,10 +18,10 @@ from dataclasses import replace
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import names, vocabulary
 from console.checks.preflight.architecture.in_image import ImageBuild
-from console.checks.preflight.architecture.names import Said
+from console.checks.preflight.architecture.names import LoaderAnswer
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine, called
-from console.checks.preflight.header import TITLE, told
+from console.checks.preflight.header import TITLE, findings_of
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.models.gguf.header import Array, Header, Tensor
@@ -43,25 +43,27 @@ it is given lacks of the real one: the vocabulary, lists of words, the widths of
 _ASSERTED = re.compile(r"GGML_ASSERT\(.*\) failed")
 
 
-def asked(header: Header, engine: object, cancelled: threading.Event | None = None) -> Said:
+def ask_loader(
+    header: Header, engine: object, cancelled: threading.Event | None = None
+) -> LoaderAnswer:
     """The loader's answer on a whole header; None if it is no program of this machine or in an
     image with a shell, or its words say neither. Raises Cancelled."""
     if not isinstance(engine, HostProgram | ImageBuild) or not header.tensors:
-        return Said(None)
+        return LoaderAnswer(None)
     tensors = (*header.tensors, SPARE)
     try:
         head, size = skeleton(replace(header, tensors=tensors, tensor_count=len(tensors)))
-        answer = Said(None)
+        answer = LoaderAnswer(None)
         for _ in range(2):  # its log may come too late: see `support`
             answer = read(engine.load(head, cancelled=cancelled, size=size), header)
             if answer.accepted is not None:
                 break
     except (ConsoleError, OSError, ValueError, OverflowError, struct.error) as error:
-        return Said(None, one_line(str(error)))
+        return LoaderAnswer(None, one_line(str(error)))
     return answer
 
 
-def read(lines: Sequence[str], header: Header) -> Said:
+def read(lines: Sequence[str], header: Header) -> LoaderAnswer:
     """What a program's output says of a header with a spare tensor."""
     due = len(header.tensors or ())
     for line in lines:
@@ -69,16 +71,16 @@ def read(lines: Sequence[str], header: Header) -> Said:
         if counts := _COUNT.search(words):
             return _counted(due, int(counts[1]) - 1, int(counts[2]))
         if asserted := _ASSERTED.search(words):
-            return Said(None if _left_out(header) else False, asserted[0])
+            return LoaderAnswer(None if _left_out(header) else False, asserted[0])
         if names.FAILED not in words:
             continue
         failure = words[words.index(names.FAILED) :]
         key = _KEY.search(failure)
         if key and key[1] in header.kv:
-            return Said(None, failure)  # it was left out of the header that was given
+            return LoaderAnswer(None, failure)  # it was left out of the header that was given
         if _REFUSED.search(failure):
-            return Said(False, failure)
-    return Said(None)
+            return LoaderAnswer(False, failure)
+    return LoaderAnswer(None)
 
 
 def _left_out(header: Header) -> bool:
@@ -90,12 +92,12 @@ def _left_out(header: Header) -> bool:
     )
 
 
-def _counted(due: int, have: int, used: int) -> Said:
+def _counted(due: int, have: int, used: int) -> LoaderAnswer:
     if have != due:
-        return Said(None)
+        return LoaderAnswer(None)
     if used == have:
-        return Said(True)
-    return Said(False, f"wrong number of tensors; expected {have}, got {used}")
+        return LoaderAnswer(True)
+    return LoaderAnswer(False, f"wrong number of tensors; expected {have}, got {used}")
 
 
 def findings(
@@ -106,17 +108,17 @@ def findings(
     `sure`: this build loads the file, and not another one that the question is about. `always`: its
     tokenizer is asked for even if every build has it. Raises Cancelled."""
     named = vocabulary.findings(engine, header, sure=sure, always=always, cancelled=cancelled)
-    answer = asked(header, engine, cancelled)
+    answer = ask_loader(header, engine, cancelled)
     left = [*of_vocabulary(header), *of_gating(header), *of_whole(header)]
     left += likeness.of_types(header)
     if not named:
         left += of_names(header)
     if answer.accepted is None or not sure:
         left += [*complaints(header), *of_scaling(header), *likeness.complaints(header)]
-    return [*told(left), *named, *_refused(answer, engine, sure=sure)]
+    return [*findings_of(left), *named, *_refused(answer, engine, sure=sure)]
 
 
-def _refused(answer: Said, engine: Engine, *, sure: bool) -> list[Finding]:
+def _refused(answer: LoaderAnswer, engine: Engine, *, sure: bool) -> list[Finding]:
     """A refusal in words; one of a build that may not be meant is no verdict."""
     if answer.accepted is not False:
         return []

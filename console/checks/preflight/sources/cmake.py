@@ -51,7 +51,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class Asked:
+class CmakeNeeds:
     """What the CMake files of one project ask for. `own`: names that it brings itself; `modules`:
     Python modules that it builds, each with the directory whose file says so."""
 
@@ -128,7 +128,7 @@ class _Level:
     state: bool | None
     taken: bool | None
     lacking: str = ""
-    found: str = ""
+    present: str = ""
     routine: bool = False
     """Whether it is a function or a macro."""
 
@@ -140,16 +140,16 @@ class _Reader:
         self.tree = tree
         self.values = dict(given)
         self.given = given
-        self.asked = Asked()
+        self.needs = CmakeNeeds()
         self.depth = 0
 
     def read(self, path: str, root: str, sure: bool | None = True) -> None:
         """Read a file whose project begins at `root`."""
         text = self.tree.text(path)
-        many = len(self.asked.seen) >= MAX_FILES or self.depth >= DEEPEST
-        if text is None or path in self.asked.seen or many:
+        many = len(self.needs.seen) >= MAX_FILES or self.depth >= DEEPEST
+        if text is None or path in self.needs.seen or many:
             return
-        self.asked.seen.add(path)
+        self.needs.seen.add(path)
         self.depth += 1
         levels = [_Level(sure, False)]
         for call in calls(text):
@@ -170,7 +170,7 @@ class _Reader:
             condition = self._truth(call.args) if call.name == "if" else None
             level = _Level(_both(above, condition), condition)
             level.routine = call.name in ("function", "macro")
-            level.found, level.lacking = _of_found(call.args) if call.name == "if" else ("", "")
+            level.present, level.lacking = _of_found(call.args) if call.name == "if" else ("", "")
             if level.lacking:
                 level.state = _both(above, None)
             levels.append(level)
@@ -179,7 +179,7 @@ class _Reader:
             condition = self._truth(call.args) if call.name == "elseif" else True
             rest = None if level.taken is None else not level.taken
             level.state = _both(above, _both(rest, condition))
-            level.lacking = level.found if call.name == "else" else _of_found(call.args)[1]
+            level.lacking = level.present if call.name == "else" else _of_found(call.args)[1]
             if level.lacking:
                 level.state = _both(above, None)
             level.taken = True if level.taken or condition else level.taken and condition
@@ -199,7 +199,7 @@ class _Reader:
             sure = len(levels) > 1 and levels[-2].state is True
             self._want((levels[-1].lacking,), path, call.line, sure)
         elif call.name in ("find_package", "find_library") and args:
-            self._found(call, path, state is True)
+            self._read_find(call, path, state is True)
         elif call.name in ("pkg_check_modules", "pkg_search_module") and args:
             self._want(("PkgConfig",), path, call.line, state is True)
             self._modules(call, path, state is True)
@@ -210,9 +210,9 @@ class _Reader:
         elif call.name in ("add_subdirectory", "include", "include_directories"):
             self._include(call, path, root, here, state)
         elif call.name.lower() in ("fetchcontent_declare", "externalproject_add") and args:
-            self.asked.own.add(args[0].lower())
+            self.needs.own.add(args[0].lower())
         elif args and call.name in _MODULES:
-            self.asked.modules.setdefault(args[0], here)
+            self.needs.modules.setdefault(args[0], here)
 
     def _set(self, name: str, value: str, state: bool | None, *, cached: bool = True) -> None:
         if name in self.given and cached:
@@ -222,7 +222,7 @@ class _Reader:
         else:
             self.values.pop(name, None)
 
-    def _found(self, call: Call, path: str, sure: bool) -> None:
+    def _read_find(self, call: Call, path: str, sure: bool) -> None:
         if any(f"{call.args[0]}_{end}" in self.given for end in ("DIR", "ROOT")):
             return  # the build says where it is
         if call.name == "find_package" and "REQUIRED" in call.args:
@@ -242,14 +242,14 @@ class _Reader:
 
     def _want(self, names: tuple[str, ...], path: str, line: int, sure: bool) -> None:
         if not any("$" in name for name in names):
-            self.asked.wanted.append(Wanted(names, path, line, sure))
+            self.needs.wanted.append(Wanted(names, path, line, sure))
 
     def _include(self, call: Call, path: str, root: str, here: str, state: bool | None) -> None:
         kinds = ("SYSTEM", "BEFORE", "AFTER", "EXCLUDE_FROM_ALL", "OPTIONAL")
         words = [argument for argument in call.args if argument not in kinds]
         if call.name == "add_subdirectory":
             words = words[:1]
-            self.asked.own.update(
+            self.needs.own.update(
                 posixpath.basename(folder.rstrip("/")).lower() for folder in words
             )
         for word in words:
@@ -265,7 +265,7 @@ class _Reader:
             wanted = call.name == "add_subdirectory" or (named and ".." in short)
             if wanted and state is True and (target is None or not self.tree.has(target)):
                 shown = target if target is not None else posixpath.normpath(short)
-                self.asked.missing.append(Missing(shown, path, call.line))
+                self.needs.missing.append(Missing(shown, path, call.line))
 
     def _truth(self, words: tuple[str, ...], depth: int = 0) -> bool | None:
         """What a condition comes to; None where this cannot be told."""
@@ -281,9 +281,9 @@ class _Reader:
             return None if inner is None else not inner
         if words[0] == "(" and words[-1] == ")":
             return self._truth(words[1:-1], depth + 1)
-        return self._one(words[0]) if len(words) == 1 else None
+        return self._word_truth(words[0]) if len(words) == 1 else None
 
-    def _one(self, word: str) -> bool | None:
+    def _word_truth(self, word: str) -> bool | None:
         name = word[2:-1] if word.startswith("${") and word.endswith("}") else word
         if name.endswith("_FOUND"):
             return True
@@ -326,9 +326,11 @@ def _of_found(words: tuple[str, ...]) -> tuple[str, str]:
     return "", ""
 
 
-def read(tree: SourceTree, path: str, given: Mapping[str, str], all_given: bool = True) -> Asked:
+def read(
+    tree: SourceTree, path: str, given: Mapping[str, str], all_given: bool = True
+) -> CmakeNeeds:
     """What the project of a CMakeLists.txt asks for; `given` are its definitions (-DNAME=VALUE).
     Unless these are all, everything is "perhaps"."""
     reader = _Reader(tree, given)
     reader.read(path, posixpath.dirname(path), True if all_given else None)
-    return reader.asked
+    return reader.needs

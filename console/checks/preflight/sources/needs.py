@@ -28,7 +28,7 @@ from console.checks.preflight.sources.tree import SourceTree
 from console.common.text import decode, one_line
 from console.host import children
 
-ASKED = ("F-015",)
+MISSING_PACKAGE = ("F-015",)
 CMAKE = ("F-016",)
 MOVED = ("F-017",)
 SHALLOW = ("F-013",)
@@ -146,7 +146,7 @@ class Needs:
             if gate is not None and not self.is_on(gate, site.command):
                 continue
             for finding in sorted(
-                self._asked(cmake_needs), key=lambda fault: fault.level is not Level.FAIL
+                self._judge_cmake(cmake_needs), key=lambda fault: fault.level is not Level.FAIL
             ):
                 package = finding.title.startswith("package")
                 findings.setdefault(
@@ -192,7 +192,7 @@ class Needs:
         words = f"{site.part or 'the tree'} is built with cmake, and nothing installs it"
         yield Finding(level, "cmake", words, self._hint("cmake"), CMAKE, place=where)
 
-    def _asked(self, cmake_needs: cmake.Asked) -> Iterator[Finding]:
+    def _judge_cmake(self, cmake_needs: cmake.CmakeNeeds) -> Iterator[Finding]:
         for package in cmake_needs.wanted:
             finding = self._package(package, cmake_needs.own)
             if finding is not None:
@@ -242,7 +242,7 @@ class Needs:
         debs = LIBRARIES.get(name, ())
         if self._has(name, debs, FROM_PIP.get(name, ())):
             return None
-        lessons = SCHED_EXT[:2] if "balance_serve" in package.path else ASKED
+        lessons = SCHED_EXT[:2] if "balance_serve" in package.path else MISSING_PACKAGE
         here = self.layout is None
         level = Level.WARN
         if package.sure:

@@ -137,7 +137,7 @@ def _with_base(
             continue
         place = f"{name}:{torch.line}"
         if torch.kind == "cpu":
-            words = f"{torch.words} has no CUDA, and {_said(after[0])} is compiled against it"
+            words = f"{torch.words} has no CUDA, and {_quoted(after[0])} is compiled against it"
             hint = f"an index for CUDA, like https://download.pytorch.org/whl/{_kind(cuda)}"
             yield Finding(Level.FAIL, TITLE, words, hint, CUDA, place=place)
         elif torch.cuda is not None and torch.cuda != cuda:
@@ -151,7 +151,7 @@ def _with_base(
             yield Finding(grave, TITLE, words, hint, (*CUDA, *ABI), place=place)
 
 
-def _said(part: Compiled) -> str:
+def _quoted(part: Compiled) -> str:
     return f"`{part.command.line[:60]}`"
 
 
@@ -167,7 +167,7 @@ def _replaced(
         between = [part for at, part in builds if first.at < at < second.at]
         if is_replacement and (between or first.at >= 0):
             words = f"{second.words} replaces {first.words} (line {first.line})"
-            words += f", against which {_said(between[0])} was compiled" if between else ""
+            words += f", against which {_quoted(between[0])} was compiled" if between else ""
             level = Level.FAIL if between else Level.WARN
             hint = "install one PyTorch, before everything that is compiled"
             yield Finding(level, TITLE, words, hint, ABI, place=f"{name}:{second.line}")
