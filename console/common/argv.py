@@ -99,7 +99,7 @@ def has_other_flags(spec: Iterable[str], argv: Iterable[str]) -> bool:
     if not argv_words[1:] or not program:
         return False
     wanted, others = words_behind(spec_words), list[str]()
-    for word in _said(argv_words):
+    for word in _arguments(argv_words):
         same = next((wanted_word for wanted_word in wanted if _is_same(wanted_word, word)), None)
         if same is None:
             others.append(word)
@@ -114,10 +114,10 @@ def words_behind(spec: Iterable[str]) -> list[str]:
     words = [word for word in spec if word]
     program = names_of(words)
     first = next((at for at, word in enumerate(words) if _names([word]) & program), 0)
-    return _said(words[first:]) if words else []
+    return _arguments(words[first:]) if words else []
 
 
-def _said(words: list[str]) -> list[str]:
+def _arguments(words: list[str]) -> list[str]:
     """The words behind the program of a command line, each value as one of its own."""
     behind = _started(words)[1]
     return [part for word in behind for part in _parts(word) if part]

@@ -92,7 +92,7 @@ class Problem(NamedTuple):
     expected: str = ""
     hint: str = ""
 
-    def told(self, shown: Callable[[str], str]) -> Problem:
+    def map_words(self, shown: Callable[[str], str]) -> Problem:
         """The same with every word passed through `shown`."""
         words = (shown(self.what), shown(self.expected), shown(self.hint))
         return Problem(self.file, self.line, self.column, *words)

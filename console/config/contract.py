@@ -23,7 +23,7 @@ Fields = Annotated[dict[str, Text], Field(min_length=1)]
 HttpPath = Annotated[Text, Field(pattern=r"^/[\w./-]*$")]
 
 
-class Said(Strict):
+class ChatMessage(Strict):
     role: Literal["system", "user", "assistant"]
     content: Text
 
@@ -32,12 +32,12 @@ class Prompt(Strict):
     """What every question to the model has: one prompt, or a conversation."""
 
     prompt: Text | None = None
-    messages: list[Said] | None = Field(None, min_length=1)
+    messages: list[ChatMessage] | None = Field(None, min_length=1)
     max_tokens: Tokens = 24
     stream: bool = False
 
     @model_validator(mode="after")
-    def _one(self) -> Prompt:
+    def _exactly_one_prompt(self) -> Prompt:
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("!a case has exactly one of prompt or messages")
         return self

@@ -86,7 +86,7 @@ def _parts(registry: Registry, lesson: Lesson, today: date) -> Iterator[tuple[st
         ],
         "",
     )
-    yield "asked", [f"{exchange.question} {exchange.answer}" for exchange in model.asked], ""
+    yield "asked", [f"{exchange.question} {exchange.answer}" for exchange in model.questions], ""
     yield "since then", list(model.notes), "accent"
     yield "see", [f"{_titled(registry, link.to)} – {link.words}" for link in model.links], ""
     yield "linked from", [", ".join(registry.linking_to(model.id))], "dim"

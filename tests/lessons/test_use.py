@@ -12,7 +12,7 @@ import pytest
 from console.config.lessons import use
 from console.config.lessons import use as module
 from console.config.lessons.registry import Lesson, Recheck, Registry, load_lesson
-from console.config.lessons.use import Answer, Found, ask, bearing, recheck, search
+from console.config.lessons.use import Answer, DraftFacts, ask, bearing, recheck, search
 from tests.lessons.conftest import Put
 from tests.waiting import until
 
@@ -97,7 +97,7 @@ def test_a_name_with_and_without_its_signs(registry: Registry) -> None:
     assert {"F-001", "F-012"} <= with_sign
 
 
-FOUND = Found(
+FOUND = DraftFacts(
     run="20261122-031245-demo-5750", day="2026-11-22", title="Is it faster? – NO-GO (retain)",
     playbook="demo", outcome="succeeded, NO-GO (retain)",
     symptom='Gate go said NO-GO: bench.tok_s 36.91 tok/s: "too slow".',

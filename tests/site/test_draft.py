@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from console.common.options.engines import LLAMA, VLLM
-from console.config.site.draft import Told, draft, scalar, site_name, without_secrets
+from console.config.site.draft import DraftDetails, draft, scalar, site_name, without_secrets
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
 from console.host.process import ProcessSpec
@@ -17,7 +17,7 @@ from console.runtime.discovery.processes import Running
 from console.runtime.discovery.servers import Server
 from console.runtime.spec import ComposeSpec, ExistingContainer
 
-TOLD = Told("ws", "site.schema.json", "2026-11-25")
+TOLD = DraftDetails("ws", "site.schema.json", "2026-11-25")
 SECRET = "sk-0123456789abcdef"
 ARGV = ("./llama-server", "-m", "a b.gguf", "--port", "8000", "--flag", "no", "\u00e4#: {")
 
@@ -27,7 +27,7 @@ def server(**more: object) -> Server:
     return Server(LLAMA, "http://127.0.0.1:8000", replace(one, **more))  # type: ignore[arg-type]
 
 
-def loaded(tmp_path: Path, found: Server, told: Told = TOLD) -> tuple[Site, str]:
+def loaded(tmp_path: Path, found: Server, told: DraftDetails = TOLD) -> tuple[Site, str]:
     made = draft(found, told)
     path = tmp_path / "site.yaml"
     path.write_text(made.text, "utf-8")

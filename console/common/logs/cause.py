@@ -233,9 +233,9 @@ def cause_of(
     )
     for part in (entries[healthy + 1 :], entries):
         serious = [entry for entry in part if not _is_low(entry)]
-        if cause := _told(serious):
+        if cause := _best_cause(serious):
             return cause
-    if cause := _told([entry for entry in entries if _is_low(entry)], low=True):
+    if cause := _best_cause([entry for entry in entries if _is_low(entry)], low=True):
         return cause
     if ended := ended_words(code, oom_kills):
         return KILLED, ended
@@ -303,7 +303,7 @@ def _is_low(entry: Entry) -> bool:
     return entry.level in (Level.LOW, Level.WARNING)
 
 
-def _told(entries: Sequence[Entry], *, low: bool = False) -> tuple[str, str] | None:
+def _best_cause(entries: Sequence[Entry], *, low: bool = False) -> tuple[str, str] | None:
     """The kind and the words of the line among these that explains best."""
     for kind, pattern in _KINDS:
         for entry in entries:

@@ -112,8 +112,8 @@ def of_text(line: str, lower: str, *, labelled: bool) -> Iterator[re.Match[str]]
     """Where a line has such fields. `lower` is the line in small letters; `labelled`: whether a
     word of it names a secret and one may be its value."""
     if labelled:
-        yield from hints.found((_FIELD,), line, lower)
-    yield from hints.found(_ROWS, line, lower)
+        yield from hints.matches((_FIELD,), line, lower)
+    yield from hints.matches(_ROWS, line, lower)
     foreign = not line.isascii() or "passwort" in lower or "kennwort" in lower
     if foreign and any(map(lower.__contains__, _FOREIGN_HINTS)):
         yield from _IN_FOREIGN.finditer(line)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from console.common.patterns import lazy
-from console.common.secrets.sentences import Told
+from console.common.secrets.sentences import Clues
 
 _PLAIN = lazy(
     r"[A-Z]?[a-z]+(?:[-_/.][a-z]+)*|[A-Z]+(?:[-_/.][A-Z]+)*|[A-Z][a-z]+(?:[-_/.][A-Z][a-z]+)*"
@@ -98,7 +98,7 @@ _OF_A_TEXT = ("prob", "bytes", "piece", "tok_str", "token_id", '"id"', "'id'", "
 """What stands beside `token` in an object of an engine where it is one of a text."""
 
 
-def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+def of_text(line: str, lower: str, clues: Clues) -> Iterator[re.Match[str]]:
     """Where a line has such values. `lower` is the line in small letters, `clues` what
     `sentences.tells` says of it."""
     if clues.value or (clues.noun and ("api" in lower or "passw" in lower or "passp" in lower)):

@@ -23,7 +23,7 @@ def row(words: tuple[str, ...], *patterns: str) -> Row:
     return Row(_part(words), words, tuple(lazy(pattern, re.IGNORECASE) for pattern in patterns))
 
 
-def found(rows: Iterable[Row], line: str, lower: str) -> Iterator[re.Match[str]]:
+def matches(rows: Iterable[Row], line: str, lower: str) -> Iterator[re.Match[str]]:
     """Where the patterns of the rows match in a line; `lower` is the line in small letters."""
     for part, words, patterns in rows:
         if part in lower:

@@ -91,7 +91,7 @@ _LEFT_OUT = lazy(
     re.IGNORECASE,
 )
 """What a remark says where no value follows: `API key: (not set)`."""
-_TOLD = lazy(
+_GENERATED = lazy(
     r"\b(?i:generated|created|new|your|initial|temporary|random|default)\s{1,4}(?:\w{1,20}\s{1,4}){0,2}?"
     r"(?P<name>[A-Za-z][\w-]{1,40}(?:\s(?i:key|token|password|secret))?)\b[^:=]{0,60}$"
 )
@@ -285,7 +285,7 @@ def _of_remark(bare: str) -> Waits | None:
         return _behind(signed, 0)
     if remark["sign"] in (":", "：") and before:
         return _of_words(f"{before}:") or _of_sentence(f"{before}:")
-    match = _TOLD.search(before) if kept else None
+    match = _GENERATED.search(before) if kept else None
     return _named(match["name"]) if match else None
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from console.common.secrets import hints
-from console.common.secrets.sentences import STATES, Told
+from console.common.secrets.sentences import STATES, Clues
 
 _WHOSE = (
     r"accounting|admin|ansible|archive|auth|become|bind|bmc|db|ftp|grafana|http|idrac|ilo|imap|ipmi"
@@ -125,9 +125,9 @@ _KEYS = tuple(hints.row(words, *patterns) for words, patterns in _OF_KEYS)
 value if it looks made by a machine."""
 
 
-def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+def of_text(line: str, lower: str, clues: Clues) -> Iterator[re.Match[str]]:
     """Where a line has such values; `lower` is the line in small letters, `clues` what
     `sentences.tells` says of it."""
-    yield from hints.found(_ROWS, line, lower)
+    yield from hints.matches(_ROWS, line, lower)
     if clues.value:
-        yield from hints.found(_KEYS, line, lower)
+        yield from hints.matches(_KEYS, line, lower)

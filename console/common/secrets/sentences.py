@@ -46,7 +46,7 @@ STATES = PROSE | frozenset({
 """Words behind a secret's name that tell how it stands, not what it is."""
 
 
-class Told(NamedTuple):
+class Clues(NamedTuple):
     """`noun`: whether a line names a key, token or password; `value`: whether a word of it may be
     the value of one, too; `labelled`: whether it then names one that is secret."""
 
@@ -206,7 +206,7 @@ _VERBS = (
     "phrase is", "code is", "word: ", "phrase: ", "key for", "word for", "token for", "word of",
 )  # fmt: skip
 _ARROWS = ("->", "=>", "→")
-_NOTHING, _NOUN_ALONE = Told(), Told(noun=True)
+_NOTHING, _NOUN_ALONE = Clues(), Clues(noun=True)
 
 
 def _of_letters(line: str, lower: str) -> Iterator[re.Match[str]]:
@@ -217,17 +217,17 @@ def _of_letters(line: str, lower: str) -> Iterator[re.Match[str]]:
         yield from _BEHIND_ARROW.finditer(line)
 
 
-def tells(lower: str) -> Told:
+def tells(lower: str) -> Clues:
     """What a plain search finds in a line in small letters."""
     if not any(map(lower.__contains__, _NOUNS)):
         return _NOTHING
-    return Told(True, True, _is_labelled(lower)) if _may_have_value(lower) else _NOUN_ALONE
+    return Clues(True, True, _is_labelled(lower)) if _may_have_value(lower) else _NOUN_ALONE
 
 
-def of_text(line: str, lower: str, clues: Told) -> Iterator[re.Match[str]]:
+def of_text(line: str, lower: str, clues: Clues) -> Iterator[re.Match[str]]:
     """Where a line tells such values; `lower` is the line in small letters, `clues` what `tells`
     says of it."""
-    yield from hints.found(_OTHERS, line, lower)
+    yield from hints.matches(_OTHERS, line, lower)
     for pattern in (*_TELLING, *_LABELLED) if clues.labelled else _TELLING if clues.value else ():
         yield from pattern.finditer(line)
     if clues.noun:

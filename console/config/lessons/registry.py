@@ -168,7 +168,7 @@ class Quick(Strict):
     instead: Text
 
 
-class Asked(Strict):
+class AnsweredQuestion(Strict):
     question: Text
     answer: Text
 
@@ -213,7 +213,7 @@ class LessonModel(Strict):
     contradictions: list[Contradiction] = []
     notes: list[Text] = []
     quick: list[Quick] = []
-    asked: list[Asked] = []
+    questions: list[AnsweredQuestion] = Field([], alias="asked")
     sources: list[Text] = []
     runs: list[Text] = []
     rules: list[RuleId] = []

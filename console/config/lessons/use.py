@@ -72,7 +72,7 @@ def _places(model: LessonModel) -> Iterator[tuple[int, str]]:
     yield 20, model.title
     yield 10, " ".join((model.status, model.component, *model.rules, *model.sources))
     yield 8, " ".join(f"{advice.avoid} {advice.why} {advice.instead}" for advice in model.quick)
-    yield 8, " ".join(f"{exchange.question} {exchange.answer}" for exchange in model.asked)
+    yield 8, " ".join(f"{exchange.question} {exchange.answer}" for exchange in model.questions)
     yield 5, " ".join((model.symptom, model.cause, model.resolution, model.lesson))
     yield (
         3,
@@ -241,7 +241,7 @@ def _failed(lesson: Lesson, words: str, began: float) -> Rechecked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DraftFacts:
     """What a run's records give: `day` as 2026-11-22; `lessons` are the ids it named; `worked`: the
     draft is a lesson of success."""
 
@@ -258,7 +258,7 @@ class Found:
     lessons: tuple[str, ...] = ()
 
 
-def drafted(lesson_id: str, facts: Found) -> str:
+def drafted(lesson_id: str, facts: DraftFacts) -> str:
     """The draft's text. Every value is a JSON string, which is also valid YAML."""
     known = registry.known()
     quarter_later = (date.fromisoformat(facts.day) + timedelta(days=91)).isoformat()

@@ -142,12 +142,12 @@ def never_both(
             not any(value_range.empty() for value_range in ranges)
             and ranges[0].meet(ranges[1]).empty()
         ):
-            conditions = " and ".join(_said(criterion) for criterion in (first, other))
+            conditions = " and ".join(_conditions(criterion) for criterion in (first, other))
             return f"no figure of {first.name} meets both {conditions}, so GO is impossible"
     return None
 
 
-def _said(criterion: Criterion) -> str:
+def _conditions(criterion: Criterion) -> str:
     sides = (("go", criterion.go), ("no_go", criterion.no_go))
     return ", ".join(f"{side} {threshold}" for side, threshold in sides if threshold is not None)
 

@@ -210,7 +210,7 @@ def load_playbook(
     known = Known.of(document.data, filled, defaults, {**offered}, {**(given or {})}, inputs)
     if document.problems or model is None:
         raise InvalidFile(
-            TITLE, [problem.told(known.text) for problem in sorted(document.problems)], HINT
+            TITLE, [problem.map_words(known.text) for problem in sorted(document.problems)], HINT
         )
     guards = guard_limits(document, model, site_services)
     unset = tuple(missing & set(inputs))
@@ -239,12 +239,12 @@ def _input_models(document: Document) -> dict[str, InputModel]:
     if not isinstance(declared, dict):
         return {}  # the model as a whole reports it
 
-    class _One(BaseModel):
+    class _Declaration(BaseModel):
         inputs: dict[str, InputModel]
 
     models: dict[str, InputModel] = {}
     for name, data in declared.items():
-        declaration = validated(_One, document, {"inputs": {name: data}})
+        declaration = validated(_Declaration, document, {"inputs": {name: data}})
         if declaration is not None:
             models[name] = declaration.inputs[name]
     return models

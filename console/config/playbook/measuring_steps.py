@@ -207,7 +207,7 @@ class ContractStep(Strict):
     suite: list[Arg] = []
 
     @model_validator(mode="after")
-    def _one(self) -> ContractStep:
+    def _exactly_one_target(self) -> ContractStep:
         if bool(self.service) == bool(self.url):
             raise ValueError("!a contract is of exactly one of service or url")
         if not self.asks and self.model_fields_set & {"against", "repeat", "model"}:
@@ -241,7 +241,7 @@ class CheckpointStep(Strict):
     beside: bool = False
 
     @model_validator(mode="after")
-    def _one(self) -> CheckpointStep:
+    def _one_source_of_args(self) -> CheckpointStep:
         if self.service and self.args:
             raise ValueError("!arguments come from service or from args, not from both")
         return self
@@ -257,7 +257,7 @@ class GgufStep(Strict):
     binary: Text = ""
 
     @model_validator(mode="after")
-    def _one(self) -> GgufStep:
+    def _at_most_one_build(self) -> GgufStep:
         if sum(bool(x) for x in (self.service, self.image, self.binary)) > 1:
             raise ValueError("!the build is one of service, image or binary")
         return self
@@ -301,7 +301,7 @@ class ImportsStep(Strict):
     python: Text = ""
 
     @model_validator(mode="after")
-    def _one(self) -> ImportsStep:
+    def _image_or_service(self) -> ImportsStep:
         if bool(self.image) == bool(self.service):
             raise ValueError("!imports needs exactly one of image or service")
         return self
@@ -328,7 +328,7 @@ class QualityStep(Strict):
     tasks: Text = ""
 
     @model_validator(mode="after")
-    def _one(self) -> QualityStep:
+    def _tasks_or_perplexity(self) -> QualityStep:
         given = sorted(self.model_fields_set - {"service", "tasks"})
         if self.tasks and given:
             raise ValueError(f"!{given[0]} belongs to llama-perplexity, which tasks do without")
@@ -358,7 +358,7 @@ class DownloadStep(Strict):
     line: Rate | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> DownloadStep:
+    def _exactly_one_source(self) -> DownloadStep:
         if bool(self.repo) == bool(self.of):
             raise ValueError("!a download is of a checkpoint step, or of a repo")
         if self.of and (self.include or self.exclude):

@@ -99,7 +99,7 @@ class Where(OneOf):
     network: Text = ""
 
     @model_validator(mode="after")
-    def _one(self) -> Where:
+    def _options_need_image(self) -> Where:
         if self.service is not None and (self.gpus or self.mounts or self.memory or self.network):
             raise ValueError("!gpus, mounts, memory and network need an image, not a service")
         return self
@@ -144,7 +144,7 @@ class Check(OneOf):
     cpu: str | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Check:
+    def _keys_belong_together(self) -> Check:
         if self.output is not None and self.matches is None and self.not_matches is None:
             raise ValueError("!output needs matches or not_matches: a check that cannot fail")
         if self.output is None and (self.matches or self.not_matches):

@@ -85,7 +85,7 @@ class TuneStep(Strict):
     fresh: bool = False
 
     @model_validator(mode="after")
-    def _one(self) -> TuneStep:
+    def _exactly_one_target(self) -> TuneStep:
         if bool(self.service) == bool(self.bench):
             raise ValueError("!a tuning step has exactly one of service or bench")
         if self.bench and self.model:

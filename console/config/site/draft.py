@@ -48,7 +48,7 @@ makes it, is told from an answer by its sense alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DraftDetails:
     """What a draft needs beside the server: the site's name, the known rate with where it comes
     from, the container engine if it is not at its usual place, the cards, containers to protect,
     the day, and how an editor finds the schema."""
@@ -65,7 +65,7 @@ class Told:
     """The server answers QUESTION with ANSWER."""
 
 
-def draft(server: Server, details: Told) -> Draft:
+def draft(server: Server, details: DraftDetails) -> Draft:
     """The text of a site file whose baseline is `server`."""
     left: list[str] = []
     body = [*_runs(server, left), *_answers(server, details), *_models(server)]
@@ -207,7 +207,7 @@ def _runs(server: Server, left: list[str]) -> Iterator[str]:
     yield from (f"  # left out of env, because it is secret: {name}" for name in names)
 
 
-def _answers(server: Server, details: Told) -> Iterator[str]:
+def _answers(server: Server, details: DraftDetails) -> Iterator[str]:
     """Where it answers, and what proves that it does."""
     yield f"url: {server.url}"
     yield from _value(

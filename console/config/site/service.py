@@ -205,7 +205,7 @@ class ServiceModel(OneOf):
     grace: Duration = GRACE_S
 
     @model_validator(mode="after")
-    def _one(self) -> ServiceModel:
+    def _keep_or_exclusive(self) -> ServiceModel:
         if self.keep and self.exclusive:
             raise ValueError("!keep and exclusive: the baseline comes back at the end of the run")
         return self

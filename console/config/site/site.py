@@ -303,7 +303,7 @@ def load_site(path: Path, *, lacking: bool = False) -> Site:
     refuse_masks(document)
     known = Known.of(document.data)
     if model is None or document.problems:
-        problems = [problem.told(known.text) for problem in sorted(document.problems)]
+        problems = [problem.map_words(known.text) for problem in sorted(document.problems)]
         raise InvalidFile(TITLE, problems, "docs/reference/site.md describes the file")
     return Site(model, path, text, guards, known)
 

@@ -106,7 +106,7 @@ def markdown(lessons: Sequence[Lesson], host: str) -> str:
     ]
     questions = [
         (prose(one_line(question.question, 600)), prose(one_line(question.answer, 600)), lesson.id)
-        for lesson in lessons for question in lesson.model.asked
+        for lesson in lessons for question in lesson.model.questions
     ]  # fmt: skip
     return "\n".join([
         "# Before you change anything on this machine", "",

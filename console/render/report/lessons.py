@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from console.common.errors import UsageError
 from console.common.units import plural
-from console.config.lessons.use import Found
+from console.config.lessons.use import DraftFacts
 from console.journal import samples
 from console.journal.run_dir import RunDir
 from console.journal.run_files import view_of
@@ -155,7 +155,7 @@ def _of_baseline(view: RunView) -> Iterator[str]:
             )
 
 
-def found_in(run: RunDir) -> Found:
+def found_in(run: RunDir) -> DraftFacts:
     """What a finished run leaves on record for a draft: candidates, figures, the last log lines.
     Raises UsageError while the run is not over."""
     view, word = view_of(run)
@@ -170,7 +170,7 @@ def found_in(run: RunDir) -> Found:
     lesson_ids = view.header.get("lessons")
     ran_into = _failure(view)
     worked = view.state is RunState.SUCCEEDED and view.decision in (Decision.GO, Decision.NONE)
-    return Found(
+    return DraftFacts(
         run=run.id, day=time.strftime("%Y-%m-%d", time.localtime(view.ended or view.created)),
         title=f"{plain(view.title, 60)} – {ran_into or decision or outcome}",
         playbook=plain(view.playbook, 60),

@@ -359,7 +359,7 @@ def _knows(server: Server, say: _Voice) -> bool:
 def _drafted(
     server: Server, search: Search, path: Path, rate: _Rate, name: str, *, knows: bool
 ) -> Draft:
-    from console.config.site.draft import Told, draft
+    from console.config.site.draft import DraftDetails, draft
     from console.host.gpu import inventory
     from console.runtime.engine_address import DEFAULT_HOST, address
 
@@ -367,7 +367,7 @@ def _drafted(
     # the file names the engine that was asked: another context may be chosen later
     host = address().host if server.box is not None else ""
     host = "" if host == DEFAULT_HOST and not address().source else host
-    details = Told(
+    details = DraftDetails(
         name, _schema(path), time.strftime("%Y-%m-%d"), rate.tok_s,
         rate.source, host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
         [box.name for box in boxes if not box.of_run], knows,
