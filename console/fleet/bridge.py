@@ -63,7 +63,7 @@ class Bridge:
         self._tokens: dict[str, tuple[float, frozenset[str]]] = {}
         self._reader: Reader | None = None
         self._run: RunDir | None = None
-        self._said: Callable[[str], None] = lambda text: None
+        self._forward: Callable[[str], None] = lambda text: None
         self._questions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "state": lambda question: self._look(),
             "journal": self._journal,
@@ -87,7 +87,7 @@ class Bridge:
                         return
                     question = parsed(data)
                     number = question.get("id")
-                    self._said = lambda text, number=number: send(  # type: ignore[misc]
+                    self._forward = lambda text, number=number: send(  # type: ignore[misc]
                         line({"id": number, "said": clean(text, 1000)})
                     )
                     data = line({"id": number, "ok": True, **_shown(self.answer(question))})
@@ -183,7 +183,7 @@ class Bridge:
         from console.fleet import starts
 
         plan = starts.shown(starts.Wanted.read(question), self._site())
-        answer = starts.told(plan)
+        answer = starts.plan_answer(plan)
         starts.keep(plan)
         return answer
 
@@ -296,7 +296,7 @@ class Bridge:
     def _tell_said(self, text: str) -> None:
         """Pass a line on; a line that is lost keeps nothing from happening."""
         with contextlib.suppress(OSError):
-            self._said(text)
+            self._forward(text)
 
 
 def _shown(answer: dict[str, Any]) -> dict[str, Any]:

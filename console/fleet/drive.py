@@ -72,7 +72,7 @@ class Driver:
         code = Exit.OK
         for host, leg in zip(hosts, self.rollout.legs, strict=True):
             try:
-                if leg.exit is None and not self._one(host, leg):
+                if leg.exit is None and not self._run_host(host, leg):
                     return Exit.FAILED
             except BridgeError as error:
                 if not leg.run and error.code != GONE:
@@ -107,7 +107,7 @@ class Driver:
                 "on there"
             )
 
-    def _one(self, host: Host, leg: Leg) -> bool:
+    def _run_host(self, host: Host, leg: Leg) -> bool:
         """A host's part, to its end; False if nobody took its plan."""
         at = _Reached(host, self.line(host), self.say, self.clock, begun=bool(leg.hash))
         try:
@@ -133,7 +133,7 @@ class Driver:
 
     def _begun(self, at: _Reached, host: Host, leg: Leg) -> bool:
         """Plan, have the plan confirmed, start. False if nobody agreed. Raises BridgeError."""
-        plan = at.insist("plan", PLAN_S, **_asked(self.wanted, host))
+        plan = at.insist("plan", PLAN_S, **_plan_request(self.wanted, host))
         problems, hashed = _read_plan(host.name, plan)
         if problems:
             code = code_of(plan.get("exit")) or Exit.LINT  # an older console tells none
@@ -305,7 +305,7 @@ def _senseless(name: str, why: str) -> BridgeError:
     return BridgeError("version", words, why, "the same omni-console on both sides")
 
 
-def _asked(wanted: Wanted, host: Host) -> dict[str, Any]:
+def _plan_request(wanted: Wanted, host: Host) -> dict[str, Any]:
     """The playbook as it travels; a lease of the command line goes before the fleet file's."""
     lease_s = wanted.lease_s if wanted.lease_s is not None else host.lease_s
     slurm = {**host.slurm, **wanted.slurm} if host.slurm else {}

@@ -82,12 +82,12 @@ def look(hosts: tuple[Host, ...], control: Path | None) -> list[Known]:
 def _ask(line: Line) -> Known:
     """The state of one host, remembered; never raises for a host that cannot answer."""
     try:
-        return told(line)
+        return ask_over(line)
     finally:
         line.close()
 
 
-def told(line: Line) -> Known:
+def ask_over(line: Line) -> Known:
     """The same over a line that may be open already, and stays so where it can."""
     try:
         state = line.ask("state")
@@ -112,7 +112,7 @@ def note(host: Host, run: str, view: RunView, lease_s: float | None, now: float)
 def remember(host: Host, state: dict[str, Any], now: float) -> Known:
     """Keep what a host has answered."""
     known, path = Known(host.name, now, cleaned(state)), _path(host.name)
-    data = record.plain(_Kept(known.at, known.state, _asked(host)))
+    data = record.plain(_Kept(known.at, known.state, _address(host)))
     try:
         paths.make(path.parent)
         write_atomically(path, json.dumps(data), PRIVATE, durable=False)
@@ -127,12 +127,12 @@ def last(host: Host) -> Known:
         kept = record.lenient(_Kept, record.load(_path(host.name), MAX_KEPT))
     except (OSError, RecordError):
         return Known(host.name)
-    if kept.machine != _asked(host) or not 0 < kept.at < LATEST:
+    if kept.machine != _address(host) or not 0 < kept.at < LATEST:
         return Known(host.name)
     return Known(host.name, kept.at, cleaned(kept.state))
 
 
-def _asked(host: Host) -> list[str]:
+def _address(host: Host) -> list[str]:
     """Which machine it is, as far as its operator says."""
     return [host.ssh, host.command]
 

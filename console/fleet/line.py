@@ -101,7 +101,7 @@ class Line:
         self._child: subprocess.Popen[bytes] | None = None
         self._lines: Lines | None = None
         self._errors: Any = None
-        self._asked = 0
+        self._question_id = 0
 
     def open(self) -> Line:
         """Reach the host's bridge. Raises LineLost, and BridgeError if there is none."""
@@ -158,8 +158,8 @@ class Line:
         child = self._child
         assert child is not None
         assert child.stdin is not None
-        self._asked += 1
-        frame = line({"id": self._asked, "v": VERSION, "ask": question, **more})
+        self._question_id += 1
+        frame = line({"id": self._question_id, "v": VERSION, "ask": question, **more})
         try:
             write_all(child.stdin.fileno(), frame)
         except OSError:
@@ -186,7 +186,7 @@ class Line:
         """A line as a frame of the answer to the last question. Raises BridgeError for any other
         line."""
         frame = parsed(data)
-        if frame.get("id") != self._asked:
+        if frame.get("id") != self._question_id:
             raise BridgeError("bad_frame", f"{self.name}: a line answers nothing that was asked")
         return frame
 

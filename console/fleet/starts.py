@@ -145,7 +145,7 @@ def _as_sent(words: str, path: Path) -> str:
     return words.replace(str(path), path.name)
 
 
-def told(plan: Shown) -> dict[str, Any]:
+def plan_answer(plan: Shown) -> dict[str, Any]:
     """A plan as an answer: its lines, what a start would be refused for, with the exit code of a
     `run` here, and its hash."""
     from console.checks.lint.rule import facts_of

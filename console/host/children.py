@@ -107,7 +107,7 @@ def run(
     return child.returncode, out, error or b""
 
 
-def said(argv: Sequence[str], seconds: float, *, env: Mapping[str, str]) -> tuple[bytes, bool]:
+def capture(argv: Sequence[str], seconds: float, *, env: Mapping[str, str]) -> tuple[bytes, bool]:
     """What a command wrote to stdout until it ended, or until the deadline (then True), at most
     MAX_SAID bytes; whatever it started and left behind is killed, and may have stdout open. Raises
     OSError if it cannot be run."""

@@ -274,7 +274,7 @@ def test_the_lease_of_the_command_goes_before_the_files(fleet: Fleet) -> None:
     far = fleet.host("a")
     host = Host("a", "a", lease_s=1200.0)
     for given, wanted in ((None, 1200.0), (90.0, 90.0)):
-        asked = drive._asked(Wanted("t", "x", lease_s=given), host)
+        asked = drive._plan_request(Wanted("t", "x", lease_s=given), host)
         assert asked["lease_s"] == wanted
     fleet.go()
     assert far.plans[0]["inputs"] == {"n": "1"}

@@ -12,7 +12,7 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.frontends.cli.fleet.state import HostState
-from console.host.gpu.inventory import Asked
+from console.host.gpu.inventory import GpuInventory
 from console.host.process import ProcessSpec
 from console.journal.store import Journal
 from console.recovery.rollback import sealed_plan
@@ -30,13 +30,13 @@ class Healthy(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
-    made = Asked(SystemClock())
+def asked() -> Iterator[GpuInventory]:
+    made = GpuInventory(SystemClock())
     yield made
     made.close()
 
 
-def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
+def test_each_answer_is_of_now(host: Far, asked: GpuInventory, tmp_path: Path) -> None:
     port, site = free_port(), tmp_path / "site.yaml"
     site.write_text(
         SITE.replace("[cat]", "[./serve.sh]").replace("127.0.0.1:1", f"127.0.0.1:{port}")
@@ -56,7 +56,7 @@ def test_each_answer_is_of_now(host: Far, asked: Asked, tmp_path: Path) -> None:
 
 
 def test_a_crash_beside_the_outage_of_another_site_is_not_for_this_run(
-    host: Far, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Far, asked: GpuInventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, site = free_port(), tmp_path / "site.yaml"
     site.write_text(
@@ -78,7 +78,7 @@ def test_a_crash_beside_the_outage_of_another_site_is_not_for_this_run(
 
 
 def test_a_guard_is_told_of_while_a_run_goes_on_or_where_it_has_acted(
-    host: Far, asked: Asked
+    host: Far, asked: GpuInventory
 ) -> None:
     state, run = HostState(None, asked), new_run()
     assert state.look()["guard"]["run"] == run.id

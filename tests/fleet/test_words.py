@@ -17,7 +17,7 @@ from console.fleet.known import Known, words_of
 from console.fleet.report import Decided, markdown
 from console.fleet.table import HEAD, cells, lines, tell_words
 from console.frontends.cli.fleet.commands import waiting
-from console.frontends.cli.fleet.rollout import _Told
+from console.frontends.cli.fleet.rollout import _HostPrinter
 from console.host.gpu.nvml import NO_LIBRARY
 from console.journal.state import Pause, RunState, possible_verbs
 from console.journal.store import Event
@@ -104,7 +104,7 @@ def test_a_command_that_is_pasted_is_whole_on_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", "60")
     out = io.StringIO()
     steps = [{"id": step, "title": "Check", "phase": "A", "kind": "approval"}]
-    _Told("boxa", out).take([
+    _HostPrinter("boxa", out).take([
         Event(1, 1.0, "run.created", "", 0, {"run_id": "r", "steps": steps}),
         Event(2, 2.0, "run.state", "", 0, {"state": "running"}),
         Event(3, 3.0, "step.state", step, 1, {"state": "running"}),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console.models.hub import errors, listing_child
-from console.models.hub.errors import Asked
+from console.models.hub.errors import HubRequest
 from console.models.hub.listing import Listing, RemoteFile, read
 from tests.testbed.hub import LocalHub, Repo
 
@@ -42,9 +42,9 @@ def asks(hub: LocalHub) -> Iterator[Any]:
     def ask(repo: str = "org/model", revision: str = "main", endpoint: str = "") -> Exception:
         answer = json.loads(json.dumps(listing_child.main(repo, revision, endpoint or hub.url)))
         if "error" in answer:
-            return errors.explain(Asked(repo, revision, hub.url, False), answer["error"])
+            return errors.explain(HubRequest(repo, revision, hub.url, False), answer["error"])
         with pytest.raises(errors.HubError) as caught:
-            read(Asked(repo, revision, hub.url, False), answer["about"], None)
+            read(HubRequest(repo, revision, hub.url, False), answer["about"], None)
         return caught.value
 
     yield ask
@@ -58,7 +58,7 @@ def listed(hub: LocalHub, repo: Repo) -> Listing:
         for path, file in repo.files.items()
     ]  # fmt: skip
     about = {"commit": repo.commit, "files": rows}
-    return read(Asked(repo.name, "main", hub.url, False), about, None)
+    return read(HubRequest(repo.name, "main", hub.url, False), about, None)
 
 
 def listing(*rows: tuple[str, int | None], repo: str = "org/model") -> Listing:

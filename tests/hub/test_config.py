@@ -13,7 +13,7 @@ import pytest
 
 from console.common.errors import UsageError
 from console.models.hub import errors, model_config, settings
-from console.models.hub.errors import Asked
+from console.models.hub.errors import HubRequest
 from console.models.hub.listing import Listing, RemoteFile
 from tests.gguf.server import Exchange, serving
 from tests.hub.conftest import listed
@@ -97,7 +97,7 @@ def test_too_large_although_the_listing_says_otherwise(hub: LocalHub) -> None:
 
 def test_a_packed_answer_is_read_within_the_limit() -> None:
     httpx = pytest.importorskip("httpx")
-    asked = Asked("org/model", "c" * 40, "http://h", False)
+    asked = HubRequest("org/model", "c" * 40, "http://h", False)
 
     def fetch(body: bytes, coding: str, limit: int = 1000) -> bytes:
         transport = httpx.MockTransport(

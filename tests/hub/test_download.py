@@ -66,7 +66,7 @@ def test_a_whole_download(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.Mon
     assert (progress.bytes_done, progress.files_done) == (plan.contents.size, 5)
     assert {seen.token for seen in hub.seen if seen.cdn} == {""}, "the token stays with the hub"
     assert any(seen.token == "hunter2hunter2" for seen in hub.seen)
-    assert not any("hunter2" in word for word in [*plan.argv(), *result.said, repr(plan)])
+    assert not any("hunter2" in word for word in [*plan.argv(), *result.output, repr(plan)])
 
 
 def test_patterns_and_workers_reach_the_command(hub: LocalHub, tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_what_the_child_says_is_clean_bounded_and_without_the_token(
     download = scripted(tmp_path, script)
     download.start()
     result = download.finish()
-    assert result.said[-1] == "last (token)"
-    assert len(result.said) == 50
-    assert all(line.isprintable() and len(line) <= 4096 for line in result.said)
+    assert result.output[-1] == "last (token)"
+    assert len(result.output) == 50
+    assert all(line.isprintable() and len(line) <= 4096 for line in result.output)
 
 
 def test_a_child_that_ignores_signals_is_killed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from console.common.text import clean
 from console.models.hub import errors, listing
-from console.models.hub.errors import Asked
+from console.models.hub.errors import HubRequest
 from console.models.hub.listing import Listing, look_up, read
 from console.models.hub.reference import (
     BadReference,
@@ -116,7 +116,7 @@ def test_anything_is_a_harmless_reference_or_refused(text: str) -> None:
 
 MEMBERS = frozenset({"member"})
 COMMIT = "a" * 40
-ASKED = Asked("org/model", "main", "https://hub.example", False)
+ASKED = HubRequest("org/model", "main", "https://hub.example", False)
 
 
 def model(**trouble: Any) -> Repo:

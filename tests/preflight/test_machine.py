@@ -11,7 +11,7 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.host import machine
-from console.host.gpu.inventory import Asked, Cards, ask
+from console.host.gpu.inventory import Cards, GpuInventory, ask
 from console.host.machine import existing, look, numa_nodes
 from console.host.memory import limits
 from console.host.sample import Card
@@ -246,8 +246,8 @@ def test_a_driver_that_hangs_is_left(nvml: Nvml, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def over_and_over() -> Iterator[Asked]:
-    made = Asked(SystemClock())
+def over_and_over() -> Iterator[GpuInventory]:
+    made = GpuInventory(SystemClock())
     yield made
     made.close()
 
@@ -259,13 +259,13 @@ def shown(
         patch.setenv(name, value)
 
 
-def again(one: Asked, seconds: float = 30.0) -> Cards:
+def again(one: GpuInventory, seconds: float = 30.0) -> Cards:
     one.begin()
     return one.answer(seconds)
 
 
 def test_one_process_is_asked_over_and_over(
-    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: GpuInventory
 ) -> None:
     shown(nvml, tmp_path, monkeypatch, RTX_5090)
     first = again(over_and_over)
@@ -280,7 +280,7 @@ def test_one_process_is_asked_over_and_over(
 
 
 def test_a_driver_that_hangs_is_not_asked_twice_and_answers_late(
-    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: GpuInventory
 ) -> None:
     shown(nvml, tmp_path, monkeypatch, RTX_5090, hang={"nvmlDeviceGetCount_v2": 600})
     assert "no answer within" in again(over_and_over, 0.1).words
@@ -290,7 +290,7 @@ def test_a_driver_that_hangs_is_not_asked_twice_and_answers_late(
 
 
 def test_a_driver_that_is_mended_is_asked_by_a_new_process(
-    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: Asked
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_and_over: GpuInventory
 ) -> None:
     broken = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
     shown(nvml, tmp_path, monkeypatch, RTX_5090, fail=broken)

@@ -119,7 +119,7 @@ def _ssh(root: Path) -> Way | None:
         "SSH_CONNECTION": "127.0.0.1 1 127.0.0.1 22",
     }  # fmt: skip
     try:
-        out, late = children.said([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
+        out, late = children.capture([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
     except OSError as error:
         return Way(words, None, f"{shell}: {error.strerror or error}")
     lines = [line for line in decode(out).splitlines() if line.startswith(_MARK)]

@@ -53,7 +53,7 @@ def forget_typed() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-class Told:
+class EventPrinter:
     """Prints the events of a run, a line each. `news`: every new sentence of a step, because
     somebody watches; else figures as seldom as a log has them."""
 
@@ -64,7 +64,7 @@ class Told:
         self.view = RunView()
         self.news = news
         self.finished = False
-        self.pace, self.said = Pace(), ""
+        self.pace, self.last_message = Pace(), ""
 
     def take(self, events: Iterable[Event]) -> None:
         """Fold events into the view, and print each."""
@@ -113,9 +113,9 @@ class Told:
         step = self.view.step(event.step)
         if step is None:
             return
-        news = self.news and step.said != self.said
+        news = self.news and step.said != self.last_message
         if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
-            self.said = step.said
+            self.last_message = step.said
             self._line(f"        … {said_words(step, event.at)}")
 
     def _on_run_state(self, event: Event) -> None:
@@ -196,7 +196,7 @@ class Told:
         return code
 
 
-class Follow(Told):
+class Follow(EventPrinter):
     """Prints what has happened, once, and what happens from now on."""
 
     def __init__(self, run: RunDir, out: TextIO, *, interactive: bool) -> None:

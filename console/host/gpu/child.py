@@ -139,7 +139,7 @@ class Session:
         workers = [self._workers.setdefault(i, CardWorker(f"card-{i}")) for i in range(count)]
         for index, worker in enumerate(workers):
             if not worker.busy:
-                worker.begin(partial(self._one, index, now), now)
+                worker.begin(partial(self._read_card, index, now), now)
         begun = time.monotonic()
         samples = []
         for index, worker in enumerate(workers):
@@ -162,7 +162,7 @@ class Session:
         self.ages[last.uuid] = age
         return last
 
-    def _one(self, index: int, now: float) -> GpuSample:
+    def _read_card(self, index: int, now: float) -> GpuSample:
         """One card; a lost card keeps its name, loses its figures and says so."""
         card = self._cards.get(index)
         try:

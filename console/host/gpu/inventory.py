@@ -51,7 +51,7 @@ def ask(seconds: float = ASK_S, env: Mapping[str, str] | None = None) -> Cards:
     return _read(out, error)
 
 
-class Asked:
+class GpuInventory:
     """The same, over and over: one process keeps NVML open, and ends with this one."""
 
     def __init__(self, clock: Clock) -> None:

@@ -26,13 +26,13 @@ def read() -> dict[str, Any]:
     version = known.got(nvml, "nvmlSystemGetCudaDriverVersion")
     answer["cuda"] = None if version is None else (version // 1000, version % 1000 // 10)
     try:
-        answer["cards"] = [_one(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        answer["cards"] = [_read_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as error:
         answer["words"] = known.words(error)
     return answer
 
 
-def _one(nvml: Any, index: int) -> dict[str, Any]:
+def _read_card(nvml: Any, index: int) -> dict[str, Any]:
     got = partial(known.got, nvml)
     card: dict[str, Any] = {"uuid": f"index:{index}", "name": ""}
     card |= {"total": None, "free": None, "compute": None, "unified": False}

@@ -190,7 +190,7 @@ def read() -> dict[str, Vram]:
         raise NoGpu("NVML cannot be loaded", why, "reinstall omni-console") from None
     try:
         nvml.nvmlInit()
-        return dict(_one(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return dict(_card_memory(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
     except nvml.NVMLError as error:
         why = one_line(str(error))
         raise NoGpu("No GPU driver answers", why, "`nvidia-smi` shows the driver") from None
@@ -199,7 +199,7 @@ def read() -> dict[str, Vram]:
             nvml.nvmlShutdown()
 
 
-def _one(nvml: Any, index: int) -> tuple[str, Vram]:
+def _card_memory(nvml: Any, index: int) -> tuple[str, Vram]:
     key = f"index:{index}"
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)

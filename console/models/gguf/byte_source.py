@@ -82,7 +82,7 @@ class GgufError(ConsoleError):
             self.exit_code = Exit.FAILED
 
 
-def told(head: bytes) -> tuple[str, str]:
+def identify(head: bytes) -> tuple[str, str]:
     """What a file without the magic `GGUF` is instead, by its first bytes, and a hint; clean."""
     if head.startswith(_POINTER):
         size = _SIZE.search(head)

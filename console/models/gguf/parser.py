@@ -199,7 +199,7 @@ class _Parser:
         if magic != b"GGUF":
             if b"GGUF".startswith(magic):
                 raise self._error(Kind.TRUNCATED, "the file is empty" if not magic else "cut off")
-            words, hint = byte_source.told(self._window.peek(byte_source.HEAD))
+            words, hint = byte_source.identify(self._window.peek(byte_source.HEAD))
             raise self._error(Kind.NOT_GGUF, words, hint)
         self._window.take(4)
         raw = self._window.take(4)

@@ -71,10 +71,10 @@ class WeightSet:
         words = []
         if self.missing:
             words.append(
-                f"the repository lacks shard {reference.told(self.missing)} of {self.shards}"
+                f"the repository lacks shard {reference.range_words(self.missing)} of {self.shards}"
             )
         if self.left_out:
-            which = reference.told(self.left_out)
+            which = reference.range_words(self.left_out)
             words.append(f"the patterns leave out shard {which} of {self.shards}")
         if self.absent:
             words.append(f"the index names files that are not there: {some(self.absent)}")

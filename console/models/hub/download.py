@@ -114,7 +114,7 @@ class Result:
     cuts: int = 0
     wrong: Mapping[str, str] = field(default_factory=dict)
     error: ConsoleError | None = None
-    said: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
 
     @property
     def rate_bps(self) -> float | None:
@@ -151,7 +151,7 @@ class Download:
         self._meter = Meter()
         self._token = settings.token()
         self._where = clean(str(plan.target))
-        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._output: deque[str] = deque(maxlen=_KEPT_LINES)
         self._child: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._ending = threading.Lock()
@@ -241,7 +241,7 @@ class Download:
             local_files.sweep_unfinished(self.plan.target)
         began, had = self._begun or (self._clock.monotonic(), 0)
         seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
-        output_lines = tuple(self._said)
+        output_lines = tuple(self._output)
         return Result(self.phase, seconds, fetched, self.cuts, wrong, self.error, output_lines)
 
     def _wait(self) -> int:
@@ -261,13 +261,13 @@ class Download:
         for path in wrong:
             local_files.forget_unfinished(self.plan.target, path)
         names = some(tuple(f"{path}: {why}" for path, why in wrong.items()))
-        error = explain(self._listing, tuple(self._said), bool(self._token))
+        error = explain(self._listing, tuple(self._output), bool(self._token))
         self.phase = Phase.FAILED if error is not None else Phase.CUT
         self.cuts += self.phase is Phase.CUT
         if error is None:
             how = "was cut" if code else "left files that are not as listed"
             title = f"the download of {self._listing.repo} {how}"
-            last = f"; hf said: {self._said[-1]}" if self._said else ""
+            last = f"; hf said: {self._output[-1]}" if self._output else ""
             hint = "start it again: whole files are kept, the others fetched anew"
             error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
         self.error = error
@@ -306,7 +306,7 @@ class Download:
 
     def _spawn(self) -> None:
         env = child_env(self._listing.endpoint, self._token) | {"PYTHONUNBUFFERED": "1"} | self._env
-        self._said.clear()
+        self._output.clear()
         child = self._child = cgroup.popen(
             self.plan.argv(),
             env=env,
@@ -328,4 +328,4 @@ class Download:
                 if self._token:
                     text = text.replace(self._token, "(token)")
                 if (text := clean(text).strip()) and "HF_DEBUG" not in text:
-                    self._said.append(text)
+                    self._output.append(text)

@@ -91,7 +91,7 @@ class DownloadBusy(DownloadFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HubRequest:
     """A question to the hub: of which repository, where, and with a token or without. Without a
     token the hub answers 401 alike for missing, private and gated repositories, so the words of a
     refusal depend on it."""
@@ -110,7 +110,7 @@ class Asked:
         return f"{self.endpoint}/{self.repo}"
 
 
-def explain(request: Asked, error: Mapping[str, Any]) -> HubError:
+def explain(request: HubRequest, error: Mapping[str, Any]) -> HubError:
     """The operator's error for an exception of the hub's library, as `library.main` reports it."""
     kinds = {kind for kind in error.get("kinds", ()) if isinstance(kind, str)}
     status, message = error.get("status"), one_line(str(error.get("message", "")))
@@ -145,7 +145,7 @@ def explain(request: Asked, error: Mapping[str, Any]) -> HubError:
     return HubAnswer(f"{request.host} did not answer as a model hub does", message, ENDPOINT)
 
 
-def by_status(request: Asked, status: int, rate: str, message: str) -> HubError:
+def by_status(request: HubRequest, status: int, rate: str, message: str) -> HubError:
     if status == 429:
         return rate_limited(request, rate)
     if status == 401 and (request.with_token or "credentials" in message):
@@ -165,7 +165,7 @@ def by_status(request: Asked, status: int, rate: str, message: str) -> HubError:
     return HubAnswer(f"{request.host} answered HTTP {status}", message, ENDPOINT)
 
 
-def missing(request: Asked) -> RepositoryMissing:
+def missing(request: HubRequest) -> RepositoryMissing:
     if request.with_token:
         detail = "it does not exist, or it is private and the token sent has no access"
         hint = f"check the spelling against {request.page}, and whose token HF_TOKEN is"
@@ -175,7 +175,7 @@ def missing(request: Asked) -> RepositoryMissing:
     return RepositoryMissing(f"{request.repo} was not found", detail, hint)
 
 
-def gated(request: Asked) -> RepositoryGated:
+def gated(request: HubRequest) -> RepositoryGated:
     if request.with_token:
         detail = "the token sent is not of an account that accepted its terms"
         hint = f"accept them at {request.page}, then try again (some owners decide by hand)"
@@ -185,7 +185,7 @@ def gated(request: Asked) -> RepositoryGated:
     return RepositoryGated(f"{request.repo} is gated", detail, hint)
 
 
-def rate_limited(request: Asked, header: str) -> RateLimited:
+def rate_limited(request: HubRequest, header: str) -> RateLimited:
     """429, with the seconds of a RateLimit (`"api";r=0;t=55`) or Retry-After header."""
     match = _RESET.search(header)
     text = match[1] if match else header.strip()
@@ -197,6 +197,6 @@ def rate_limited(request: Asked, header: str) -> RateLimited:
     return RateLimited(f"{request.host} takes no more requests now", "HTTP 429", hint)
 
 
-def unreachable(request: Asked, message: str) -> HubUnreachable:
+def unreachable(request: HubRequest, message: str) -> HubUnreachable:
     hint = "is the machine online? a mirror is set with HF_ENDPOINT, a proxy with HTTPS_PROXY"
     return HubUnreachable(f"{request.host} cannot be reached", message, hint)

@@ -81,7 +81,7 @@ def look_up(repo: str, revision: str = "main") -> Listing:
     check_repo(repo)
     revision = check_revision(revision or "main")
     address, secret = settings.endpoint(), settings.token()
-    request = errors.Asked(repo, revision, address, bool(secret))
+    request = errors.HubRequest(repo, revision, address, bool(secret))
     if settings.offline():
         hint = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to ask the hub"
         raise HubUnreachable("the hub is not asked: offline mode is on", "", hint)
@@ -95,7 +95,7 @@ def look_up(repo: str, revision: str = "main") -> Listing:
     return read(request, about, held)
 
 
-def read(request: errors.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
+def read(request: errors.HubRequest, about: Mapping[str, Any], refused: HubError | None) -> Listing:
     """A Listing from the hub's answer; pure. Raises HubError if it is not plausible."""
     commit = about.get("commit")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
@@ -130,7 +130,7 @@ def some(names: tuple[str, ...], most: int = 3) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _file(request: errors.Asked, row: object) -> RemoteFile:
+def _file(request: errors.HubRequest, row: object) -> RemoteFile:
     row = row if isinstance(row, dict) else {}
     path, size, digest = row.get("path"), row.get("size"), row.get("sha256")
     try:
@@ -145,7 +145,7 @@ def _file(request: errors.Asked, row: object) -> RemoteFile:
     return RemoteFile(path, size if known else None, digest)
 
 
-def _ask(request: errors.Asked, token: str) -> dict[str, Any]:
+def _ask(request: errors.HubRequest, token: str) -> dict[str, Any]:
     """The output of the library's process. Raises HubTimeout, HubAnswer, HubUnreachable."""
     argv = [
         *paths.module_argv("console.models.hub.listing_child"),

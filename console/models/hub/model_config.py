@@ -245,7 +245,7 @@ def fetch_json(
     import httpx
 
     file, secret = listing.find(path), settings.token()
-    request = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
+    request = errors.HubRequest(listing.repo, listing.commit, listing.endpoint, bool(secret))
     if file is None:
         raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", request.page)
     if file.size is not None and file.size > limit:
@@ -368,7 +368,7 @@ class _Pace:
 
 
 def _body(
-    client: httpx.Client, request: errors.Asked, url: str, path: str, limit: int, pace: _Pace
+    client: httpx.Client, request: errors.HubRequest, url: str, path: str, limit: int, pace: _Pace
 ) -> bytes:
     with client.stream("GET", url) as response:
         for answer in (*response.history, response):
@@ -394,7 +394,7 @@ def _body(
         return bytes(body)
 
 
-def _refused(response: httpx.Response, request: errors.Asked) -> Exception:
+def _refused(response: httpx.Response, request: errors.HubRequest) -> Exception:
     code = response.headers.get("x-error-code", "")
     error = {
         "kinds": [_KINDS.get(code, "")],

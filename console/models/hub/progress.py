@@ -62,7 +62,7 @@ def rate(bps: float | None) -> str:
 def explain(listing: Listing, lines: Sequence[str], with_token: bool) -> HubError | None:
     """The meaning of the last words of `hf download`: an error that a person has to fix, since a
     retry would not help, or None for an interruption that may be retried."""
-    request = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
+    request = errors.HubRequest(listing.repo, listing.commit, listing.endpoint, with_token)
     whole = ("\n".join(lines),)
     if _line(_GATED, whole):
         return errors.gated(request)

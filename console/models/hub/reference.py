@@ -245,7 +245,7 @@ def gaps(numbers: Iterable[int], total: int) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def told(ranges: tuple[range, ...], most: int = 6) -> str:
+def range_words(ranges: tuple[range, ...], most: int = 6) -> str:
     """`2, 5-9`"""
     shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges[:most]]
     return ", ".join(shown) + (f" and {len(ranges) - most} more runs" if len(ranges) > most else "")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from console.common.text import one_line
 from console.common.units import format_bytes
-from console.models.gguf.byte_source import GgufError, Kind, Source, told
+from console.models.gguf.byte_source import GgufError, Kind, Source, identify
 
 LENGTH = 8
 MAX_HEADER = 100_000_000
@@ -91,7 +91,7 @@ def _length(source: Source, data: bytearray) -> int:
         _refuse(source, Kind.TRUNCATED, words, _UNFINISHED)
     length = int.from_bytes(data[:LENGTH], "little")
     if data[LENGTH : LENGTH + 1] != b"{":
-        words, hint = told(bytes(data[:1024]))
+        words, hint = identify(bytes(data[:1024]))
         title = f"{source.name} is no safetensors file"
         raise GgufError(Kind.MALFORMED, title, words, hint)
     if length > MAX_HEADER:

@@ -151,7 +151,7 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(changes))
 
 
-def _told(words: str, verdict: str | None) -> list[str]:
+def _advice(words: str, verdict: str | None) -> list[str]:
     return [f"{words}: {verdict}"] if verdict else []
 
 
@@ -169,13 +169,13 @@ def _llama(case: Case, plan: LlamaPlan, ledger: Assessment, goal: Verdict) -> It
         how = "map the file: --load-mode mmap"
         if mapped.strategy(bool(cards_of(plan, case.machine.cards))) is Strategy.RESIDENT:
             mapped, how = replace(mapped, repack=False), f"{how} --no-repack"
-        yield from _told(how, case.better(goal, mapped))
+        yield from _advice(how, case.better(goal, mapped))
     if plan.checkpoints:
         without = replace(plan, checkpoints=0)
-        yield from _told("no checkpoints: --ctx-checkpoints 0", case.better(goal, without))
+        yield from _advice("no checkpoints: --ctx-checkpoints 0", case.better(goal, without))
     if plan.cache_ram_mib and (HOST in short or ledger.tight):
         without = replace(plan, cache_ram_mib=0)
-        yield from _told("no prompt cache: --cache-ram 0", case.better(goal, without))
+        yield from _advice("no prompt cache: --cache-ram 0", case.better(goal, without))
 
 
 def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
@@ -186,9 +186,9 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
     given = replace(plan, gpu_layers=gpu_layers)
     split = best_split(facts, given, cards)
     if split is not None:
-        yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
+        yield from _advice(f"--tensor-split {words(split)}", case.better(verdict, split))
     for name, changed in _fewer(case, given, split or given, gpu_layers, verdict):
-        yield from _told(name, case.better(verdict, changed))
+        yield from _advice(name, case.better(verdict, changed))
     ctx = plan.tokens(facts.context_length)
     while ctx and ctx // 2 >= MIN_CTX:
         ctx //= 2
@@ -197,7 +197,7 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
             break
     if plan.type_k == plan.type_v == "f16":
         small = replace(given, type_k="q8_0", type_v="q8_0")
-        yield from _told("--cache-type-k q8_0 --cache-type-v q8_0", case.better(verdict, small))
+        yield from _advice("--cache-type-k q8_0 --cache-type-v q8_0", case.better(verdict, small))
 
 
 def _fewer(
@@ -232,7 +232,7 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
     if short & cards:
         if plan.ranks > 1:
             alone = replace(plan, ranks=1)
-            yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
+            yield from _advice("one card alone: --tp 1", case.better(ledger.verdict, alone))
             if alternative := by_layers(case.facts, plan.ctx or sglang.CTX, case.machine.cards):
                 yield alternative
         fewer = _fewer_experts(case, plan, cards)
@@ -243,7 +243,7 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
         if plan.kt and not plan.kt_mmap:
             mapped = replace(plan, kt_mmap=True)
             better = case.better(ledger.verdict, mapped)
-            yield from _told("a kt-kernel build with --kt-mmap-experts-dir", better)
+            yield from _advice("a kt-kernel build with --kt-mmap-experts-dir", better)
         yield f"{format_bytes(ledger.need(HOST))} of free RAM"
 
 
@@ -267,11 +267,13 @@ def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
         ("--enforce-eager", replace(plan, graphs=False)),
     )
     for option, changed in changes if short or case.facts.recurrent is not None else ():
-        yield from _told(option, case.better(ledger.verdict, changed))
+        yield from _advice(option, case.better(ledger.verdict, changed))
     for ranks in (2, 4, 8) if short else ():
         if plan.ranks < ranks <= len(case.machine.cards):
             wider = replace(plan, ranks=ranks)
-            yield from _told(f"--tensor-parallel-size {ranks}", case.better(ledger.verdict, wider))
+            yield from _advice(
+                f"--tensor-parallel-size {ranks}", case.better(ledger.verdict, wider)
+            )
 
 
 def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:

@@ -147,12 +147,12 @@ def progress_words(at: Progress) -> str:
 
 
 def _concluded(attempt: Attempt, result: Result, target: str, overridden: str) -> Done:
-    attempt.sink("".join(f"{line}\n" for line in result.said).encode())
+    attempt.sink("".join(f"{line}\n" for line in result.output).encode())
     if attempt.cancelled.is_set():
         raise Cancelled(attempt.step)
     if result.error is not None:
         cause = Cause.OUTPUT_INVALID if result.wrong else Cause.EXIT_CODE
-        lines = [*result.said, result.error.hint]
+        lines = [*result.output, result.error.hint]
         raise StepFailed(cause, one_line(str(result.error), 400), lines=[x for x in lines if x])
     speed = f" at {rate(result.rate_bps)}" if result.rate_bps else ""
     cuts = f", {result.cuts} cuts" if result.cuts else ""

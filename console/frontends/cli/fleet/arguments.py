@@ -10,7 +10,7 @@ from console.frontends.cli.parser import PLAYBOOK_HELP, add_command, add_input, 
 
 FLEET_HELP = "fleet file (default: $OMNI_FLEET, else ~/.config/omni-console/fleet.yaml)"
 NAMES = frozenset({"fleet", "bridge"})
-TOLD = tuple(verb for verb in VERBS if verb not in ("rollback", "status"))
+REMOTE_VERBS = tuple(verb for verb in VERBS if verb not in ("rollback", "status"))
 """What a run on another host can be told; a rollback is a command of its own."""
 
 
@@ -30,7 +30,10 @@ def fleet_commands(commands: Any) -> None:
     )
     tell.add_argument("host", metavar="HOST", help="a host of the fleet file")
     tell.add_argument(
-        "verb", metavar="VERB", help=f"one of {', '.join(TOLD)}", choices=(*TOLD, "rollback")
+        "verb",
+        metavar="VERB",
+        help=f"one of {', '.join(REMOTE_VERBS)}",
+        choices=(*REMOTE_VERBS, "rollback"),
     )
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")

@@ -17,22 +17,22 @@ from console.fleet.protocol import Lines
 
 if TYPE_CHECKING:
     from console.frontends.cli.fleet.state import HostState
-    from console.host.gpu.inventory import Asked
+    from console.host.gpu.inventory import GpuInventory
 
 
 def bridge(args: Namespace) -> int:
     """Answer questions until stdin ends."""
 
     clock = SystemClock()
-    gpu_queries: list[Asked] = []
+    gpu_queries: list[GpuInventory] = []
     kept: list[HostState] = []
 
     def look() -> dict[str, Any]:
         if not kept:
             # not before the hello: an emergency needs none of it
-            from console.host.gpu.inventory import Asked
+            from console.host.gpu.inventory import GpuInventory
 
-            gpu_queries.append(Asked(clock))
+            gpu_queries.append(GpuInventory(clock))
             gpu_queries[-1].begin()  # its process answers while the rest is imported
             from console.frontends.cli.fleet.state import HostState
 

@@ -24,13 +24,13 @@ from console.fleet.protocol import MAX_NAME, SEVERAL, BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
 from console.fleet.table import tell_words
-from console.frontends.cli.fleet.arguments import TOLD
-from console.frontends.cli.follow import Told, at_terminal, forget_typed
+from console.frontends.cli.fleet.arguments import REMOTE_VERBS
+from console.frontends.cli.follow import EventPrinter, at_terminal, forget_typed
 from console.frontends.cli.run import lease_of
 from console.frontends.cli.site.slurm import pairs
 from console.journal.state import RunState
 
-_Found = Decided | BridgeError | None
+_HostAnswer = Decided | BridgeError | None
 """What a host says of a run that is named: None where it has none, the error where several fit."""
 
 
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
         driver = Driver(
             fleet_rollout, wanted, line=lambda host: Line(host, here), say=say,
             agree=partial(_agreed, args, say),
-            viewer=lambda host: _Told(host.name, out), clock=now, headless=not at_terminal(),
+            viewer=lambda host: _HostPrinter(host.name, out), clock=now, headless=not at_terminal(),
         )  # fmt: skip
         if args.fresh:
             require_none_waits(fleet_rollout, hosts, driver.line)
@@ -95,7 +95,7 @@ def _lease(args: Namespace) -> float | None:
     return given
 
 
-class _Told(Told):
+class _HostPrinter(EventPrinter):
     """A run on another host, a line for each event."""
 
     def __init__(self, host: str, out: Any) -> None:
@@ -108,7 +108,7 @@ class _Told(Told):
         # a pause stands before a step that has not begun
         asks = step is not None and self.view.state is RunState.WAITING_APPROVAL
         at = clean(step.id, 60) if step is not None and asks else ""
-        return tell_words(self.host, [verb for verb in verbs if verb in TOLD], at)
+        return tell_words(self.host, [verb for verb in verbs if verb in REMOTE_VERBS], at)
 
 
 def _agreed(args: Namespace, say: Callable[[str], None], host: Host, plan: dict[str, Any]) -> bool:
@@ -191,7 +191,7 @@ def report(args: Namespace) -> int:
     )
 
 
-def _told_by(requests: Sequence[tuple[Host, list[str]]]) -> list[tuple[str, _Found]]:
+def _told_by(requests: Sequence[tuple[Host, list[str]]]) -> list[tuple[str, _HostAnswer]]:
     """What each host says of as many runs each, name by name: of the first of all hosts first."""
     here, named = control_dir(), [names for _, names in requests]
     answers = at_once([Line(host, here) for host, _ in requests], _decided, named)
@@ -238,10 +238,10 @@ def _refuse_unknown(runs: list[str], unasked: list[str], several: list[str]) -> 
     raise BridgeError("no_run", words, "\n".join(unasked), "", Exit.HOLD)
 
 
-def _decided(line: Line, names: Sequence[str]) -> list[_Found]:
+def _decided(line: Line, names: Sequence[str]) -> list[_HostAnswer]:
     """What was decided in each of these runs, over one line: hundreds at once would be more than a
     host takes, or than this process may open. A host that is out of reach is asked once."""
-    answers: list[_Found] = []
+    answers: list[_HostAnswer] = []
     try:
         line.open()
         for name in names:
@@ -254,7 +254,7 @@ def _decided(line: Line, names: Sequence[str]) -> list[_Found]:
     return answers
 
 
-def _of(line: Line, name: str) -> _Found:
+def _of(line: Line, name: str) -> _HostAnswer:
     """What was decided in one run. Raises LineLost."""
     host = line.host.name
     try:

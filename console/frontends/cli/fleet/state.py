@@ -11,7 +11,7 @@ from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.text import cleaned, one_line
 from console.frontends.tui.watch.baseline import BaselineWatch, unknown
-from console.host.gpu.inventory import Asked
+from console.host.gpu.inventory import GpuInventory
 from console.host.memory import MemoryReader
 from console.journal.lock import run_on, runner_alive
 from console.journal.run_dir import RunDir, all_runs
@@ -34,7 +34,7 @@ class HostState:
     Of ten hosts at once each is a new process: what tells of a live run or of Slurm is imported
     where there is one."""
 
-    def __init__(self, site: str | None, cards: Asked) -> None:
+    def __init__(self, site: str | None, cards: GpuInventory) -> None:
         self._cards = cards
         self._baseline = _Baseline(site)
         self._watch: GuardWatch | None = None

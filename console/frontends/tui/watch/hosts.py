@@ -10,7 +10,7 @@ from pathlib import Path
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.fleet.inventory import Host
-from console.fleet.known import Known, last, told
+from console.fleet.known import Known, ask_over, last
 from console.fleet.line import Line
 
 EVERY_S = 5.0
@@ -73,7 +73,7 @@ def _told(line: Line) -> Known:
     """What a host says; the same as for one that does not answer where this machine cannot even
     ask, as with a full disk or no descriptor left. The next turn asks again."""
     try:
-        return told(line)
+        return ask_over(line)
     except OSError as error:
         before = last(line.host)
         words = f"this machine cannot ask: {error.strerror or error}"

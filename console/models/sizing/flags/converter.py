@@ -31,4 +31,4 @@ def conversion_plan(argv: Sequence[str]) -> ConversionPlan:
         flag, equals, value = word.partition("=")
         if flag in _OPTIONS:
             _OPTIONS[flag](reading, flag, value if equals else "".join(words[at + 1 : at + 2]))
-    return ConversionPlan(**reading.got, **reading.told())
+    return ConversionPlan(**reading.got, **reading.remarks())

@@ -86,7 +86,7 @@ def _plan(
         reading.uncounted += of_draft
     reading.got["draft_words"] = (*words, *filter(ON_CARDS.fullmatch, of_draft))
     plan = LlamaPlan(
-        **reading.got, **reading.told(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
+        **reading.got, **reading.remarks(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
         overrides=tuple(reading.overrides), ubatch=ubatch,
         refused=tuple(dict.fromkeys(reading.refused or ())),
     )  # fmt: skip

@@ -57,7 +57,7 @@ class Reading:
     def problem(self, flag: str, value: str, expected: str) -> None:
         self.problems.append(f"{flag} {one_line(value, 40) or '(nothing)'}: expected {expected}")
 
-    def told(self) -> dict[str, Any]:
+    def remarks(self) -> dict[str, Any]:
         """The fields that every plan has, each word once."""
         names = ("uncounted", "problems", "notes")
         return {name: tuple(dict.fromkeys(getattr(self, name))) for name in names}
@@ -112,7 +112,7 @@ def plan_of(
     for source in (from_environment(env or {}, options), given(argv, options)):
         read(reading, source, known, options)
     refused = tuple(dict.fromkeys(reading.refused or ()))
-    return {**reading.got, **reading.told(), "refused": refused}
+    return {**reading.got, **reading.remarks(), "refused": refused}
 
 
 def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table) -> None:
