@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
-from console.frontends.tui.watch.actions import ask, asked, why_not
+from console.frontends.tui.watch.actions import ask, question_lines, why_not
 from console.journal.state import RunState
 from screens.base import Base, Question, RunDialog
 from widgets.bars import KeyLine
@@ -115,7 +115,9 @@ class Verbs(Base[None]):
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
-            question = Question("Override the gate", asked(snapshot), "reason", required=True)
+            question = Question(
+                "Override the gate", question_lines(snapshot), "reason", required=True
+            )
         elif confirm:
             lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 300)}"
             question = Question("Approve", lines, prompt, confirm=confirm)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from console.frontends.tui.watch.progress import RollbackProgress
     from console.journal.run_dir import RunDir
     from console.recovery.rollback.progress import Result
-    from console.render.breach import BreachPage, Found
+    from console.render.breach import BreachFacts, BreachPage
 
 
 NEWS_S = 30.0
@@ -82,7 +82,7 @@ class BreachScreen(ReadingPage):
     def __init__(self, run: RunDir | None) -> None:
         super().__init__()
         self.run_dir = run
-        self.found: Found | None = None
+        self.facts: BreachFacts | None = None
         self.loaded = self.reading = False
 
     def stand(self) -> None:
@@ -100,9 +100,9 @@ class BreachScreen(ReadingPage):
 
     def _follow(self) -> None:
         """Switch to the run on show if this page has no breach, or that run has one."""
-        other, shown = self._other(), self.found
+        other, shown = self._other(), self.facts
         if other is not None and (other.word == ACTED or (shown is not None and not shown.breach)):
-            self.run_dir, self.found, self.loaded = other.run, None, False
+            self.run_dir, self.facts, self.loaded = other.run, None, False
 
     def _other(self) -> GuardView | None:
         """The guard of the run on show, if that is another than this page's."""
@@ -121,10 +121,10 @@ class BreachScreen(ReadingPage):
             self.reading = False
         self.on_loop(self._loaded, breach_record)
 
-    def _loaded(self, breach_record: Found | None) -> None:
+    def _loaded(self, breach_record: BreachFacts | None) -> None:
         if breach_record is not None and breach_record.run is not self.run_dir:
             return  # it was read before another run took the page
-        self.found, self.loaded = breach_record, True
+        self.facts, self.loaded = breach_record, True
         self.redraw()
 
     def head(self, width: int) -> list[Row]:
@@ -140,18 +140,18 @@ class BreachScreen(ReadingPage):
         return [spread(left, (("Esc, then b", "dim"),), width)]
 
     def _head(self, width: int) -> Row:
-        if self.found is None or not self.found.breach:
+        if self.facts is None or not self.facts.breach:
             return line(guard_of(self.console, self.run_dir), time.monotonic(), width)
         from console.render.breach import title
 
-        return fit(tuple(acted(self.found.breach, title(self.found))), width)
+        return fit(tuple(acted(self.facts.breach, title(self.facts))), width)
 
     def rows(self, width: int) -> list[Row]:
         if not self.loaded:
             return [(("reading the recording …", "dim"),)]
         from console.render.breach import page
 
-        made = page(self.found, guard_of(self.console, self.run_dir))
+        made = page(self.facts, guard_of(self.console, self.run_dir))
         return page_rows(made, max(30, width), self.app.size.height)
 
 
@@ -230,13 +230,13 @@ class RollbackScreen(Dialog[None]):
             for below in self.app.screen_stack[:1]:
                 if isinstance(below, Guarded) and below.is_attached:
                     below.draw_status()  # its NEXT line says what this one says
-            self.told(result)
+            self.update_badge(result)
         trouble = "" if self.result else self.progress.trouble
         view = self.query_one("#stages", TextView)
         width = max(20, view.size.width - 1)
         # its clock goes on without a new line
         self.query_one("#head", Rows).show(
-            [_head(self.result, trouble, _whose(self.progress)), *self._far(width)]
+            [_head(self.result, trouble, _whose(self.progress)), *self._progress_rows(width)]
         )
         other = self._other_down()
         content = (len(self.lines), self.result, trouble, self.size, other)
@@ -266,14 +266,14 @@ class RollbackScreen(Dialog[None]):
             f"{EMERGENCY.first} again brings that one back"
         )
 
-    def _far(self, width: int) -> list[Row]:
+    def _progress_rows(self, width: int) -> list[Row]:
         """How far the rollback is, beside what a restore takes."""
         shot = cast("ConsoleApp", self.app).snapshot
         usual_s = shot.restore_s if shot is not None else None
         row = rollback_progress(self.lines, usual_s, time.time(), width)
         return [row] if row and self.result is None else []
 
-    def told(self, result: Result) -> None:
+    def update_badge(self, result: Result) -> None:
         """Update the baseline's badge at once."""
         cast("ConsoleApp", self.app).watchers.baseline.look()
 

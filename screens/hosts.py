@@ -110,7 +110,9 @@ class HostsScreen(Page):
             self.hosts, self.loaded = hosts, True
             self.known = {status.host: replace(status, trouble=ASKING) for status in before}
             self.asking = set(self.known)
-            self.watcher = HostsWatch(hosts, control_dir(), partial(self.on_loop, self._told))
+            self.watcher = HostsWatch(
+                hosts, control_dir(), partial(self.on_loop, self._take_status)
+            )
             self.watcher.start()
             self._rest()
         self.redraw()
@@ -123,7 +125,7 @@ class HostsScreen(Page):
         name = self.hosts[picker.cursor].name if self.hosts and picker.cursor is not None else ""
         self.place = next((row for row, host in enumerate(hosts) if host.name == name), None)
 
-    def _told(self, status: Known) -> None:
+    def _take_status(self, status: Known) -> None:
         if status.host in self.known:
             self.asking.discard(status.host)
             self.known[status.host] = status

@@ -34,7 +34,7 @@ class LessonsScreen(Page):
         self.registry: Registry | None = None
         self.query_text = ""
         self.due_only = False
-        self.found: list[Lesson] = []
+        self.lessons: list[Lesson] = []
 
     def body(self) -> ComposeResult:
         yield PickList(id="list")
@@ -68,7 +68,7 @@ class LessonsScreen(Page):
             lessons = [lesson for lesson in lessons if due_by(lesson, today())]
         if not self.query_text:
             lessons.sort(key=lambda lesson: lesson.id not in self.about)
-        self.found = lessons
+        self.lessons = lessons
         self.query_one(PickList).cursor = 0
         self.redraw()
 
@@ -97,8 +97,8 @@ class LessonsScreen(Page):
             self.app.pop_screen()
 
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
-        if self.registry is not None and event.index < len(self.found):
-            self.app.push_screen(LessonScreen(self.registry, self.found[event.index]))
+        if self.registry is not None and event.index < len(self.lessons):
+            self.app.push_screen(LessonScreen(self.registry, self.lessons[event.index]))
 
     # -- drawing -------------------------------------------------------------------------------
 
@@ -107,13 +107,13 @@ class LessonsScreen(Page):
         width = max(20, picker.size.width - 1)
         self.query_one("#head", Rows).show(self._head(width))
         picker.fill(
-            [lesson_row(lesson, width, here=lesson.id in self.about) for lesson in self.found]
+            [lesson_row(lesson, width, here=lesson.id in self.about) for lesson in self.lessons]
         )
 
     def _head(self, width: int) -> list[Row]:
         if self.registry is None:
             return [(("reading the lessons …", "dim"),)]
-        words = f"{len(self.found)} of {len(self.registry.lessons)} lessons"
+        words = f"{len(self.lessons)} of {len(self.registry.lessons)} lessons"
         rest = "   Enter reads one, / searches"
         if self.query_text or self.due_only:
             due = "due for review" if self.due_only else ""

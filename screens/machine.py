@@ -102,9 +102,9 @@ class PreflightScreen(ReadingPage):
             value = self.values.get(name, AUTO if choices else "")
             fields.append(FormField(name, value, title, note, choices))
         form = FormScreen("Can it work here?", fields, submit, check)
-        self.app.push_screen(form, partial(self._asked, answer))
+        self.app.push_screen(form, partial(self._take_values, answer))
 
-    def _asked(self, answer: Answer, changed: dict[str, str] | None) -> None:
+    def _take_values(self, answer: Answer, changed: dict[str, str] | None) -> None:
         if changed is not None:
             self.values |= changed
             self._begin(answer)

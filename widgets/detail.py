@@ -38,7 +38,7 @@ MIN_BESIDE = 44
 """Columns beside the bars from which on the earlier runs stand there."""
 BARS, EARLIER = 16, 5
 """Rows of a measurement's bars, and earlier runs, at most."""
-TOLD = 12
+OUTPUT_LINES = 12
 """Last lines of a failed step's output that are shown."""
 
 
@@ -58,8 +58,8 @@ def detail_rows(
     if progress_row := step_progress(step, now, width):
         rows.append(progress_row)
     if step.state is StepState.RUNNING:
-        if step.said and not step.runs:
-            rows += paragraph(clean(step.said), width, "accent")
+        if step.message and not step.runs:
+            rows += paragraph(clean(step.message), width, "accent")
         rows += measuring(view, step, width, glyphs())
     rows += _verdict_rows(view, "" if awaits_approval else step.id, width, low=low)
     rows += _evidence_rows(view, width) if awaits_approval else []
@@ -67,7 +67,7 @@ def detail_rows(
         words = f"lesson {clean(lesson)}"
         whole = paragraph(words, width, "warn", "  ")
         rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
-    failure_rows = _told(step, width) if step.state is StepState.FAILED else []
+    failure_rows = _output_rows(step, width) if step.state is StepState.FAILED else []
     rows += [*can, *failure_rows] if low else [*failure_rows, *can]
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
@@ -112,18 +112,18 @@ def _why(view: RunView, step: StepView, width: int, *, awaits_approval: bool) ->
         rows += paragraph(clean(step.detail), width, tone_of(step))
     cause = cause_of(step.lines)[1] if step.state is StepState.FAILED else ""
     if cause and cause not in clean(step.detail):
-        rows += _said(cause, width, "bad")
+        rows += _line_rows(cause, width, "bad")
     return rows
 
 
-def _told(step: StepView, width: int) -> list[Row]:
+def _output_rows(step: StepView, width: int) -> list[Row]:
     """The last lines of a failed step's output, without the one that explains and leads."""
     why = cause_of(step.lines)[1]
-    lines = [line for line in map(clean, step.lines[-TOLD:]) if not (why and why in line)]
-    return [row for line in lines for row in _said(line, width, "")]
+    lines = [line for line in map(clean, step.lines[-OUTPUT_LINES:]) if not (why and why in line)]
+    return [row for line in lines for row in _line_rows(line, width, "")]
 
 
-def _said(line: str, width: int, tone: str) -> list[Row]:
+def _line_rows(line: str, width: int, tone: str) -> list[Row]:
     """A line of a program's output; what has no room in its first row is indented."""
     first, *more = wrapped(line, width - 4)
     return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]

@@ -74,7 +74,7 @@ def _step(view: RunView, event: Event) -> None:
         return
     step.state, step.attempt, view.latest = StepState(data["state"]), event.attempt, step.id
     if step.state is StepState.RUNNING:
-        step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
+        step.started, step.duration_s, step.cause, step.message = event.at, None, "", ""
         step.effects = list(data.get("effects", []))
         step.lines, step.exit_code, step.progress, step.runs = [], None, None, []
     else:
@@ -100,12 +100,12 @@ def _again(view: RunView, event: Event) -> None:
 def _say(view: RunView, event: Event) -> None:
     step = view.step(event.step)
     if step is not None:
-        step.said = event.data.get("text", "")
+        step.message = event.data.get("text", "")
         step.runs += [event.data["run"]] if "run" in event.data else []
-        _far(step, event)
+        _take_figures(step, event)
 
 
-def _far(step: StepView, event: Event) -> None:
+def _take_figures(step: StepView, event: Event) -> None:
     """Take the figures of an event that has some; words alone leave the last ones."""
     data = event.data
     if "done" in data:
@@ -117,8 +117,8 @@ def _rung(view: RunView, event: Event) -> None:
     """A line of a rollback; of a load there, only the step keeps the figures."""
     data, step = event.data, view.step(event.step)
     if step is not None and step.state is StepState.RUNNING:
-        step.said = f"{data.get('rung', '')}: {data.get('detail', '')}".removesuffix(": ")
-        _far(step, event)
+        step.message = f"{data.get('rung', '')}: {data.get('detail', '')}".removesuffix(": ")
+        _take_figures(step, event)
     if "done" not in data:
         view.stages.append(data)
 

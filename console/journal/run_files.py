@@ -108,7 +108,7 @@ class Source:
         self._reader = Reader(run.journal)
         self._files = (run.journal, run.path / "journal.db-wal")
         self._stamps: dict[str, Stamp] = {}
-        self._asked = self._listed = float("-inf")
+        self._asked_at = self._listed = float("-inf")
         self._runner: tuple[int, int] | None = None
         self._listed_for: tuple[int, int] | None = None
         self._lines: list[Line] = []
@@ -140,14 +140,14 @@ class Source:
         before = self.alive
         self.alive = self._runner is not None and process.alive(*self._runner)
         if before and not self.alive:
-            self._asked = float("-inf")  # its last word is there, whatever the file times say
+            self._asked_at = float("-inf")  # its last word is there, whatever the file times say
 
     def _look_journal(self) -> None:
         now = self._clock.monotonic()
         changed = self._changed("journal", *self._files)
-        if not changed and now - self._asked < AT_LEAST_S:
+        if not changed and now - self._asked_at < AT_LEAST_S:
             return
-        self._asked = now
+        self._asked_at = now
         try:
             fresh = self._reader.since(self.view.seq)
         except ConsoleError as error:

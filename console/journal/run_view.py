@@ -37,7 +37,7 @@ class StepView:
     effects: list[str] = field(default_factory=list)
     lessons: list[str] = field(default_factory=list)
     """Lessons that apply to it, `F-013 its title – why`."""
-    said: str = ""
+    message: str = ""
     progress: Progress | None = None
     """How far the running attempt is; None while it has told nothing."""
     runs: list[dict[str, Any]] = field(default_factory=list)

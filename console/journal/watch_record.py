@@ -163,6 +163,6 @@ def memory(site: str) -> Iterator[dict[str, Any]]:
             yield from json_lines(file(site, name))
 
 
-def told(site: str) -> set[str]:
+def event_keys(site: str) -> set[str]:
     """The keys of the events that the memory holds."""
     return {str(line.get("key")) for line in memory(site) if line.get("kind") == "event"}

@@ -43,7 +43,7 @@ class BreachPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BreachFacts:
     """Everything read of one run for its page."""
 
     run: RunDir
@@ -53,7 +53,7 @@ class Found:
     serving_at: float | None = None
 
 
-def read(run: RunDir) -> Found:
+def read(run: RunDir) -> BreachFacts:
     """Read what a run has; a breach without a recording works, and a recording without a breach."""
     recorded = load(run, LAST_S)
     breach_record = recorded.breach if recorded is not None else breach(run)
@@ -63,10 +63,10 @@ def read(run: RunDir) -> Found:
         if breach_record
         else (None, None)
     )
-    return Found(run, breach_record, recorded, *stages)
+    return BreachFacts(run, breach_record, recorded, *stages)
 
 
-def page(facts: Found | None, view: GuardView) -> BreachPage:
+def page(facts: BreachFacts | None, view: GuardView) -> BreachPage:
     """The page of a run; without a breach, what the guard watches for and what it sees."""
     if facts is None:
         return BreachPage((("No breach: no run yet, nothing was ever guarded here.", "bold"),))
@@ -83,7 +83,7 @@ def page(facts: Found | None, view: GuardView) -> BreachPage:
     )
 
 
-def title(facts: Found) -> str:
+def title(facts: BreachFacts) -> str:
     """When the breach was, and in which run."""
     at = wall_of(facts.breach)
     when = "at a time that is not known" if at is None else utc(at, "%Y-%m-%d %H:%M:%S")
@@ -102,7 +102,7 @@ def cause_of(breach_record: dict[str, Any], events: Iterable[dict[str, Any]] = (
     return texts[-1] if texts else ""
 
 
-def _above(facts: Found) -> Iterable[Words]:
+def _above(facts: BreachFacts) -> Iterable[Words]:
     events = facts.recorded.events if facts.recorded is not None else ()
     yield cause_of(facts.breach, events) or "A limit was passed; which one was not recorded.", "bad"
     at = wall_of(facts.breach)
@@ -117,7 +117,7 @@ def _above(facts: Found) -> Iterable[Words]:
     yield from _since(facts, at)
 
 
-def _since(facts: Found, at: float | None) -> Iterable[Words]:
+def _since(facts: BreachFacts, at: float | None) -> Iterable[Words]:
     """When memory was free again and the baseline served, as the rollback recorded it."""
     if at is None:
         return
@@ -131,7 +131,7 @@ def _since(facts: Found, at: float | None) -> Iterable[Words]:
         yield f"{back}no rollback has said yet that the baseline serves: F12", "warn"
 
 
-def _below(facts: Found, view: GuardView) -> Iterable[Words]:
+def _below(facts: BreachFacts, view: GuardView) -> Iterable[Words]:
     tail = facts.run.id[-4:]
     limit = limit_in(facts.breach)
     if limit is not None:
@@ -167,7 +167,7 @@ def _advice(limit: Limit | None) -> Iterable[str]:
         yield "5 asks preflight what the checkpoint needs before the next try"
 
 
-def _moment(facts: Found) -> float | None:
+def _moment(facts: BreachFacts) -> float | None:
     """The kill on the monotonic clock of its boot."""
     mono = number(facts.breach.get("mono"))
     if mono is not None:
@@ -184,7 +184,7 @@ def _moment(facts: Found) -> float | None:
 
 
 def _curves(
-    facts: Found, moment: float | None, view: GuardView
+    facts: BreachFacts, moment: float | None, view: GuardView
 ) -> tuple[tuple[Curve, ...], float, float]:
     """The curve that crossed its limit, then RAM available, and swap if it was used."""
     rows = _samples(facts)
@@ -213,7 +213,7 @@ Sample = tuple[float, int, int, int]
 """Monotonic time, RAM available, swap used, total RAM (0: unknown)."""
 
 
-def _samples(facts: Found) -> list[Sample]:
+def _samples(facts: BreachFacts) -> list[Sample]:
     """Samples kept with the breach, then those still in the recording, in order."""
     rows: dict[float, Sample] = {}
     wall, mono = wall_of(facts.breach), number(facts.breach.get("mono"))
@@ -245,7 +245,7 @@ def _level(limit: Limit | None, metric: str) -> float | None:
     return limit.below if limit.below is not None else limit.above
 
 
-def _empty(facts: Found, view: GuardView) -> BreachPage:
+def _empty(facts: BreachFacts, view: GuardView) -> BreachPage:
     """The page without a breach: what would be one, and which protections the sentinel lacks."""
     above: list[Words] = [("No breach in this run: the guard has stopped nothing.", "bold")]
     below: list[Words] = []

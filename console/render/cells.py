@@ -72,14 +72,14 @@ ASCII = Glyphs(
     corners=("+", "+", "+", "+"), side="|", celsius="C", done="=", head=">",
 )  # fmt: skip
 
-SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
+VERDICT_STATES = {"NO-GO": "failed", "HOLD": "in_doubt"}
 """Verdicts that are no success, and the state whose sign they have."""
 
 
 def standing(state: str, verdict: str = "", *, warned: bool = False) -> str:
     """The name of a step's sign: that of a verdict that is no GO, that of a success with a warning,
     else that of its state."""
-    return SAID.get(verdict, "warned" if warned else state)
+    return VERDICT_STATES.get(verdict, "warned" if warned else state)
 
 
 def outcome(state: str, verdict: str = "", *, warned: bool = False) -> str:

@@ -56,7 +56,7 @@ def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
         return
     name = clean(step.id)
     if step.state is StepState.RUNNING or step.duration_s is None:
-        message = f": {one_line(step.said, 200)}" if step.said else ""
+        message = f": {one_line(step.message, 200)}" if step.message else ""
         yield step.started, signs.step("running"), "accent", f"{name} began{message}"
         return
     verdict = next(

@@ -55,7 +55,7 @@ def step_left_s(step: StepView, now: float) -> float | None:
     return left_s(step.progress, gone_s(step, now), step.takes_s or None, now)
 
 
-def _told(step: StepView, now: float) -> tuple[str, float | None, list[str]]:
+def _progress_parts(step: StepView, now: float) -> tuple[str, float | None, list[str]]:
     """A running step as words for what is done, the share for the bar, and what is left."""
     progress, gone, left = step.progress, gone_s(step, now), step_left_s(step, now)
     after = [left_words(left)] if left is not None else []
@@ -75,7 +75,7 @@ def step_progress(step: StepView, now: float, width: int) -> Row:
     waits for a person."""
     if step.state is not StepState.RUNNING or step.kind in AT_ONCE:
         return ()
-    words, done, after = _told(step, now)
+    words, done, after = _progress_parts(step, now)
     return _row([(words, "bold")], done, after, width)
 
 
@@ -83,13 +83,13 @@ def step_words(step: StepView, now: float) -> str:
     """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`, without what the step has said
     itself; "" without figures."""
     progress = step.progress
-    return far_words(progress, step_left_s(step, now), step.said) if progress is not None else ""
+    return far_words(progress, step_left_s(step, now), step.message) if progress is not None else ""
 
 
 def said_words(step: StepView, now: float) -> str:
     """What a running step said last, and how far it is: `cand: run 4/9 21.3 tok/s  (44 %, …)`."""
     progress_words = step_words(step, now)
-    return f"{clean(step.said, 200)}{f'  ({progress_words})' if progress_words else ''}"
+    return f"{clean(step.message, 200)}{f'  ({progress_words})' if progress_words else ''}"
 
 
 def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:

@@ -50,7 +50,7 @@ def upcoming(
         way = "" if readonly else f"; {EMERGENCY.first} rolls back now"
         words = f"the guard acts soon: {alarm}{way}"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
-    advice = _told(view, word, at, mode, now)
+    advice = _next_action(view, word, at, mode, now)
     words, tone = advice.fact if readonly else advice.words, advice.tone
     words = of_site(on_site(view, shown), words)
     if above:
@@ -60,7 +60,7 @@ def upcoming(
 
 def fact(view: RunView, word: str, at: str, mode: str, now: float) -> str:
     """The same for a reader who has no keys: what is next, without what can be done about it."""
-    return _told(view, word, at, mode, now).fact
+    return _next_action(view, word, at, mode, now).fact
 
 
 def on_site(view: RunView, shown: ShownBaseline) -> str:
@@ -83,7 +83,7 @@ def of_site(where: str, words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _NextAction:
     """`fact` says what is next, and `words` the same with the keys that do something about it."""
 
     fact: str
@@ -91,11 +91,11 @@ class _Told:
     tone: str = ""
 
 
-def _told(view: RunView, word: str, at: str, mode: str, now: float) -> _Told:
+def _next_action(view: RunView, word: str, at: str, mode: str, now: float) -> _NextAction:
     back = EMERGENCY.first
     if word == "none":
         keys = f"{_key('playbooks')} picks a playbook and shows its plan; nothing starts yet"
-        return _Told("nothing runs", keys)
+        return _NextAction("nothing runs", keys)
     if word == "unreadable":
         return _with("the run cannot be read", f"; {back} brings the baseline back anyway", "warn")
     if word == "interrupted":
@@ -112,29 +112,29 @@ def _told(view: RunView, word: str, at: str, mode: str, now: float) -> _Told:
     return _running(view, mode, now)
 
 
-def _with(fact: str, keys: str, tone: str = "") -> _Told:
-    return _Told(fact, fact + keys, tone)
+def _with(fact: str, keys: str, tone: str = "") -> _NextAction:
+    return _NextAction(fact, fact + keys, tone)
 
 
-def _after(view: RunView) -> _Told:
+def _after(view: RunView) -> _NextAction:
     read = f"{_key('report')} reads the report"
     if view.outage or view.cutover:
         keys = f"{EMERGENCY.first} brings the baseline back; {read}"
-        return _Told("the run has ended, and the baseline is not back", keys, "warn")
-    return _Told("the run has ended", f"{read}, {_key('playbooks')} picks the next playbook")
+        return _NextAction("the run has ended, and the baseline is not back", keys, "warn")
+    return _NextAction("the run has ended", f"{read}, {_key('playbooks')} picks the next playbook")
 
 
-def _asking(view: RunView) -> _Told:
+def _asking(view: RunView) -> _NextAction:
     until = time.strftime("%H:%M", time.localtime(view.until)) if view.until else ""
     name = clean(view.current.id if view.current is not None else "the step")
     keys = f"'{name}' asks you: {_key('approve')} approves, {_key('reject')} turns it down"
-    return _Told(
+    return _NextAction(
         f"'{name}' waits for an answer" + (f" until {until}" if until else ""),
         keys + (f"; expires at {until}" if until else ""), "warn",
     )  # fmt: skip
 
 
-def _paused(view: RunView, at: str) -> _Told:
+def _paused(view: RunView, at: str) -> _NextAction:
     step = view.step(at) or view.current
     name = clean(step.id) if step is not None else "what follows"
     words = WAITS.get(view.reason)  # type: ignore[call-overload]
@@ -143,10 +143,10 @@ def _paused(view: RunView, at: str) -> _Told:
         return _with(f"paused before '{name}'", does, "warn")
     keys = {verb: _key(verb) for verb in ("retry", "skip", "approve", "abort")}
     short = words.partition(": ")[0]
-    return _Told(short.format(step=name), words.format(step=name, **keys), "warn")
+    return _NextAction(short.format(step=name), words.format(step=name, **keys), "warn")
 
 
-def _running(view: RunView, mode: str, now: float) -> _Told:
+def _running(view: RunView, mode: str, now: float) -> _NextAction:
     current = view.current
     if current is None:
         return _with("nothing to do: the run begins", "")
@@ -162,7 +162,7 @@ def _running(view: RunView, mode: str, now: float) -> _Told:
         does = "stops the run" if mode == "gate" else "decides; HOLD and NO-GO stop the run"
         return _with(f"nothing to do: gate '{clean(stop.id)}'{when} {does}", pause)
     asks = f"nothing to do: '{clean(stop.id)}' asks"
-    return _Told(f"{asks} for an answer{when}", f"{asks} you{when}{pause}")
+    return _NextAction(f"{asks} for an answer{when}", f"{asks} you{when}{pause}")
 
 
 def next_stop(view: RunView) -> StepView | None:

@@ -66,7 +66,7 @@ class Look:
     detail: str = ""
     tok_s: float | None = None
     ttft_s: float | None = None
-    asked: bool = False
+    requested: bool = False
     slow: bool = False
     """Its answer took so long that its rate is below the reference, whatever it is."""
     weak: bool = False
@@ -217,7 +217,7 @@ class Looker:
         somebody else answers instead of it, it is down."""
         seen = observe.somebody_else(self.plan)
         if seen.startswith(SHARED):
-            return Look(UNJUDGED, seen, asked=look.asked)
+            return Look(UNJUDGED, seen, requested=look.requested)
         does = observe.HAS_PORT if look.word == SUSPECT else observe.ANSWERS
         other = "" if seen else observe.another_process(self.plan, does)
         if other:
@@ -225,11 +225,11 @@ class Looker:
             wrong = look.word in (SUSPECT, LOADING, UNJUDGED) and look.detail
             words = f"it answers garbage: {garbage}" if garbage else wrong
             words = f"{other}; {words}" if words else other
-            return Look(UNJUDGED, words, asked=look.asked, other=other, garbage=garbage)
+            return Look(UNJUDGED, words, requested=look.requested, other=other, garbage=garbage)
         # one that does not run, or does not answer, is no stranger's doing
         if not seen or (look.word == SUSPECT and ": " not in seen):
             return look
-        return Look(SUSPECT, seen, asked=look.asked, stranger=True)
+        return Look(SUSPECT, seen, requested=look.requested, stranger=True)
 
     def _pid_of_candidate(self) -> int | None:
         """The process that a relay in the baseline's place leads to, as far as this user sees it;
@@ -285,24 +285,24 @@ class Looker:
             self._judged = pid if done.ok else NOBODY
         if done.ok:
             words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
-            return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)
+            return Look(SERVING, words, done.decode_tok_s, first_token_s(done), requested=True)
         if done.dead:
-            return Look(SUSPECT, _why(done.why, pid), asked=True, dead=True)
+            return Look(SUSPECT, _why(done.why, pid), requested=True, dead=True)
         if done.refuses or (done.fails and well):
-            return Look(UNJUDGED, done.why, asked=True)
+            return Look(UNJUDGED, done.why, requested=True)
         if done.garbled is not None:
-            return Look(GARBLED, done.detail, asked=True, weak=done.garbled.weak)
+            return Look(GARBLED, done.detail, requested=True, weak=done.garbled.weak)
         if busy(base.url) or self._goes_on(seen):
-            return Look(BUSY, "a request of others came first", asked=True)
+            return Look(BUSY, "a request of others came first", requested=True)
         if done.sends:  # whatever it is slow for, it is alive
             bound = self.settings.tokens / limit_s
-            return Look(UNJUDGED, done.detail, asked=True, slow=base.is_below(bound))
+            return Look(UNJUDGED, done.detail, requested=True, slow=base.is_below(bound))
         words = f"no completion: {_why(done.detail, pid)}"
         if done.status or done.elapsed_s < limit_s:
-            return Look(SUSPECT, words, asked=True)
+            return Look(SUSPECT, words, requested=True)
         bound, count = self.settings.tokens / limit_s, plural(self.settings.tokens, "token")
         words = f"{words}; {count} in that time are {bound:.2g} tok/s"
-        return Look(SUSPECT, words, asked=True, slow=base.is_below(bound))
+        return Look(SUSPECT, words, requested=True, slow=base.is_below(bound))
 
     def _connected(self, seen: Occupancy) -> bool:
         """Whether clients are connected to a server that does not say whom it answers."""

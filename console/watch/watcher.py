@@ -130,7 +130,7 @@ class Watcher:
         self.restored_for = str(own.get("restored_for") or "")
         """What its answers said when it was last restored for it: another restart mends no more.
         "" once it was well since."""
-        self._told = record.told(plan.site)
+        self._event_keys = record.event_keys(plan.site)
         self._gauges: dict[str, float] = {}
         if self.clock.now() - self.state.at > STALE * settings.interval_s:
             # the machine may have been off meanwhile: what was doubted then says nothing now
@@ -142,7 +142,7 @@ class Watcher:
         seen = self.hands.look()
         at = self.clock.now()
         state.at, state.looks = at, state.looks + 1
-        state.asks += seen.asked
+        state.asks += seen.requested
         # what is there else is not the baseline
         if seen.word not in (PLANNED, CUT_OVER) and not seen.stranger and not seen.life:
             self._fingerprint(at)
@@ -221,7 +221,7 @@ class Watcher:
         if word in NOT_SERVING:
             self.down_since = self.down_since or self.doubtful_since or at
             self._down(seen, at)
-        elif self.down_since and (word in UP or (word == CUT_OVER and seen.asked)):
+        elif self.down_since and (word in UP or (word == CUT_OVER and seen.requested)):
             since, self.down_since = self.down_since, 0.0
             after = f"after {format_duration(at - since)}"
             title, text = "the baseline serves again", after
@@ -323,7 +323,7 @@ class Watcher:
         self._tell(DOWN_KIND, f"other/{who}", title, text, at)
 
     def _told_down(self) -> bool:
-        return f"{DOWN_KIND}@{self.plan.site}@{self.down_since:.0f}" in self._told
+        return f"{DOWN_KIND}@{self.plan.site}@{self.down_since:.0f}" in self._event_keys
 
     def _fingerprint(self, at: float) -> None:
         """What differs from the look before; kept with the time of the look that saw it."""
@@ -341,7 +341,7 @@ class Watcher:
 
     def _figures(self, seen: Look, at: float) -> None:
         state = self.state
-        if seen.asked and seen.tok_s:
+        if seen.requested and seen.tok_s:
             state.tok_s, state.ttft_s, state.asked_at = seen.tok_s, seen.ttft_s, at
             shift = self.speed.add(Figure(at, seen.tok_s, self._gauges))
             if shift is not None:
@@ -380,22 +380,22 @@ class Watcher:
 
     def _tell(self, kind: str, occurrence: str, title: str, text: str, at: float) -> None:
         key = f"{kind}@{self.plan.site}@{occurrence}"
-        if key in self._told:
+        if key in self._event_keys:
             return
         with self._despite_the_disk():  # what cannot be written down now is told by a later look
-            told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
-            self._told.add(key)
+            record_event(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
+            self._event_keys.add(key)
             self.state.events[kind] = self.state.events.get(kind, 0) + 1
 
 
 def evidence_of(seen: Look, at: float) -> Evidence | None:
     """What a look says of the baseline, to whoever shows its state; None for one that says nothing
     of it: somebody else has it, or it computes in silence."""
-    if seen.word == SERVING and seen.asked:
+    if seen.word == SERVING and seen.requested:
         return Evidence(Kind.PROOF, Word.SERVING, at, Witness.WATCH, seen.detail, seen.tok_s)
     if seen.word in UP:
         return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, seen.detail)
-    if seen.word == CUT_OVER and seen.asked:
+    if seen.word == CUT_OVER and seen.requested:
         return Evidence(Kind.AWAY, Word.CUT_OVER, at, Witness.WATCH, seen.detail)
     if seen.word == UNJUDGED and seen.slow:
         detail = f"it computes, slower than its reference: {seen.detail}"
@@ -413,7 +413,7 @@ def evidence_of(seen: Look, at: float) -> Evidence | None:
     word = _STATES.get(seen.word) or (Word.REFUSING if refuses else None)
     if word is None:
         return None
-    kind = Kind.FAILED if seen.asked else Kind.AWAY
+    kind = Kind.FAILED if seen.requested else Kind.AWAY
     return Evidence(kind, word, at, Witness.WATCH, seen.detail, dead=seen.dead)
 
 
@@ -423,7 +423,7 @@ def _of_another(seen: Look, at: float) -> Evidence | None:
         return Evidence(
             Kind.FAILED, Word.GARBLED, at, Witness.WATCH, seen.garbage, other=seen.other
         )  # fmt: skip
-    if not seen.asked:
+    if not seen.requested:
         return None
     return Evidence(Kind.ANSWERS, Word.SERVING, at, Witness.WATCH, other=seen.other)
 
@@ -433,7 +433,7 @@ def _answers(detail: str) -> bool:
     return detail.startswith((*REFUSES, probe.SLOW)) or probe.ALL_THE_SAME in detail
 
 
-def told(event: Event) -> None:
+def record_event(event: Event) -> None:
     """Write an event down, once; the loop has it posted from there. Raises OSError."""
     record.remember(
         event.site, event.at, "event", event=event.kind, key=event.key, title=event.title,

@@ -135,7 +135,7 @@ def test_a_full_queue_ends_nobody(stage: Stage, lines: Path) -> None:
     assert f"it is busy or overloaded (HTTP {status})" in done.stdout
     assert stage.baseline_process() == before
     found = watch.Looker(stage.plan, Settings(interval_s=60.0)).look()
-    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert (found.word, found.requested) == (UNJUDGED, True)
     assert some(evidence_of(found, time.time())).word is Word.REFUSING
 
 

@@ -160,7 +160,7 @@ def test_the_watch_restores_nobody_who_refuses(stage: Stage, lines: Path) -> Non
     """As a rollback does: its health path says an error, and a completion wants a key."""
     serving(stage, lines, health=500, status=401)
     found = watch.Looker(stage.plan, Settings(interval_s=60.0)).look()
-    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert (found.word, found.requested) == (UNJUDGED, True)
     assert "HTTP 401" in found.detail
 
 

@@ -84,7 +84,7 @@ def test_a_server_that_fails_a_request_is_left_alone(
     assert "kill" not in done.stdout.partition("By hand")[2]
     assert stage.baseline_process() == before
     found = watch.Looker(stage.plan, Settings(interval_s=60.0)).look()
-    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert (found.word, found.requested) == (UNJUDGED, True)
     assert some(evidence_of(found, time.time())).word is Word.REFUSING
 
 
@@ -226,7 +226,7 @@ def test_the_watch_asks_a_server_whose_health_path_fails(stage: Stage, lines: Pa
     serving(stage, lines, health=500)
     looker = watch.Looker(stage.plan, Settings(interval_s=60.0))
     found = looker.look()
-    assert (found.word, found.asked) == (UNJUDGED, True)
+    assert (found.word, found.requested) == (UNJUDGED, True)
     assert "answers a completion all the same" in found.detail
     lines.write_text(json.dumps({"health": 500, "status": 500, "error": "EngineDeadError"}))
     found = looker.look()

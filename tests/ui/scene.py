@@ -112,7 +112,7 @@ def running() -> RunView:
     made = measured(view(6, outage=True), 4)
     step = made.steps[6]
     step.state, step.attempt, step.started = StepState.RUNNING, 1, NOW - 245
-    step.said = "run 4 of 9: 21.3 tok/s, first token after 0.81 s"
+    step.message = "run 4 of 9: 21.3 tok/s, first token after 0.81 s"
     step.progress = Progress(Figures(4, 9, "run"), NOW - 10, 0, NOW - 245)
     step.effects = ["POST http://127.0.0.1:8001/v1/chat/completions, 9 runs of 256 tokens"]
     return made
@@ -123,7 +123,7 @@ def loading() -> RunView:
     made = view(5, outage=True, down_since=NOW - 95)
     step = made.steps[5]
     step.state, step.attempt, step.started = StepState.RUNNING, 1, NOW - 88
-    step.said = "candidate: loading: HTTP 503, Loading model"
+    step.message = "candidate: loading: HTTP 503, Loading model"
     step.progress = Progress(Figures(112 * GIB, 305 * GIB, "B"), NOW - 1, 0, NOW - 88)
     step.effects = ["docker run ik_llama.cpp: llama-server -m /models/r1.gguf -ngl 20 --port 8001"]
     return made

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from console.frontends.cli import show
-from console.frontends.tui.watch.actions import asked
+from console.frontends.tui.watch.actions import question_lines
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
@@ -42,7 +42,7 @@ def test_both_answers_stand_below_each_other_and_a_garbled_one_is_marked(width: 
 def test_who_overrides_a_gate_reads_both_answers() -> None:
     """The dialogue has the answers of the measurements that the gate has judged, in one form with
     `show` and what follows a run."""
-    lines = asked(Snapshot(view=JUDGED))
+    lines = question_lines(Snapshot(view=JUDGED))
     assert lines[1:] == ["HOLD: too few", *answer_lines(JUDGED, "bench")]
     assert lines[2].split() == ["candidate", "said", "GARBLED,", "one", "letter"]
     assert lines[3].split() == ["baseline", "said", "Paris."]

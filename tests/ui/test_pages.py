@@ -245,7 +245,7 @@ async def opened(app: ConsoleApp, pilot: Pilot[None]) -> LessonsScreen:
     await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
     page = app.screen
     assert isinstance(page, LessonsScreen)
-    await settled(pilot, lambda: len(page.found) == 53)
+    await settled(pilot, lambda: len(page.lessons) == 53)
     return page
 
 
@@ -255,8 +255,8 @@ async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
         await pilot.press("slash")
         assert page.query_one(LogPrompt).asking
         await pilot.press(*"shallow", "enter")
-        await settled(pilot, lambda: page.found[0].id == "F-013")
-        assert len(page.found) < 53
+        await settled(pilot, lambda: page.lessons[0].id == "F-013")
+        assert len(page.lessons) < 53
         await pilot.press("enter")
         await settled(pilot, lambda: isinstance(app.screen, LessonScreen))
         view = app.screen.query_one(TextView)
@@ -264,13 +264,13 @@ async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
         await pilot.press("escape")
         assert app.screen is page
         await pilot.press("escape")
-        await settled(pilot, lambda: len(page.found) == 53)
+        await settled(pilot, lambda: len(page.lessons) == 53)
         await pilot.press("d")
-        await settled(pilot, lambda: len(page.found) == 20, "what is due only")
+        await settled(pilot, lambda: len(page.lessons) == 20, "what is due only")
         await pilot.press("d")
-        await settled(pilot, lambda: len(page.found) == 53)
+        await settled(pilot, lambda: len(page.lessons) == 53)
         await pilot.press("slash", *"zebra", "enter")
-        await settled(pilot, lambda: page.found == [])
+        await settled(pilot, lambda: page.lessons == [])
         assert "0 of 53" in page.query_one("#head", Rows).text
         await pilot.press("enter")
         assert app.screen is page, "nothing to open"
@@ -285,7 +285,7 @@ async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
     async with console(made, run) as (app, pilot, _):
         assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
         page = await opened(app, pilot)
-        assert [one.id for one in page.found[:3]] == ["F-002", "F-024", "F-001"]
+        assert [one.id for one in page.lessons[:3]] == ["F-002", "F-024", "F-001"]
 
 
 def test_rows_keep_to_the_width() -> None:

@@ -89,7 +89,7 @@ def test_what_readers_take_for_text_is_text(hand: Make) -> None:
     source.look()
     source.close()
     step = source.view.steps[0]
-    assert (step.cause, step.said, len(source.view.trouble)) == ("", "last", 3)
+    assert (step.cause, step.message, len(source.view.trouble)) == ("", "last", 3)
     assert not source.view.verdicts
     assert [t for t in (source.trouble, *source.view.trouble) if not t or t != clean(t)] == []
 

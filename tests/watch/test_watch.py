@@ -187,9 +187,9 @@ def test_a_runner_that_hangs_does_not_stop_the_journal(
             made.add("step.say", "one", 1, text=f"line {number_}")
             made.step("one", "running")
             made.add("step.say", "one", 1, text=f"line {number_}")
-            found = seen.until(lambda s, n=number_: s.view.steps[0].said == f"line {n}")  # type: ignore[misc]
+            found = seen.until(lambda s, n=number_: s.view.steps[0].message == f"line {n}")  # type: ignore[misc]
             assert found.control == {}
-    seen.until(lambda s: s.view.steps[0].said == "line 2")
+    seen.until(lambda s: s.view.steps[0].message == "line 2")
 
 
 def test_it_switches_to_a_live_run_when_the_one_on_show_has_ended(
@@ -338,7 +338,7 @@ def test_the_first_snapshot_is_whole_and_what_a_callback_raises_does_not_end_the
     watch = RunWatch(deliver, made.run, poll_s=0.02)
     watch.start()
     until(lambda: calls)
-    assert calls[0].view.steps[0].said == "line 99"
+    assert calls[0].view.steps[0].message == "line 99"
     made.state("running")
     until(lambda: len(calls) > 1)
     watch.close()

@@ -78,7 +78,7 @@ class World:
 
     plan: WatchPlan
     clock: FakeClock = field(default_factory=lambda: FakeClock(1_750_000_000.0))
-    look: Callable[[float], Look] = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    look: Callable[[float], Look] = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     prints: Print = field(default_factory=lambda: {**MACHINE, **SERVER})
     gauges: dict[str, float] = field(default_factory=dict)
     restore: Callable[[], Restored] = lambda: Restored(True, "omni-console rollback took 9 s")

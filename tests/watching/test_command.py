@@ -363,7 +363,7 @@ def test_what_the_watch_told_is_posted_once_and_what_is_old_is_not(
     now = time.time()
     for at, kind in ((now - 90_000, "slower"), (now - 60, "baseline-down"), (now - 9, "faster"),
                      (now, "baseline-back")):  # fmt: skip
-        watcher.told(Event(kind, f"{kind}@ws@{at:.0f}", f"it is {kind}", "words", at, "ws"))
+        watcher.record_event(Event(kind, f"{kind}@ws@{at:.0f}", f"it is {kind}", "words", at, "ws"))
     for _ in range(3):
         assert main(["watch", "post", "--site", str(site)]) == 0
     waiting = sorted(item.event.title for item in Outbox().items())
@@ -399,7 +399,7 @@ def test_an_outage_is_told_while_the_site_file_cannot_be_used(
     begun(site)
     site.write_text(f"{site.read_text()}wach: {{}}\n")
     now = time.time()
-    watcher.told(Event("baseline-down", "baseline-down@ws@1", "it is down", "x", now, "ws"))
+    watcher.record_event(Event("baseline-down", "baseline-down@ws@1", "it is down", "x", now, "ws"))
     assert main(["watch", "post", "--site", str(site)]) == 0
     assert [item.event.title for item in Outbox().items()] == ["it is down"]
 
@@ -410,7 +410,9 @@ def test_a_new_channel_is_told_of_nothing_that_is_long_over(
     monkeypatch.setattr("console.notify.outbox.wake", lambda: None)
     now = time.time()
     for at in (now - 7200, now - 5):
-        watcher.told(Event("baseline-down", f"baseline-down@ws@{at:.0f}", f"{at}", "x", at, "ws"))
+        watcher.record_event(
+            Event("baseline-down", f"baseline-down@ws@{at:.0f}", f"{at}", "x", at, "ws")
+        )
     site.write_text(f"{site.read_text()}notify: [{{command: [cat]}}]\n")
     assert main(["watch", "post", "--site", str(site)]) == 0
     assert [item.event.title for item in Outbox().items()] == [f"{now - 5}"]

@@ -55,7 +55,7 @@ def test_an_idle_server_is_asked_one_short_completion(llama: Llama) -> None:
     one = looker(llama, tokens=12)
     for _ in range(2):
         seen = one.look()
-        assert (seen.word, seen.tok_s, seen.asked) == (SERVING, 10.0, True)
+        assert (seen.word, seen.tok_s, seen.requested) == (SERVING, 10.0, True)
     assert [ask["max_tokens"] for ask in llama.asked] == [12, LONGER, 12]
     assert [ask["stream"] for ask in llama.asked] == [True, True, False], "by turns"
     assert not any("id_slot" in ask for ask in llama.asked)
@@ -93,7 +93,7 @@ def test_a_server_that_works_for_others_is_not_asked_until_it_has_to_be(llama: L
     one = looker(llama, ask_after=4)
     words = [one.look() for _ in range(5)]
     assert [seen.word for seen in words] == [BUSY] * 5
-    assert [seen.asked for seen in words] == [False] * 4 + [True]
+    assert [seen.requested for seen in words] == [False] * 4 + [True]
     assert words[4].tok_s is None, "what shared the machine says nothing about the speed"
     llama.processing = [False]
     assert one.look().tok_s == 10.0

@@ -30,7 +30,7 @@ def noisy(world: World, seed: int = 1, slow_at: float = float("inf")) -> None:
 
     def look(at: float) -> Look:
         rate = noise(at, RATE * (0.5 if at >= slow_at else 1.0))
-        return Look(SERVING, "16 tokens", rate, 0.2, asked=True)
+        return Look(SERVING, "16 tokens", rate, 0.2, requested=True)
 
     world.look = look
 
@@ -109,7 +109,7 @@ def test_a_watch_that_is_killed_after_every_look_tells_the_same(world: World) ->
 
 
 def test_what_clients_share_and_what_was_not_asked_is_no_figure(world: World) -> None:
-    world.look = lambda at: Look(BUSY, "2 requests of others", None, 0.2, asked=True)
+    world.look = lambda at: Look(BUSY, "2 requests of others", None, 0.2, requested=True)
     world.tick(100)
     assert (world.watcher.state.level, world.watcher.state.word) == (None, BUSY)
     assert world.watcher.state.asks == 100
@@ -264,7 +264,7 @@ def test_one_that_somebody_else_has_started_again_is_waited_for(world: World) ->
     assert len(world.restored) == 1
     world.until(500.0)
     assert (len(world.restored), world.watcher.state.word) == (1, LOADING)
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     assert world.kinds == ["baseline-down", "baseline-down", "baseline-back"]
     assert "its restore failed" in world.events[1]["title"]
@@ -276,7 +276,7 @@ def test_who_was_told_that_it_is_down_is_told_of_its_return_by_another_hand(worl
     world.tick(3)
     world.look = lambda at: Look(PLANNED, "a rollback is on")
     world.tick(2)
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     assert world.kinds == ["baseline-down", "baseline-back"]
 
@@ -288,7 +288,7 @@ def test_one_that_answers_is_not_down_any_more_whatever_its_health_path_says(wor
     assert world.watcher.down_since
     for words in (f"its health path says HTTP 500, and {ALL_THE_SAME}", f"{SLOW}: 3 bytes"):
         world.watcher.down_since = 1.0
-        world.look = lambda at, words=words: Look(UNJUDGED, words, asked=True)
+        world.look = lambda at, words=words: Look(UNJUDGED, words, requested=True)
         world.tick()
         assert not world.watcher.down_since
 
@@ -300,7 +300,7 @@ def test_what_answers_in_a_cutover_is_not_the_server_that_is_known(world: World)
     world.look = lambda at: Look(CUT_OVER, "cand answers in its place")
     world.tick(2)
     world.prints = known
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick(2)
     assert [line for line in record.memory("ws") if line["kind"] == "change"] == []
 
@@ -310,7 +310,7 @@ def test_without_restore_it_is_told_and_left(world: World) -> None:
     world.look = lambda at: SILENT
     world.tick(100)
     assert (world.kinds, world.restored, world.watcher.state.word) == (["baseline-down"], [], DOWN)
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     assert world.kinds == ["baseline-down", "baseline-back"]
 
@@ -321,7 +321,7 @@ def test_killed_after_every_look_a_long_outage_is_told_once(world: World) -> Non
     for _ in range(100):
         world.tick()
         world.again()
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     for _ in range(10):
         world.tick()
         world.again()
@@ -393,9 +393,9 @@ def test_two_sites_have_two_memories() -> None:
 
 def test_weak_signs_of_garbage_restore_nothing(world: World) -> None:
     """No text in one token, then the head of a table: a sane server may give both."""
-    empty = Look(GARBLED, "garbled, no text; 1 token", asked=True, weak=True)
-    head = Look(GARBLED, "garbled, no letters, digits or emoji: “| | |”", asked=True, weak=True)
-    sure = Look(GARBLED, "garbled, one character repeated: “GGGG”", asked=True)
+    empty = Look(GARBLED, "garbled, no text; 1 token", requested=True, weak=True)
+    head = Look(GARBLED, "garbled, no letters, digits or emoji: “| | |”", requested=True, weak=True)
+    sure = Look(GARBLED, "garbled, one character repeated: “GGGG”", requested=True)
     for seen in (empty, head, empty, sure, head):
         world.look = lambda at, seen=seen: seen
         world.tick()
@@ -406,19 +406,19 @@ def test_weak_signs_of_garbage_restore_nothing(world: World) -> None:
 
 
 def test_a_dead_engine_is_restored_once_until_it_was_well(world: World) -> None:
-    dead = Look(SUSPECT, "its engine is dead (HTTP 500 EngineDeadError)", asked=True, dead=True)
+    dead = Look(SUSPECT, "its engine is dead (HTTP 500 EngineDeadError)", requested=True, dead=True)
     world = with_settings(world, at_most=9)
     world.look = lambda at: dead
     world.restore = lambda: Restored(False, "omni-console rollback failed: its engine is dead")
     world.tick(6)
     assert (world.watcher.state.word, len(world.restored)) == (DOWN, 1)
     world.again()
-    world.look = lambda at: Look(UNJUDGED, "it fails this request (HTTP 500 no)", asked=True)
+    world.look = lambda at: Look(UNJUDGED, "it fails this request (HTTP 500 no)", requested=True)
     world.tick(2)
     world.look = lambda at: dead
     world.tick(4)
     assert len(world.restored) == 1, "it was not well in between"
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     world.look = lambda at: dead
     world.tick(4)
@@ -436,13 +436,13 @@ def test_a_baseline_whose_port_somebody_else_has_is_down_told_and_not_restored(
     assert (world.kinds, world.restored, world.watcher.state.word) == (["baseline-down"], [], DOWN)
     assert "pid 7, other.py" in world.events[0]["text"]
     assert (world.watcher.print, world.watcher.state.changed) == (known, "")
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     assert world.kinds == ["baseline-down", "baseline-back"]
 
 
 def test_one_that_answers_garbage_twice_is_restored_once_and_then_told(world: World) -> None:
-    world.look = lambda at: Look(GARBLED, "garbled, one character repeated: “GGGG”", asked=True)
+    world.look = lambda at: Look(GARBLED, "garbled, one character repeated: “GGGG”", requested=True)
     world.restore = lambda: Restored(False, "omni-console rollback failed: garbled")
     world.tick()
     assert (world.watcher.state.word, world.kinds) == (SUSPECT, [])
@@ -455,7 +455,7 @@ def test_one_that_answers_garbage_twice_is_restored_once_and_then_told(world: Wo
     world.again()
     world.tick(5)
     assert (len(world.restored), len(world.events)) == (1, 2), "another restart mends nothing"
-    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, requested=True)
     world.tick()
     assert world.kinds[-1] == "baseline-back"
 
@@ -464,7 +464,7 @@ def test_garbage_of_another_process_is_told_and_kept_and_restores_nothing(world:
     """A restart would find the port taken; whoever put it there has to hear of it."""
     other = "another process (pid 7, since 14:03) with other flags answers"
     garbled = Look(
-        UNJUDGED, f"{other}; it answers garbage: '0' 16 times", asked=True, other=other,
+        UNJUDGED, f"{other}; it answers garbage: '0' 16 times", requested=True, other=other,
         garbage="'0' 16 times",
     )  # fmt: skip
     world.look = lambda at: garbled
@@ -476,17 +476,19 @@ def test_garbage_of_another_process_is_told_and_kept_and_restores_nothing(world:
     assert evidence_of(garbled, 9.0) == Evidence(
         Kind.FAILED, Word.GARBLED, 9.0, Witness.WATCH, "'0' 16 times", other=other
     )
-    assert evidence_of(replace(garbled, asked=False, garbage=""), 9.0) is None, "it was not asked"
+    assert evidence_of(replace(garbled, requested=False, garbage=""), 9.0) is None, (
+        "it was not asked"
+    )
 
 
 def test_another_process_is_told_once_and_neither_proves_nor_is_restored(world: World) -> None:
     other = "another process (pid 7, since 14:03:05) with other flags answers"
     world.tick(3)
-    world.look = lambda at: Look(UNJUDGED, other, asked=True, other=other)
+    world.look = lambda at: Look(UNJUDGED, other, requested=True, other=other)
     world.tick(9)
     assert (world.kinds, world.restored) == (["baseline-down"], [])
     assert "another process answers" in world.events[0]["title"]
     assert "pid 7" in world.events[0]["text"]
-    told = evidence_of(Look(UNJUDGED, other, asked=True, other=other), 1.0)
+    told = evidence_of(Look(UNJUDGED, other, requested=True, other=other), 1.0)
     assert told is not None
     assert (told.kind, told.word, told.other) == (Kind.ANSWERS, Word.SERVING, other)

@@ -72,7 +72,7 @@ def test_events(world: World, snapshot: SnapshotAssertion) -> None:
     world.tick(4)
     other = with_settings(world, at_most=1)
     other.clock.time = world.clock.time
-    other.look = lambda at: SILENT if down[0] else Look(SERVING, "", RATE, 0.2, asked=True)
+    other.look = lambda at: SILENT if down[0] else Look(SERVING, "", RATE, 0.2, requested=True)
     other.tick(6)
     down[0] = False
     other.tick(2)

@@ -158,7 +158,7 @@ def _ensure_models(out: TextIO) -> None:
 
 def rehearse(args: Namespace) -> int:
     """Bring up a stand-in baseline, run the playbook against it, stop it. Exit code of the run."""
-    _asked(args)
+    _check_options(args)
     out = sys.stderr if args.json else sys.stdout
 
     def say(text: str) -> None:
@@ -183,7 +183,7 @@ def rehearse(args: Namespace) -> int:
 
 def planned(args: Namespace) -> Plan:
     """Print a rehearsal's plan; starts nothing, measures nothing."""
-    _asked(args)
+    _check_options(args)
     site = site_of(args.site)
     making.engine(site.model.engine.host)
     path, given = playbook_path(args.playbook), inputs_of(args.input)
@@ -199,7 +199,7 @@ def planned(args: Namespace) -> Plan:
     )
 
 
-def _asked(args: Namespace) -> None:
+def _check_options(args: Namespace) -> None:
     """Check the options of a rehearsal. Raises UsageError."""
     making.known(args.fault)
     if args.fault and not args.rehearse:
@@ -218,7 +218,7 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: spee
         raise
     say(f"{own_command()} rollback --rehearse brings its baseline back, from any shell")
     if args.detach:
-        run_command.told(args, run)
+        run_command.print_detached(args, run)
         return int(Exit.OK)
     code = run_command.follow(run, args)
     if code != int(Exit.INTERRUPTED):

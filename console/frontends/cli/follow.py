@@ -113,9 +113,9 @@ class EventPrinter:
         step = self.view.step(event.step)
         if step is None:
             return
-        news = self.news and step.said != self.last_message
+        news = self.news and step.message != self.last_message
         if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
-            self.last_message = step.said
+            self.last_message = step.message
             self._line(f"        … {said_words(step, event.at)}")
 
     def _on_run_state(self, event: Event) -> None:

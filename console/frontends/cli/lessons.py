@@ -47,7 +47,7 @@ def lessons(args: Namespace) -> int:
     elif args.due:
         code = _due(registry, today, run=args.run, as_json=args.json)
     else:
-        code = _asked(registry, " ".join(args.query), today, as_json=args.json)
+        code = _answer_query(registry, " ".join(args.query), today, as_json=args.json)
     for problem in registry.problems:
         sys.stderr.write(f"omni-console: {clean(str(problem), 1000)}\n")
     return int(Exit.USAGE) if registry.problems else code
@@ -75,10 +75,10 @@ def _check(args: Namespace) -> None:
         raise UsageError("--brief takes only a query", hint="omni-console lessons --brief docker")
 
 
-def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
+def _answer_query(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
     exact_match = _meant(registry, query)
     if exact_match is not None:
-        return _one(registry, exact_match, today, as_json=as_json)
+        return _show_lesson(registry, exact_match, today, as_json=as_json)
     matches = search(registry.lessons, query)
     if as_json:
         rows = [_plain(lesson, today) for lesson in matches]
@@ -138,7 +138,7 @@ def _meant(registry: Registry, query: str) -> Lesson | None:
     return lesson
 
 
-def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> int:
+def _show_lesson(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> int:
     if as_json:
         others = [
             {"told_in": other.id, "words": contradiction.words}

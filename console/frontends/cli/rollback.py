@@ -172,7 +172,7 @@ class LoadNotes:
     """How far the load is that a rollback waits for, where that is worth a line."""
 
     def __init__(self) -> None:
-        self._far: Progress | None = None
+        self._progress: Progress | None = None
         self._pace = Pace()
 
     def take(self, line: dict[str, Any]) -> str | None:
@@ -181,10 +181,10 @@ class LoadNotes:
         if done is None or at is None:
             return ""
         figures = Figures(done, number(line.get("total")), str(line.get("unit", "")))
-        self._far = advanced(self._far, figures, at)
-        if not self._pace.due("load", self._far, at):
+        self._progress = advanced(self._progress, figures, at)
+        if not self._pace.due("load", self._progress, at):
             return None
-        return f", {far_words(self._far, left_s(self._far, 0.0, None, at))}"
+        return f", {far_words(self._progress, left_s(self._progress, 0.0, None, at))}"
 
 
 class Printer:

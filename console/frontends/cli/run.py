@@ -50,7 +50,7 @@ def run(args: Namespace) -> int:
         site, playbook, inputs_of(args.input), args, asked_at=getattr(args, "given_at", None)
     )
     if args.detach:
-        told(args, made)
+        print_detached(args, made)
         return int(Exit.OK)
     return follow(made, args)
 
@@ -69,12 +69,12 @@ def tune(args: Namespace) -> int:
         return int(Exit.FAILED)
     made = start(site, playbook, inputs_of(args.input), args)
     if args.detach:
-        told(args, made)
+        print_detached(args, made)
         return int(Exit.OK)
     return follow(made, args)
 
 
-def told(args: Namespace, made: RunDir) -> None:
+def print_detached(args: Namespace, made: RunDir) -> None:
     """Print the name of a detached run."""
     _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")
     if args.json:

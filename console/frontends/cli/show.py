@@ -124,7 +124,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         took = format_duration(step.duration_s) if step.duration_s is not None else ""
         cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
         print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
-        if step.state is StepState.RUNNING and step.said and state == str(view.state):
+        if step.state is StepState.RUNNING and step.message and state == str(view.state):
             print(f"      … {said_words(step, time.time())}")
         for line in step.lines:
             print(f"      | {clean(line, 200)}")

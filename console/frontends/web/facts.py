@@ -14,7 +14,7 @@ from typing import Any
 from console.common.logs.tail import read_last
 from console.common.text import clean, one_line
 from console.common.units import format_duration
-from console.frontends.tui.watch.actions import BINDS, asked, why_not
+from console.frontends.tui.watch.actions import BINDS, question_lines, why_not
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import UNREADABLE, Snapshot
@@ -142,7 +142,7 @@ def _step(step: StepView, now: float, count: int, place: int) -> dict[str, Any]:
         "name": f"{place + 1}/{count} {clean(step.id, 60)}",
         "title": clean(step.title, 200),
         "state": outcome(step.state, warned=step.warned),
-        "said": clean(step.said or step.detail, 300),
+        "said": clean(step.message or step.detail, 300),
         "progress": plain(step_progress(step, now, WIDE)),
         "share": progress.share if progress is not None else None,
     }
@@ -189,7 +189,7 @@ def _question(shot: Snapshot, write: bool) -> dict[str, Any] | None:
     gate = shot.view.state is RunState.PAUSED
     return {
         "title": ("Override the gate?" if gate else "Approve?") if write else "Waits for an answer",
-        "lines": [question_line for question_line in asked(shot) if question_line],
+        "lines": [question_line for question_line in question_lines(shot) if question_line],
         "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), MAX_TYPED),
         "reason": gate,
         "reject": not why_not(shot, "reject"),

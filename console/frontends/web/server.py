@@ -150,9 +150,9 @@ class Site:
         token = (await _body(request)).get("token")
         session = self._access.enter(token) if isinstance(token, str) else None
         if session is None and not self._access.may_fail():
-            return _said("too many tries: wait a minute", 429)
+            return _reply("too many tries: wait a minute", 429)
         if session is None:
-            return _said("this link is not valid: it works once, and only for a while", 403)
+            return _reply("this link is not valid: it works once, and only for a while", 403)
         answer = JSONResponse({"key": session.key})
         answer.set_cookie(
             _cookie(request),
@@ -172,15 +172,15 @@ class Site:
 
     def _refused(self, session: Session | None) -> Response | None:
         if session is None:
-            return _said("no session: a new link starts one", 401)
-        return None if session.rate.take() else _said("too many requests", 429)
+            return _reply("no session: a new link starts one", 401)
+        return None if session.rate.take() else _reply("too many requests", 429)
 
     async def _leave(self, request: Request) -> Response:
         session = self._session(request)
         if session is None:
-            return _said("no session", 401)
+            return _reply("no session", 401)
         self._access.leave(session)
-        answer = _said("", 200)
+        answer = _reply("", 200)
         answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return answer
 
@@ -196,7 +196,7 @@ class Site:
             return refused
         message = await _body(request)
         no = await self._verbs.do(self._desk.tell, message)
-        return _said(no, 403 if no and not self._desk.write else 409 if no else 200)
+        return _reply(no, 403 if no and not self._desk.write else 409 if no else 200)
 
     # -- the terminal ------------------------------------------------------------------------
 
@@ -256,20 +256,20 @@ async def _body(request: Request) -> dict[str, Any]:
         return parsed((await request.body()).decode("utf-8", "replace"))
 
 
-def _said(words: str, status: int) -> JSONResponse:
+def _reply(words: str, status: int) -> JSONResponse:
     return JSONResponse({"error": words}, status)
 
 
 async def _too_large(request: Request, error: Exception) -> Response:
-    return _said(f"at most {MAX_BODY} bytes are taken", 413)
+    return _reply(f"at most {MAX_BODY} bytes are taken", 413)
 
 
 async def _too_slow(request: Request, error: Exception) -> Response:
-    return _said("the request did not come in time", 408)
+    return _reply("the request did not come in time", 408)
 
 
 async def _hangs(request: Request, error: Exception) -> Response:
-    return _said("this machine does not answer: a disk may hang", 503)
+    return _reply("this machine does not answer: a disk may hang", 503)
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -198,10 +198,10 @@ class Bridge:
                         await self._console.write(typed)
                 except TimeoutError:
                     return ENDED, f"the console has taken no key for {TAKES_S:.0f} s"
-            elif not self._said(message.get("text") or ""):
+            elif not self._take_message(message.get("text") or ""):
                 return TOO_MUCH, "not a message"
 
-    def _said(self, text: str) -> bool:
+    def _take_message(self, text: str) -> bool:
         """Take what the browser says of itself: {"drawn": bytes}, {"size": [columns, rows]} or
         {"seen": whether the page is in sight}."""
         message = parsed(text)

@@ -134,7 +134,9 @@ def guard_chart(view: RunView) -> Chart | None:
     x = panel.x(begin)
     svg.line((x, panel.top - 4), (x, panel.bottom), BAD, 1.6)
     svg.text(x, panel.top - 10, "kill", at="middle", colour=BAD)
-    return Chart("guard", f"{title} before the guard acted: {_told(curve, line, begin)}", str(svg))
+    return Chart(
+        "guard", f"{title} before the guard acted: {_worst_words(curve, line, begin)}", str(svg)
+    )
 
 
 def _crossed(
@@ -162,7 +164,7 @@ def _title(curve: Crossed) -> str:
     return "Disk" if curve.name.startswith("disk") else "Memory"
 
 
-def _told(curve: Crossed, line: list[Point], begin: float) -> str:
+def _worst_words(curve: Crossed, line: list[Point], begin: float) -> str:
     """Where the curve was at its worst."""
     until = [figure for at, figure in line if at <= begin] or [line[-1][1]]
     worst = value_words(min(until) if curve.below else max(until), curve.unit)

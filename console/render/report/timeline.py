@@ -13,7 +13,7 @@ from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, prose, table, took, when
 
-TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
+OWN_SECTION = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds not repeated here: their figures have a section of their own; and `report`, whose target is
 this very text."""
 
@@ -159,7 +159,7 @@ def step_lines(view: RunView) -> list[str]:
     rows = []
     for step in view.steps:
         again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
-        quiet = step.kind in TOLD and step.state is StepState.SUCCEEDED
+        quiet = step.kind in OWN_SECTION and step.state is StepState.SUCCEEDED
         words = step.title if quiet else step.detail or step.title
         rows.append([
             sign(view, step), code(step.id, 60), f"{step.state}{again}",

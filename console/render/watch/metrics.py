@@ -71,28 +71,30 @@ def text(
 Family = tuple[str, str, str, list[Row]]
 
 
-def _one(name: str, words: str, value: float | bool | None, labels: Labels | None = None) -> Family:
+def _family(
+    name: str, words: str, value: float | bool | None, labels: Labels | None = None
+) -> Family:
     kind = COUNTER if name.endswith("_total") else GAUGE
     return name, kind, words, [(labels or {}, None if value is None else float(value))]
 
 
 def _console(version: str) -> Iterator[Family]:
-    yield _one("omni_build_info", "The release of omni-console.", 1, {"version": version})
+    yield _family("omni_build_info", "The release of omni-console.", 1, {"version": version})
 
 
 def _baseline(facts: BaselineFacts) -> Iterator[Family]:
     site = {"site": facts.site}
     if facts.state is not None:
         yield from _state(facts.state, site)
-    yield _one(
+    yield _family(
         "omni_baseline_time_to_first_token_seconds", "Of the watch's last completion: all of it "
         "less what the tokens after the first took.", facts.ttft_s, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_reference_tokens_per_second", "The reference of the site file.",
         facts.reference, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_rollback_expected_seconds", "Median of the last five restores.",
         facts.restore_s, site,
     )  # fmt: skip
@@ -100,11 +102,11 @@ def _baseline(facts: BaselineFacts) -> Iterator[Family]:
 
 def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
     rate = state.figure
-    yield _one(
+    yield _family(
         "omni_baseline_up", "Whether the baseline serves, by the newest evidence of any witness.",
         state.up, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_proven", "Whether a completion has proven the server that is there now; 0 "
         "for one of which only the health path answers.", state.proven, site,
     )  # fmt: skip
@@ -112,26 +114,26 @@ def _state(state: BaselineState, site: Labels) -> Iterator[Family]:
         "omni_baseline_state", GAUGE, "How the baseline is: 1 for one of the states.",
         [({**site, "state": word}, float(word is state.word)) for word in Word],
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_evidence_timestamp_seconds", "When that was seen.", state.at or None, site
     )
-    yield _one(
+    yield _family(
         "omni_baseline_tokens_per_second", "Newest decode rate, by a proof, the watch or a "
         "benchmark.", rate.tok_s if rate else None, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_tokens_per_second_timestamp_seconds", "When that rate was measured.",
         rate.at if rate else None, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_tokens_per_second_beside_others", "Whether it was measured beside requests "
         "of others, so that the server may be faster.", rate.beside if rate else None, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_proof_timestamp_seconds", "When a completion was answered last.",
         state.proven_at or None, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_baseline_degraded", "Whether the last whole measurement was below the reference.",
         state.word is Word.DEGRADED, site,
     )  # fmt: skip
@@ -142,33 +144,33 @@ RUNS = "Whether the watch runs and looks."
 
 def _watch(state: WatchState | None, name: str) -> Iterator[Family]:
     if state is None:
-        yield _one("omni_watch_running", RUNS, 0, {"site": name})
+        yield _family("omni_watch_running", RUNS, 0, {"site": name})
         return
     site = {"site": name}
-    yield _one("omni_watch_running", RUNS, state.looks_on(time.time()), site)
+    yield _family("omni_watch_running", RUNS, state.looks_on(time.time()), site)
     yield (
         "omni_watch_state", GAUGE, "What the watch's last look said: 1 for one of the states.",
         [({**site, "state": word}, float(word == state.word)) for word in WORDS],
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_watch_last_look_timestamp_seconds", "When the watch looked last.",
         state.at or None, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_watch_usual_tokens_per_second", "The speed by which the watch judges.",
         state.reference, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_watch_recent_tokens_per_second", "Median of the watch's last figures.",
         state.level, site,
     )  # fmt: skip
-    yield _one(
+    yield _family(
         "omni_watch_slow", "Whether the baseline is slower than usual, beyond noise.",
         state.slow_since > 0, site,
     )  # fmt: skip
-    yield _one("omni_watch_looks_total", "Looks of the watch.", state.looks, site)
-    yield _one("omni_watch_completions_total", "Completions it asked for.", state.asks, site)
-    yield _one("omni_watch_restores_total", "Rollbacks it started.", state.restored, site)
+    yield _family("omni_watch_looks_total", "Looks of the watch.", state.looks, site)
+    yield _family("omni_watch_completions_total", "Completions it asked for.", state.asks, site)
+    yield _family("omni_watch_restores_total", "Rollbacks it started.", state.restored, site)
     yield (
         "omni_watch_events_total", COUNTER, "What it told an operator, by kind.",
         [({**site, "event": kind}, count) for kind, count in sorted(state.events.items())],
@@ -192,13 +194,13 @@ def _runs(runs: list[RunFacts]) -> Iterator[Family]:
         [({"verdict": verdict, **({"mark": mark} if mark else {})}, float(count))
          for (verdict, mark), count in sorted(gates.items())],
     )  # fmt: skip
-    yield _one("omni_runs_doubtful", "Runs with a gate that would decide otherwise, as the "
+    yield _family("omni_runs_doubtful", "Runs with a gate that would decide otherwise, as the "
                "baseline moved meanwhile.", sum(run.mark == DOUBTFUL for run in runs))  # fmt: skip
-    yield _one("omni_guard_kills", "Loads of these runs that the guard stopped.",
+    yield _family("omni_guard_kills", "Loads of these runs that the guard stopped.",
                sum(run.kills for run in runs))  # fmt: skip
     restored = [run for run in runs if run.restored_s is not None]
     last = max(restored, key=lambda run: run.created, default=None)
-    yield _one("omni_rollback_last_restore_seconds", "How long the last restore of a run took.",
+    yield _family("omni_rollback_last_restore_seconds", "How long the last restore of a run took.",
                last.restored_s if last else None)  # fmt: skip
 
 
@@ -220,10 +222,10 @@ def _machine(sample: Sample) -> Iterator[Family]:
             [(n, None if v is None else float(v)) for n, v in rows],
         )
     if (memory := sample.memory) is not None:
-        yield _one("omni_memory_size_bytes", "RAM of the machine.", memory.total)
-        yield _one("omni_memory_available_bytes", "RAM that is available.", memory.available)
-        yield _one("omni_swap_size_bytes", "Swap of the machine.", memory.swap_total)
-        yield _one("omni_swap_used_bytes", "Swap in use.", memory.swap_used)
+        yield _family("omni_memory_size_bytes", "RAM of the machine.", memory.total)
+        yield _family("omni_memory_available_bytes", "RAM that is available.", memory.available)
+        yield _family("omni_swap_size_bytes", "Swap of the machine.", memory.swap_total)
+        yield _family("omni_swap_used_bytes", "Swap in use.", memory.swap_used)
         yield (
             "omni_memory_pressure_ratio", GAUGE,
             "Part of ten seconds in which some task, or all, waited for memory (PSI).",

@@ -149,7 +149,7 @@ def test_a_candidate_killed_from_outside_fails_the_benchmark(box: Boxes) -> None
     bench = "id: bench, benchmark: {service: cand, max_tokens: 900, runs: 200}, "
     bench += "on_failure: rollback"
     world.detach(world.write("b.yaml", book(UP, bench)))
-    world.until(lambda: world.at("bench").said, "the benchmark runs")
+    world.until(lambda: world.at("bench").message, "the benchmark runs")
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     # not with a few good runs from before it died: a gate could call them GO

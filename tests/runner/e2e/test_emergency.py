@@ -141,7 +141,7 @@ def test_a_candidate_that_dies_while_a_question_is_open_is_told(world: World) ->
     world.state("waiting_approval")
     record = json.loads((world.records / "side.json").read_text())
     os.kill(record["pid"], signal.SIGKILL)
-    world.until(lambda: world.at("ask").said, "it is told")
+    world.until(lambda: world.at("ask").message, "it is told")
     shown = world.console("show", world.run.id).out
     assert "meanwhile side died: ended by signal 9 (SIGKILL)" in shown, shown
     assert world.tell("abort").code == 0

@@ -63,7 +63,7 @@ def test_a_server_that_is_well(world: World) -> None:
     assert len(looks) >= 6
     told = next(row for row in rows(view) if row.get("event") == "server")
     assert set(told["start"]) == {"process", "metrics"}, "llama-server says when it started"
-    said = world.at("soak").said
+    said = world.at("soak").message
     assert "RSS" in said
     assert "0 errors" in said
     assert "left" in said

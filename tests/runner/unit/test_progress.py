@@ -243,10 +243,10 @@ def test_the_journal_tells_how_far_a_step_is() -> None:
     ]  # fmt: skip
     events = [Event(n, 1000.0 + n, kind, "a", 1, data) for n, (kind, data) in enumerate(said)]
     far = fold(events[:5]).steps[0]
-    assert (far.said, far.limit_s) == ("words alone", 60.0)
+    assert (far.message, far.limit_s) == ("words alone", 60.0)
     assert far.progress == Progress(Figures(2.0, 4, "run"), 1003.0, 1.0, 1002.0)
     whole = fold(events)
-    assert whole.steps[0].said == "ready: y"
+    assert whole.steps[0].message == "ready: y"
     assert len(whole.stages) == 1, "the figures of a load are no stage"
     again = [*events, Event(9, 1010.0, "step.state", "a", 2, {"state": "running"})]
     assert fold(again).steps[0].progress is None

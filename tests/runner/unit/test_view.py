@@ -64,9 +64,11 @@ def test_a_second_attempt_begins_anew() -> None:
     }  # fmt: skip
     story.add("step.say", "a", text="working").add("step.state", "a", 1, state="failed", **failed)
     first = StepView("a", "A", "p", "run", takes_s=5.0, attempt=1, started=1002.0)
-    first = replace(first, effects=["$ x"], said="working", state=StepState.FAILED, **failed)
+    first = replace(first, effects=["$ x"], message="working", state=StepState.FAILED, **failed)
     assert story.view().current == first
-    again = replace(first, attempt=2, started=1005.0, state=StepState.RUNNING, effects=[], said="")
+    again = replace(
+        first, attempt=2, started=1005.0, state=StepState.RUNNING, effects=[], message=""
+    )
     again = replace(again, cause="", detail="", duration_s=None, exit_code=None, lines=[])
     assert story.add("step.state", "a", 2, state="running").view().current == again
 

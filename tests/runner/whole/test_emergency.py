@@ -40,7 +40,7 @@ def elsewhere(world: World) -> tuple[dict[str, Any], str]:
 
 def test_rollback_during_a_benchmark(world: World) -> None:
     world.detach(world.write("b.yaml", book(UP, BENCH)))
-    world.until(lambda: world.at("bench").said, "the benchmark runs")
+    world.until(lambda: world.at("bench").message, "the benchmark runs")
     told = roll_back(world)
     assert isinstance(told["restore_s"], float)
     closed(world)

@@ -76,7 +76,7 @@ def test_a_crash_is_named_with_its_cause_and_half_a_soak_is_no_go(soaking: World
     assert 0 < crash["t"] <= figure(view, "observed_s") < 36_000
     assert figure(view, "restarts") == 1
     assert "SIGKILL" in view.soaks["soak"]["gone"]
-    assert "1 crash" in step.said
+    assert "1 crash" in step.message
     assert soaking.tell("skip", "--reason", "to see the gate").code == 0
     assert str(soaking.state("paused:hold").decision) == "hold"
 

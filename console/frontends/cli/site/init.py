@@ -54,7 +54,7 @@ def init(args: Namespace) -> int:
         _rate(args.reference or "none")
     say = _Voice(args.json)
     discovery = search()
-    say.found(discovery)
+    say.show_servers(discovery)
     if args.list:
         say.end({"servers": [_as_json(entry) for entry in discovery.servers]})
         return int(Exit.OK)
@@ -127,7 +127,7 @@ class _Voice:
         if self.as_json:
             print(redact.dumped(value))
 
-    def found(self, search: Search) -> None:
+    def show_servers(self, search: Search) -> None:
         """The numbered list, and what was looked at."""
         print("\n".join(listing(search)), file=self.out, flush=True)
 

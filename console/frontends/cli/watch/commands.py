@@ -155,7 +155,7 @@ def post(args: Namespace) -> int:
     from console.notify.event import Event
     from console.notify.outbox import Outbox, post, wake
 
-    (site, channels), now = _told(args), time.time()
+    (site, channels), now = _site_channels(args), time.time()
     for channel in channels:
         known = Outbox().known(channel, now)
         for line in record.memory(site):
@@ -176,7 +176,7 @@ def post(args: Namespace) -> int:
     return int(Exit.OK)
 
 
-def _told(args: Namespace) -> tuple[str, list[NotifyModel]]:
+def _site_channels(args: Namespace) -> tuple[str, list[NotifyModel]]:
     """The site's name, and whom its file tells; from the plan of the watch while the file cannot be
     used, for an outage does not wait for an editor. Raises InvalidFile without a plan."""
     from console.config.locate import site as site_of

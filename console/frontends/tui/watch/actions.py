@@ -50,7 +50,7 @@ def ask(
     return clean(str(answer.get("error", "")), 300) or "the runner refused and gave no reason"
 
 
-def asked(snapshot: Snapshot) -> list[str]:
+def question_lines(snapshot: Snapshot) -> list[str]:
     """What a person decides about: the question, what the gate said of each figure, and what
     candidate and baseline answered. Clean."""
     view, lines = snapshot.view, [clean(snapshot.view.detail)]
@@ -88,7 +88,7 @@ def _fact_and_key(snapshot: Snapshot, verb: str) -> tuple[str, str]:
         return "the runner is gone", f"{action('resume').first} resumes, {emergency} rolls back"
     state, reason = snapshot.view.state, snapshot.view.reason
     if state in ENDS:
-        return f"the run has ended ({_said(state)})", ""
+        return f"the run has ended ({_readable(state)})", ""
     if verb not in possible_verbs(state, reason):
         return _not_now(snapshot, verb)
     if _for_the_whole(state, verb):
@@ -122,16 +122,16 @@ def _for_the_whole(state: RunState, verb: str) -> bool:
 
 def _why_no_resume(snapshot: Snapshot) -> str:
     if snapshot.alive:
-        return f"nothing to resume: the run is {_said(snapshot.view.state)}"
+        return f"nothing to resume: the run is {_readable(snapshot.view.state)}"
     if snapshot.view.finished:
-        return f"the run has ended ({_said(snapshot.view.state)})"
+        return f"the run has ended ({_readable(snapshot.view.state)})"
     return ""
 
 
 def _not_now(snapshot: Snapshot, verb: str) -> tuple[str, str]:
     """Why a live run does not take this verb, and the keys of what it takes."""
     state, reason = snapshot.view.state, snapshot.view.reason
-    now = f"the run is {_said(state)}" + (f" ({_said(reason)})" if reason else "")
+    now = f"the run is {_readable(state)}" + (f" ({_readable(reason)})" if reason else "")
     if state is RunState.RUNNING:
         step = snapshot.view.current
         now = f"the run is running step {clean(step.id, 60)}" if step else "the run is starting"
@@ -158,7 +158,7 @@ def _key(verb: str) -> str:
         return ""  # a verb without a key of its own
 
 
-def _said(word: str) -> str:
+def _readable(word: str) -> str:
     return clean(str(word), 60).replace("_", " ")
 
 

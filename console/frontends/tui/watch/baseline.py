@@ -107,7 +107,7 @@ class BaselineWatch(Watch[BaselineView]):
     @property
     def plan(self) -> SealedPlan | None:
         """Whose baseline it looks at; None before the first look, or if none is configured."""
-        return self._target.aimed or self._target.found
+        return self._target.aimed or self._target.configured
 
     def verify(self) -> str:
         """Get one completion now, in the caller's thread, and remember the proof; return the result
@@ -203,7 +203,7 @@ class _Target:
         self.aimed: SealedPlan | None = None
         self._given = site
         self._stamp: Stamp = ()
-        self.found: SealedPlan | None = None
+        self.configured: SealedPlan | None = None
 
     def find(self) -> SealedPlan | None:
         """The plan; None when nothing is configured. Raises ConsoleError, OSError."""
@@ -213,9 +213,9 @@ class _Target:
         demo = paths.demo_dir() / "site.yaml"
         now = stamp(site or demo, paths.runs_dir())
         if now != self._stamp:
-            self.found = _sealed_for(site) or _from_site(site or demo)
+            self.configured = _sealed_for(site) or _from_site(site or demo)
             self._stamp = now
-        return self.found
+        return self.configured
 
 
 def _sealed_for(site: Path | None) -> SealedPlan | None:

@@ -56,9 +56,9 @@ class HostsWatch:
                     line.close()
                     self._looks.wait()
                     continue
-                report = _told(line)
+                report = _ask_host(line)
                 if report.trouble and not failed:  # a connection that was only cut is back at once
-                    report = _told(line)
+                    report = _ask_host(line)
                 failed = failed + 1 if report.trouble else 0
                 if self._over.is_set():  # its name may be another machine's by now
                     return
@@ -69,7 +69,7 @@ class HostsWatch:
             line.close()
 
 
-def _told(line: Line) -> Known:
+def _ask_host(line: Line) -> Known:
     """What a host says; the same as for one that does not answer where this machine cannot even
     ask, as with a full disk or no descriptor left. The next turn asks again."""
     try:

@@ -274,7 +274,7 @@ class _Asker:
     def __init__(self, answered: Callable[[], None], attended: Callable[[], bool]) -> None:
         self._answered = answered
         self._attended = attended
-        self._asked = float("-inf")
+        self._asked_at = float("-inf")
         self._seq = -1
         self._busy = False
         self._of: Path | None = None
@@ -282,7 +282,7 @@ class _Asker:
         self._silent = False
 
     def forget(self) -> None:
-        self._asked = float("-inf")
+        self._asked_at = float("-inf")
 
     def look(self, source: Source) -> None:
         """Ask when due: every second, and at once if the journal says that it waits. If the runner
@@ -290,9 +290,9 @@ class _Asker:
         if self._busy or not (source.alive or source.view.outage):
             return
         behind = source.alive and source.view.state in STANDING and self._behind(source)
-        if time.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
+        if time.monotonic() - self._asked_at < (AGAIN_S if behind else DESK_S):
             return
-        self._asked, self._seq, self._busy = time.monotonic(), source.view.seq, True
+        self._asked_at, self._seq, self._busy = time.monotonic(), source.view.seq, True
         what = self._ask if source.alive else self._attend
         asker = threading.Thread(target=what, args=(source.run,), name="ask", daemon=True)
         try:

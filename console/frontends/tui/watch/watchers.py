@@ -61,7 +61,7 @@ class Attendance:
     ) -> None:  # fmt: skip
         self._clock = clock or SystemClock()
         self._environment = os.environ if environment is None else environment
-        self._ask = ask or said
+        self._ask = ask or output_of
         self._pixels = pixels or pixels_here
         self._asked_at = float("-inf")
         self._there = True
@@ -84,7 +84,7 @@ class Attendance:
         return self._there
 
 
-def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
+def output_of(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
     """The output of a command; "" if it gives none in time."""
     try:
         return children.run(argv, ANSWER_S, env=environment)[1].decode("utf-8", "replace")
