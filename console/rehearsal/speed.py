@@ -195,29 +195,29 @@ Tree = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class TargetSpeeds:
     """tok/s of a candidate that passes, of one that is too slow, of one in between (or None);
-    `asked`: the most demanding threshold, 0.0 if no gate names a speed."""
+    `required`: the most demanding threshold, 0.0 if no gate names a speed."""
 
     good: float
     slow: float
     grey: float | None
-    asked: float = 0.0
+    required: float = 0.0
 
     def speed(self, fault: str) -> float:
         """The speed for a fault. Raises UsageError for a grey zone where no gate is on a speed."""
         if fault == "grey" and self.grey is None:
-            if not self.asked:
+            if not self.required:
                 raise UsageError(
                     "this playbook has no grey zone", "no gate asks for a speed",
                     "without --fault it rehearses its GO",
                 )  # fmt: skip
-            return self.asked * FAST
+            return self.required * FAST
         return {"slow": self.slow, "grey": self.grey or 0.0}.get(fault, self.good)
 
     @property
     def unsteady(self) -> float:
         """tok/s of every other answer where no gate leaves room enough between abort and GO; 0.0
         where one does."""
-        return self.asked * SLOW if self.grey is None else 0.0
+        return self.required * SLOW if self.grey is None else 0.0
 
 
 def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> TargetSpeeds:
@@ -297,7 +297,7 @@ def _quality(step: Tree, where: str, notes: list[str]) -> None:
 def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     """A duration for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
-    needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
+    needs = max([SAMPLES, *_gate_samples(steps, str(step.get("id")))])
     minimum_s, answer_s = (FILL_S, TURN_S) if "context" in soak else (SOAK_S, ANSWER_S)
     _cap(soak, "context", FILL, 0, where, notes)
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
@@ -306,7 +306,7 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     soak.pop("arrivals", None)
 
 
-def _asked(steps: list[Tree], soak: str) -> Iterator[int]:
+def _gate_samples(steps: list[Tree], soak: str) -> Iterator[int]:
     for step in steps:
         for criterion in step.get("gate") or ():
             if isinstance(criterion, dict) and str(criterion.get("metric", "")).startswith(

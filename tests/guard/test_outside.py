@@ -110,7 +110,7 @@ def test_a_group_that_goes_on_is_not_forgotten(lair: Den) -> None:
     until(lambda: own.at is not None)
     one.leaders = [(*who, ())]
     own.wake.set()
-    until(lambda: [group["pid"] for group in own.found] == [who[0]])
+    until(lambda: [group["pid"] for group in own.reading] == [who[0]])
     own.end()
     assert own.over.wait(60)
 

@@ -16,10 +16,10 @@ from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import (
     ALIVE_S,
-    ASKED,
     EMERGENCY,
     LEAVE,
     QUIT,
+    REQUEST,
     SENTINEL,
     Answer,
     Lock,
@@ -35,8 +35,8 @@ def line(who: str, stage: str = "done") -> str:
 @pytest.mark.parametrize(
     ("meanwhile", "left"),
     [
-        ("", EMERGENCY + SENTINEL + ASKED + QUIT),
-        (line("command", "stop"), EMERGENCY + SENTINEL + ASKED + QUIT),
+        ("", EMERGENCY + SENTINEL + REQUEST + QUIT),
+        (line("command", "stop"), EMERGENCY + SENTINEL + REQUEST + QUIT),
         (line("runner"), EMERGENCY + SENTINEL + QUIT),
         (line("command"), QUIT),
         (line("script"), QUIT),
@@ -59,13 +59,13 @@ def test_what_a_starved_standby_still_has_to_do(
         did.append("woke")
         with progress_file.open("a") as file:
             file.write(meanwhile)
-        return EMERGENCY + SENTINEL + ASKED + QUIT
+        return EMERGENCY + SENTINEL + REQUEST + QUIT
 
     monkeypatch.setattr(waiting, "_wait_for_bytes", wakes_late)
     monkeypatch.setattr(waiting, "_drain", lambda: b"")
     monkeypatch.setattr(waiting, "_run", did.append)
     waiting.run()
-    wanted = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
+    wanted = {EMERGENCY: "warm", SENTINEL: "sentinel", REQUEST: "runner"}
     first = [who for byte, who in wanted.items() if byte in left][:1]
     assert did == ["woke", *first]
 

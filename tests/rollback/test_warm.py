@@ -93,7 +93,7 @@ def score(pid: int) -> str:
 def test_asked_by_the_runner_fences_nobody(stage: Stage, start_standby: StartStandby) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     start_standby()
-    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.REQUEST)
     assert done(stage)[-1]["serving"] is True
     assert process.alive(*runner)
 
@@ -112,7 +112,7 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
-    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.REQUEST)
     assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
     assert child.poll() is None
     kill_now(runner)
@@ -125,7 +125,7 @@ def test_it_stays_for_a_baseline_that_does_not_serve(
 ) -> None:
     child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
-    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.REQUEST)
     assert done(stage)[-1]["serving"] is True
     assert child.poll() is None
 
@@ -254,7 +254,7 @@ def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: st
 def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_standby: StartStandby) -> None:
     child = start_standby()
     os.kill(child.pid, signal.SIGSTOP)
-    assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
+    assert standby.trigger(stage.plan.rollback_dir, standby.REQUEST)
     assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
     os.kill(child.pid, signal.SIGCONT)
     assert child.wait(60) == 0

@@ -148,7 +148,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
     path = stage.plan.rollback_dir / PROGRESS_FILE
-    assert trigger.trigger(stage.plan.rollback_dir, trigger.ASKED)
+    assert trigger.trigger(stage.plan.rollback_dir, trigger.REQUEST)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     emergency = key()
     watch = emergency.press().progress

@@ -136,7 +136,7 @@ class BreachHandler:
         self._clock, self._say, self._spawn = clock, say, spawn
         self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._standby: StandbyFollower | None = None
         self._lines = Follower(config.rollback_dir / PROGRESS_FILE, 0, None, emergency=False)
         self._triggered = self._under_way = self._settled = self._written = False
@@ -172,8 +172,8 @@ class BreachHandler:
     def _report_stages(self, operation: KillOperation) -> None:
         for outcome in operation.killed:
             for stage in (*outcome.stages, *([f"stuck: {outcome.stuck}"] if outcome.stuck else [])):
-                if (outcome.who, stage) not in self._said:
-                    self._said.add((outcome.who, stage))
+                if (outcome.who, stage) not in self._reported:
+                    self._reported.add((outcome.who, stage))
                     self._say("kill", one_line(f"{outcome.name}: {stage}"))
 
     def _say_end(self, operation: KillOperation) -> None:

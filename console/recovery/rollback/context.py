@@ -89,7 +89,7 @@ class RollbackContext:
     manual: Callable[[], tuple[str, ...]] = tuple
     """Returns the commands to type by hand; none once they have been reported."""
 
-    told: set[tuple[str, str]] = field(default_factory=set)
+    reported: set[tuple[str, str]] = field(default_factory=set)
     """What was said of an engine that is away, by stage."""
 
     _others: dict[str, str] | None = None
@@ -164,8 +164,8 @@ class RollbackContext:
             self.denied_since = now
         limit = format_duration(min(limit_s, DENIED_S) if denied else limit_s)
         fact = (stage, str(error))
-        if fact not in self.told:
-            self.told.add(fact)
+        if fact not in self.reported:
+            self.reported.add(fact)
             self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")

@@ -113,7 +113,7 @@ class Finder(_Plans):
         super().__init__(note)
         self.site, self.run_dir = site, run_dir
         self.left_down, self.automatic = left_down, automatic
-        self._asked: list[SealedPlan | None] = []
+        self._site_plans: list[SealedPlan | None] = []
         self.others = OtherUsers((), note)
         self._selected_first: set[str] = set()
         self._left_alone: set[str] = set()
@@ -270,14 +270,14 @@ class Finder(_Plans):
         None if none was asked for or nothing says what it is."""
         if self.site_seal is None or not (self.site or self.automatic):
             return None
-        if not self._asked:
+        if not self._site_plans:
             try:
-                self._asked.append(self.site_seal())
+                self._site_plans.append(self.site_seal())
             except Exception as error:
                 self.note(f"no plan can be made from {self.site}: {_error_words(error)}")
                 newest = next(self._plans(os.path.realpath(self.site)), None) if self.site else None
-                self._asked.append(newest.plan if newest is not None else None)
-        return self._asked[0]
+                self._site_plans.append(newest.plan if newest is not None else None)
+        return self._site_plans[0]
 
     def _leaves_alone(self, pointer: Pointer) -> bool:
         """Whether a run goes on, since another site was asked for and this run has not taken its

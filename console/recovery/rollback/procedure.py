@@ -171,7 +171,7 @@ class Procedure:
         result = self._prove_and_measure(context, readiness)
         hide = self.plan.secrets.text
         result = replace(result, detail=hide(result.detail), manual=tuple(map(hide, result.manual)))
-        seen = self._told(self._seen(result, context, readiness), context)
+        seen = self._of_other_process(self._seen(result, context, readiness), context)
         if unkept := evidence.record(self.plan, seen):
             report.note("serving", f"how this ended {unkept}")
         if self.settle is not None:
@@ -238,7 +238,7 @@ class Procedure:
         beside = self.plan.secrets.text(beside)
         return replace(result, detail=words, left=beside, nothing_to_do=False)
 
-    def _told(self, seen: Evidence, context: RollbackContext) -> Evidence:
+    def _of_other_process(self, seen: Evidence, context: RollbackContext) -> Evidence:
         """What this rollback has learnt, as what another process says where that has the address:
         nothing of it is a word of the baseline."""
         answer = context.answer

@@ -25,7 +25,7 @@ from console.recovery.rollback import trigger as standby
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 PROGRESS_FILE = "ladder.jsonl"
-ASKED = "asked.jsonl"
+REQUESTS_FILE = "asked.jsonl"
 StageName = Literal[
     "fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done"
 ]
@@ -291,7 +291,7 @@ def record_request(directory: Path, who: str, at: float) -> None:
     """Record for the run's journal who asked for a rollback at which Unix time. Never raises."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        descriptor = open_untrusted(directory / ASKED, flags, 0o644)
+        descriptor = open_untrusted(directory / REQUESTS_FILE, flags, 0o644)
         try:
             os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
         finally:
@@ -300,7 +300,7 @@ def record_request(directory: Path, who: str, at: float) -> None:
 
 def who_asked(directory: Path) -> str:
     """Who was the last to ask, as `record_request` recorded it; empty if nobody did."""
-    lines, _ = read_lines(directory / ASKED)
+    lines, _ = read_lines(directory / REQUESTS_FILE)
     return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
 
 
@@ -369,7 +369,7 @@ def through_standby(
     """
     path = rollback_dir / PROGRESS_FILE
     lines = Follower(path, size_of(path), emit, emergency=emergency)
-    byte = standby.EMERGENCY if emergency else standby.ASKED
+    byte = standby.EMERGENCY if emergency else standby.REQUEST
     if not standby.is_standing_by(rollback_dir) or not standby.trigger(rollback_dir, byte):
         return None
     follower = standby.StandbyFollower(

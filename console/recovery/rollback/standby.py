@@ -47,11 +47,11 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.sealed_plan import PLAN, SealedPlan
 from console.recovery.rollback.trigger import (
-    ASKED,
     EMERGENCY,
     FIFO,
     LEAVE,
     QUIT,
+    REQUEST,
     SENTINEL,
     STANDBY_FILE,
     is_standing_by,
@@ -63,13 +63,13 @@ from console.runtime import proxy as relay
 OOM_SCORE = -900
 LOOK_S = 60.0
 """Seconds of silence after which the standby checks whether it is still needed."""
-WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
+WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", REQUEST: "runner"}
 """Maps a byte to the first word of the rollback's id. Of several bytes, the first in this table
 counts. All but the last fence the runner."""
 LEASE = "lease"
 """The first word of the id if the lease expired and nobody sent a byte; it fences, too."""
 __all__ = [
-    "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "STANDBY_FILE", "Standby",
+    "EMERGENCY", "FIFO", "LEAVE", "QUIT", "REQUEST", "SENTINEL", "STANDBY_FILE", "Standby",
     "is_standing_by", "lock_memory", "trigger",
 ]  # fmt: skip
 
@@ -154,7 +154,7 @@ class Standby:
         since = [line for line in lines if not _is_before(line.get("at"), self.written_at)]
         ended = [is_of_runner(line.get("trigger")) for line in since]
         if ended:
-            pending = pending.translate(None, delete=ASKED)
+            pending = pending.translate(None, delete=REQUEST)
         if False in ended:
             pending = pending.translate(None, delete=EMERGENCY + SENTINEL)
         return pending
@@ -222,7 +222,7 @@ class Standby:
     def _drop_answered(self, emergency: bool) -> None:
         """Drop the requests that this rollback has answered: an emergency answers all of them,
         another rollback only the runner's. A quit is kept."""
-        answered = EMERGENCY + SENTINEL + ASKED if emergency else ASKED
+        answered = EMERGENCY + SENTINEL + REQUEST if emergency else REQUEST
         self.pending = self._drain().translate(None, delete=answered)
 
     def _drain(self) -> bytes:

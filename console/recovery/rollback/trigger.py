@@ -154,7 +154,7 @@ STANDBY_FILE = "warm.json"
 INBOX = ("guard", "inbox")
 """The sentinel's FIFO in a run's directory. `recovery.guard.config` names it, too, but no module
 of the rollback imports the guard."""
-EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
+EMERGENCY, SENTINEL, REQUEST, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
 """The bytes that the standby reads; see its module for what each means."""
 
 

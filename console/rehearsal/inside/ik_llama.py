@@ -115,11 +115,11 @@ class IkLlama(Llama):
             card = {"id": self.name, "object": "model", "owned_by": "llamacpp",
                     "max_model_len": self.context}  # fmt: skip
             return {"object": "list", "data": [card]}
-        return self._said(reply)
+        return self._translate(reply)
 
     def event(self, path: str, chunk: Tree) -> Tree:
         """A chat that its limit ended says `stop` here, too."""
-        made = self._said(chunk)
+        made = self._translate(chunk)
         if path == CHAT:
             made["choices"] = [
                 {**choice, "finish_reason": "stop"}
@@ -129,7 +129,7 @@ class IkLlama(Llama):
             ]
         return made
 
-    def _said(self, reply: Tree) -> Tree:
+    def _translate(self, reply: Tree) -> Tree:
         made = {key: value for key, value in reply.items() if key not in _NOT_SAID}
         if isinstance(reply.get("timings"), dict):
             made["timings"] = self._timings(reply["timings"])

@@ -79,7 +79,7 @@ class Pace:
 
 
 class Relay(ThreadingHTTPServer):
-    """Answers at `address` for `told`, with what llama.cpp at `inner` says. Raises OSError if the
+    """Answers at `address` for `engine`, with what llama.cpp at `inner` says. Raises OSError if the
     address is taken."""
 
     daemon_threads = True
@@ -92,7 +92,7 @@ class Relay(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         front = Through if isinstance(engine, Llama) else Front
         super().__init__(address, front, bind_and_activate=False)
-        self.told, self.inner, self.pace = engine, inner, Pace(slow)
+        self.engine, self.inner, self.pace = engine, inner, Pace(slow)
         self.server_bind()
 
     def serve(self) -> None:
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             for chunk in chunks:
                 self._event(json.dumps(chunk))
         except Failed as failed:
-            error = self.server.told.refusal(500, str(failed))
+            error = self.server.engine.refusal(500, str(failed))
             self._event(json.dumps({"error": error.get("error", error)}))
         self._event(DONE)
 
@@ -164,7 +164,7 @@ class Through(_Handler):
         self._pass("POST", self._given())
 
     def _pass(self, method: str, data: bytes) -> None:
-        path, engine = self.path.partition("?")[0], self.server.told
+        path, engine = self.path.partition("?")[0], self.server.engine
         assert isinstance(engine, Llama)
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
@@ -188,14 +188,14 @@ class Front(_Handler):
     """A request to an engine that is not llama.cpp."""
 
     @property
-    def _told(self) -> Server:
-        engine = self.server.told
+    def _engine(self) -> Server:
+        engine = self.server.engine
         assert isinstance(engine, Server)
         return engine
 
     def do_GET(self) -> None:
-        path, documents = self.path.partition("?")[0], self._told.documents()
-        if path in self._told.dialect.empty:
+        path, documents = self.path.partition("?")[0], self._engine.documents()
+        if path in self._engine.dialect.empty:
             self._answer(200, None)
         elif path in documents:
             self._answer(200, documents[path])
@@ -203,7 +203,7 @@ class Front(_Handler):
             self._answer(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        path, engine, data = self.path.partition("?")[0], self._told, self._given()
+        path, engine, data = self.path.partition("?")[0], self._engine, self._given()
         try:
             body = json.loads(data)
         except ValueError:
@@ -221,7 +221,7 @@ class Front(_Handler):
             self._complete(path, body)
 
     def _complete(self, path: str, body: Tree) -> None:
-        engine = self._told
+        engine = self._engine
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
             reply = _posted(link, path, engine.passed_on(path, body))
@@ -237,7 +237,7 @@ class Front(_Handler):
             link.close()
 
     def _tokenize(self, body: object) -> None:
-        engine = self._told
+        engine = self._engine
         text = body.get("prompt") if isinstance(body, dict) else None
         if not isinstance(text, str):
             self._answer(400, engine.refusal(400, "Field required: body.prompt"))

@@ -238,7 +238,7 @@ def test_a_ladder_that_goes_on_is_waited_for(warm: Warm) -> None:
         2 * limit - 10: lambda: warm.says("done", serving=True, restore_s=9.0),
     }
     assert finish.bring_back(warm.context, "up", 1).restore_s == 9.0
-    assert (os.read(warm.fifo, 16), warm.own) == (trigger.ASKED, [])
+    assert (os.read(warm.fifo, 16), warm.own) == (trigger.REQUEST, [])
 
 
 @pytest.mark.parametrize("how", ["is stopped", "lost its last line", "hangs", "says nothing"])

@@ -113,8 +113,10 @@ class KillOperation:
     @property
     def killed(self) -> tuple[Killed, ...]:
         """What became of each target that existed, containers first."""
-        there: list[TargetKill] = [kill for kill in self._containers if kill.found]
-        there += [kill for kill in self._processes if not isinstance(kill, StrayKill) or kill.found]
+        there: list[TargetKill] = [kill for kill in self._containers if kill.present]
+        there += [
+            kill for kill in self._processes if not isinstance(kill, StrayKill) or kill.stray_count
+        ]
         return tuple(self._outcome(kill) for kill in there)
 
     def _outcome(self, kill: TargetKill) -> Killed:

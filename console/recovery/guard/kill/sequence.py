@@ -89,7 +89,7 @@ class ContainerKill(TargetKill):
     ) -> None:
         super().__init__(target, reaper, clock)
         self.requests: dict[str, UnixRequest] = {}
-        self.found = False
+        self.present = False
         self._trees, self._engine, self._helper = trees, engine, helper
         self._begun = 0.0
         self._signals = False
@@ -129,7 +129,7 @@ class ContainerKill(TargetKill):
         return self.over
 
     def _await_start(self, now: float) -> bool:
-        if self.found:
+        if self.present:
             self.empty_at = now  # the groups it had are gone
         elif now >= self._next:
             self._next = now + ROUND_S
@@ -145,7 +145,7 @@ class ContainerKill(TargetKill):
         once."""
         if self.target.pending:
             return
-        self.found = True
+        self.present = True
         self.rounds += 1
         if self._by_cgroup():
             return
@@ -274,7 +274,7 @@ class StrayKill(ProcessKill):
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         super().__init__(Target("stray", "strays with the run's cookie"), reaper, clock)
         self.run_id = run_id
-        self.found = 0
+        self.stray_count = 0
 
     def begin(self, now: float) -> None:
         """Do nothing: strays are found by the sweep."""
@@ -283,5 +283,5 @@ class StrayKill(ProcessKill):
         if self.over:
             return True
         left = signals.strays(self.run_id, stats, spared)
-        self.found = max(self.found, len(left))
+        self.stray_count = max(self.stray_count, len(left))
         return self._kill(now, left)

@@ -50,7 +50,7 @@ class Poller:
     def __init__(self, function: Callable[[], Any], every_s: float = EVERY_S) -> None:
         self._function = function
         self._every_s = every_s
-        self.found: Any = None
+        self.reading: Any = None
         self.why = ""
         self.at: float | None = None
         self.ended = threading.Event()
@@ -72,7 +72,7 @@ class Poller:
             self.wake.clear()
             last = self.ended.is_set()
             try:
-                self.found, self.why = self._function(), ""
+                self.reading, self.why = self._function(), ""
                 self.at = time.monotonic()
             except OSError as error:
                 self.why = one_line(error.strerror or str(error))
@@ -255,7 +255,7 @@ class SlowIoWorker:
 
     def report(self) -> bytes:
         disks = [
-            {"path": path, "free": poller.found, "why": poller.why, "age": poller.age()}
+            {"path": path, "free": poller.reading, "why": poller.why, "age": poller.age()}
             for path, poller in self._disks.items()
         ]
         groups, copy = self._group_poller, self._copy
@@ -265,7 +265,7 @@ class SlowIoWorker:
             "bad": {str(limit): why for limit, why in self._logs.bad.items()},
             "logs": self._logs.troubles(),
             "uncounted": self._logs.uncounted(),
-            "groups": [{**group, "age": groups.age()} for group in groups.found or []]
+            "groups": [{**group, "age": groups.age()} for group in groups.reading or []]
             if groups else [],
             "copy": {"age": copy.age(), "why": copy.why} if copy else None,
         }  # fmt: skip

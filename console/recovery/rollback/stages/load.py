@@ -23,7 +23,7 @@ class Load:
         self.baseline = baseline
         self.context = baseline.context
         self._state: Health | None = None
-        self._far: Figures | None = None
+        self._progress: Figures | None = None
         self._far_at = 0.0
         self._work, self._worked_at = Work(), float("-inf")
         self._loads: tuple[str, Loading] | None = None
@@ -43,8 +43,8 @@ class Load:
             self._far_at = now
             with contextlib.suppress(Exception):
                 progress = self._load().look()
-                if progress is not None and progress != self._far:
-                    self._far = progress
+                if progress is not None and progress != self._progress:
+                    self._progress = progress
                     fields = {"done": progress.done, "total": progress.total, "unit": progress.unit}
                     report.say("ready", "note", f"{state}: {detail}", fields)
 

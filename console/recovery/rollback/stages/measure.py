@@ -196,7 +196,7 @@ class _Look:
     """What the server says of its requests, and how many clients hold connections where it says
     nothing."""
 
-    said: Occupancy
+    occupancy: Occupancy
     clients: int
 
 
@@ -209,7 +209,7 @@ def _look(context: RollbackContext) -> _Look:
 
 def _beside(before: _Look, after: _Look) -> str:
     """Who was answered beside one completion of ours, between two looks; "" for nobody."""
-    if words := beside_words(before.said, after.said):
+    if words := beside_words(before.occupancy, after.occupancy):
         return words
     clients = max(before.clients, after.clients)
     are = "client is" if clients == 1 else "clients are"

@@ -314,7 +314,7 @@ class Readiness(Whose):
         begun, tries = clock.monotonic(), 0
         written: list[str] = []
         while True:
-            answer = _asked(self.plan.completion, self.plan.url, tries)
+            answer = _ask_proof(self.plan.completion, self.plan.url, tries)
             self.context.answer = answer
             tries += 1
             if answer.ok:
@@ -376,7 +376,7 @@ def answer_all_the_same(baseline: Baseline, *, quick: bool) -> Completion | None
     slow = not quick and (detail.startswith("HTTP") or state is Health.LOADING)
     limit_s = HUNG_S if slow else QUICK_S
     proof = replace(plan.completion, timeout_s=min(limit_s, plan.completion.timeout_s))
-    answer = _asked(proof, plan.url, 0) if baseline.is_ours(OWNER_S) else None
+    answer = _ask_proof(proof, plan.url, 0) if baseline.is_ours(OWNER_S) else None
     lives = answer is not None and (answer.ok or answer.refuses or answer.sends)
     return answer if lives else None
 
@@ -389,7 +389,7 @@ def _limit_s(baseline: Baseline) -> float:
     return 0.0 if plan.kind == "process" else min(FAILED_S, plan.ready_timeout_s)
 
 
-def _asked(proof: Proof, url: str, tries: int) -> Completion:
+def _ask_proof(proof: Proof, url: str, tries: int) -> Completion:
     return prove(
         url, model=proof.model, prompt=proof.prompt, max_tokens=proof.max_tokens,
         timeout_s=try_timeout_s(proof.timeout_s, tries), expect=proof.expect,
