@@ -151,7 +151,7 @@ def plan_answer(plan: Shown) -> dict[str, Any]:
     from console.checks.lint.rule import facts_of
     from console.runner.prepare import admission, plan_text, startable
 
-    findings = admission.told(plan.playbook, facts_of(plan.site))
+    findings = admission.plan_findings(plan.playbook, facts_of(plan.site))
     looked, hide = startable.look(plan.playbook, plan.site), plan.made.known.text
     stops = [(Exit.USAGE, str(problem)) for problem in looked.problems]
     stops += [(Exit.LINT, f"lint: {x.text}") for x in findings if x.severity == "error"]

@@ -63,12 +63,12 @@ def moved_thresholds(before: Plan, after: Plan) -> list[tuple[str, str]]:
     for was, now in pairs:
         if was != now:
             known = now or was
-            words = f"{known['metric']} {_asked(was)} -> {_asked(now)}"
+            words = f"{known['metric']} {_target_words(was)} -> {_target_words(now)}"
             changes.append((str(known["gate"]), one_line(words, 300)))
     return changes
 
 
-def _asked(target: dict[str, Any]) -> str:
+def _target_words(target: dict[str, Any]) -> str:
     sides = [("", "go"), ("no-go ", "no_go")]
     words = [f"{head}{target[key]}" for head, key in sides if target.get(key)]
     if (target.get("min_samples") or 1) > 1:

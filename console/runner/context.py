@@ -183,7 +183,7 @@ class Attempt:
         self.known = context.plan.known
         self.searching = False
         """Whether the step tries what may not fit, so that an OOM kill is a result."""
-        self._said = float("-inf")
+        self._said_at = float("-inf")
         self._last: tuple[str, Figures | None] = ("", None)
         self._counted: Figures | None = None
         self._printed = Printed()
@@ -226,8 +226,8 @@ class Attempt:
         `run`: the figures of a benchmark's run, which are never left out."""
         now = self.context.clock.monotonic()
         news = clean(text, 300), self._counted or progress
-        if always or run or (now - self._said >= SAY_INTERVAL_S and news != self._last):
-            self._said, self._last = now, news
+        if always or run or (now - self._said_at >= SAY_INTERVAL_S and news != self._last):
+            self._said_at, self._last = now, news
             figures = news[1]._asdict() if news[1] is not None else {}
             figures |= {"run": run} if run else {}
             self.context.record("step.say", self.step, self.number, text=news[0], **figures)

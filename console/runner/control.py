@@ -224,11 +224,13 @@ class Server:
                     return
                 continue  # out of descriptors, for a moment: the next key press may be heard
             try:
-                threading.Thread(target=self._one, args=(peer,), name="verb", daemon=True).start()
+                threading.Thread(
+                    target=self._serve_peer, args=(peer,), name="verb", daemon=True
+                ).start()
             except RuntimeError:  # no thread left
-                self._one(peer)
+                self._serve_peer(peer)
 
-    def _one(self, peer: socket.socket) -> None:
+    def _serve_peer(self, peer: socket.socket) -> None:
         with contextlib.suppress(OSError), peer:
             peer.settimeout(5.0)
             message, who = _receive(peer), _who(peer)

@@ -248,7 +248,7 @@ class RunServices:
             waited = ReadyWait(
                 spec, status=status, last_lines=lambda count: driver.last_lines(held, count),
                 clock=self.context.clock, cancelled=attempt.cancelled, progress=attempt.say,
-                far=load.look,
+                load_progress=load.look,
             ).run()  # fmt: skip
         except ServiceError as error:
             record_daemon(self.context, name)

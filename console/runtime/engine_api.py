@@ -86,7 +86,7 @@ def compose_is_missing(words: str) -> EngineError | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedContainer:
     """One line of the engine's list; texts are foreign and not clean."""
 
     id: str
@@ -149,7 +149,7 @@ class RawEngine:
 
     def list_containers(
         self, labels: dict[str, str] | None = None, running_only: bool = True
-    ) -> list[Found]:
+    ) -> list[ListedContainer]:
         """Containers that carry all of `labels`; an empty value means "any value"."""
         wanted = [f"{key}={value}" if value else key for key, value in (labels or {}).items()]
         filters = quote(json.dumps({"label": wanted} if wanted else {}))
@@ -158,7 +158,7 @@ class RawEngine:
         rows = self._json("list", reply)
         if not isinstance(rows, list):
             raise EngineError("the container engine's answer makes no sense", "its list is no list")
-        return [_found(row) for row in rows if isinstance(row, dict) and row.get("Id")]
+        return [_read_row(row) for row in rows if isinstance(row, dict) and row.get("Id")]
 
     def of_compose(self, argv: Sequence[str]) -> str:
         """The id of the container that this `docker compose … up … SERVICE` made, running or not,
@@ -175,12 +175,12 @@ class RawEngine:
         theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
         return theirs[0] if len(theirs) == 1 else ""
 
-    def one_offs(self, argv: Sequence[str]) -> list[Found]:
+    def one_offs(self, argv: Sequence[str]) -> list[ListedContainer]:
         """The running containers that `docker compose run` made of the service of this `up`."""
         rows, _, _ = self._of_service(argv)
         return [row for row in rows if is_one_off(row.labels) and row.state != "exited"]
 
-    def _of_service(self, argv: Sequence[str]) -> tuple[list[Found], list[Path], str]:
+    def _of_service(self, argv: Sequence[str]) -> tuple[list[ListedContainer], list[Path], str]:
         """All containers of the service of this `docker compose … up … SERVICE`, whatever they were
         made from, its files and its project."""
         word_pairs = list(itertools.pairwise(argv))
@@ -335,10 +335,10 @@ def made_of_others(labels: Mapping[str, str], files: Iterable[Path]) -> str:
     return one_line(", ".join(filter(os.path.isfile, others)), 300)
 
 
-def _found(row: dict[str, Any]) -> Found:
+def _read_row(row: dict[str, Any]) -> ListedContainer:
     names = row.get("Names")
     labels = row.get("Labels")
-    return Found(
+    return ListedContainer(
         id=str(row["Id"]),
         name=str(names[0]).lstrip("/") if isinstance(names, list) and names else "",
         state=str(row.get("State", "")),

@@ -41,7 +41,7 @@ class Loading:
         self._pids, self._size, self._log, self._clock = pids, size, log, clock
         self._skip = _size(log)
         self._looked = float("-inf")
-        self._found: Figures | None = None
+        self._figures: Figures | None = None
 
     def look(self) -> Figures | None:
         """How far it is now; None if nothing tells it."""
@@ -49,10 +49,10 @@ class Loading:
         if now - self._looked >= EVERY_S:
             self._looked = now
             with contextlib.suppress(OSError, ValueError):
-                self._found = self._said() or self._held()
-        return self._found
+                self._figures = self._from_log() or self._held()
+        return self._figures
 
-    def _said(self) -> Figures | None:
+    def _from_log(self) -> Figures | None:
         """What the log tells since the load began."""
         end = _size(self._log)
         if self._log is None or end <= self._skip:
@@ -64,7 +64,7 @@ class Loading:
     def _held(self) -> Figures | None:
         held = resident(self._pids()).total
         if not held:
-            return self._found
+            return self._figures
         known = self._size >= LEAST
         return Figures(min(held, self._size) if known else held, self._size if known else None, "B")
 

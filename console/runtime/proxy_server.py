@@ -129,7 +129,7 @@ class Door:
         self.tasks: set[asyncio.Task[None]] = set()
         self.taken = 0
         self.failed = 0
-        self._said = float("-inf")
+        self._logged_at = float("-inf")
 
     def client(self) -> Client:
         self.taken += 1
@@ -138,8 +138,8 @@ class Door:
     def refused(self, error: OSError) -> None:
         """Count a refusal; log at most once a second."""
         self.failed += 1
-        if self.loop.time() - self._said >= 1.0:
-            self._said = self.loop.time()
+        if self.loop.time() - self._logged_at >= 1.0:
+            self._logged_at = self.loop.time()
             words = os.strerror(error.errno) if error.errno else "no connection in time"
             self.say(f"{self.to[0]}:{self.to[1]}: {words} ({self.failed} so far)")
 

@@ -38,7 +38,7 @@ class ReadyWait:
     clock: Clock
     cancelled: threading.Event
     progress: Callable[[str, Figures | None], None]
-    far: Callable[[], Figures | None] = lambda: None
+    load_progress: Callable[[], Figures | None] = lambda: None
     """How far the load is; asked while it does not serve."""
     health: Probe = probe.health
     begin: float = 0.0
@@ -73,7 +73,7 @@ class ReadyWait:
         detail = one_line(detail)
         if answer is not Health.SERVING:
             self.serving_since = None
-            self._say(_WORDS[answer], detail, self.far())
+            self._say(_WORDS[answer], detail, self.load_progress())
             return False
         # A server that dies while another one answers on its port must not pass for ready.
         self._check_alive()

@@ -57,7 +57,8 @@ class Scene:
         return ReadyWait(
             self.spec, status=self.status, last_lines=lines, clock=self.clock,
             cancelled=self.cancelled, health=self.health,
-            progress=self.hear, far=lambda: Figures(self.clock.monotonic() - self.begin, 60.0, "%"),
+            progress=self.hear,
+            load_progress=lambda: Figures(self.clock.monotonic() - self.begin, 60.0, "%"),
         ).run()  # fmt: skip
 
 

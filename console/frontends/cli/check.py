@@ -424,7 +424,7 @@ def plan(args: Namespace) -> int:
     from console.checks.lint.rule import facts_of
     from console.journal.history import usual
     from console.runner.prepare import startable
-    from console.runner.prepare.admission import records, told
+    from console.runner.prepare.admission import plan_findings, records
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
     from console.runner.prepare.plan_text import as_json, lines
@@ -438,7 +438,7 @@ def plan(args: Namespace) -> int:
         playbook = playbook_of(args.playbook, args.input, site, planning=True)
         past = usual(playbook.name, site.name)
         made = make_plan(playbook, site, restore_time(site.name), history=past)
-    findings = told(made.playbook, facts_of(made.site))
+    findings = plan_findings(made.playbook, facts_of(made.site))
     looked = startable.look(made.playbook, made.site) if made.rehearsal is None else None
     refused = [made.known.text(str(problem)) for problem in (looked.problems if looked else ())]
     if args.json:

@@ -26,7 +26,7 @@ MAX_SIZE = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BisectQuery:
     """What is searched. `repo`: the git repository whose commits are tried; "" for other versions.
     `inputs`: the playbook's other inputs, as given."""
 
@@ -74,7 +74,7 @@ class Pending:
 class Record:
     """A bisect and what is known of it; `save` makes every change durable before anything else."""
 
-    asked: Asked
+    asked: BisectQuery
     begun: float
     tries: list[Try] = field(default_factory=list)
     pending: Pending | None = None
@@ -129,7 +129,7 @@ def kept() -> list[Record]:
     return sorted(records, key=lambda bisect: bisect.begun, reverse=True)
 
 
-def opened(query: Asked, now: float, *, fresh: bool) -> Record:
+def opened(query: BisectQuery, now: float, *, fresh: bool) -> Record:
     """The record of this command: the one on disk, or a new one. Raises UsageError for one on disk
     that cannot be read, unless `fresh`."""
     made = Record(query, now)

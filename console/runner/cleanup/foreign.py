@@ -81,7 +81,7 @@ def foreign(
             within(SCAN_S + LATE_S, f"Reading {place}", partial(scan.read, place), "")
         except (ConsoleError, OSError) as error:
             notes.append(f"not all of {place} was seen: {error}")
-    entries += scan.found
+    entries += scan.foreign
     notes += scan.notes
     if os.getuid() != 0:
         notes.append("files that only processes of other users have open count as not in use")
@@ -178,7 +178,7 @@ class Scan:
     was found stays found, however a directory's reading ends."""
 
     def __init__(self, keep: Spared) -> None:
-        self.found: list[Foreign] = []
+        self.foreign: list[Foreign] = []
         self.notes: list[str] = []
         self._keep = keep
         self._mine = {
@@ -205,7 +205,7 @@ class Scan:
             self._seen.add(folder)
             if os.path.basename(folder).startswith(_HUB) and _BLOBS in folders:
                 folders[:] = []
-                self.found.append(_hub(Path(folder), self._keep))
+                self.foreign.append(_hub(Path(folder), self._keep))
                 continue
             paths = [f"{folder}/{name}" for name in names if name.endswith(WEIGHTS)]
             # a link takes no bytes, and what it leads to is found where it lies
@@ -228,7 +228,7 @@ class Scan:
         inner = shlex.quote(folder)
         how = _typed("rm -i -- " + " ".join(f"{inner}/*{end}" for end in ends), folder)
         used = _used(paths, folder, self._keep)
-        self.found.append(Foreign(
+        self.foreign.append(Foreign(
             "checkpoint", f"{plural(len(paths), 'file')} of weights", clean(folder),
             size, newest, used, "" if used else how,
         ))  # fmt: skip

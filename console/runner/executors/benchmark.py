@@ -107,7 +107,7 @@ def _read(path: Path) -> str:
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Measure the service. A server that answers garbage gets a NO-GO of the step's own, whatever
     the gates after it ask for. Raises StepFailed when not one run is valid otherwise."""
-    bench = planned.asked(BenchmarkStep)
+    bench = planned.section(BenchmarkStep)
     service = bench.service
     if service != "baseline" and context.services.find(service) is None:
         raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")

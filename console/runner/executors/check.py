@@ -22,7 +22,7 @@ from console.runtime.probe import ProbeError, fetch
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Raises StepFailed when the answer is not the expected one."""
     within = planned.written.environment.activation(context.plan.playbook.base)
-    detail = ask(context, planned.asked(Check), attempt, within)
+    detail = ask(context, planned.section(Check), attempt, within)
     attempt.close()
     capture_outputs(context, planned.written, attempt)
     return Done(detail)

@@ -91,7 +91,7 @@ def _answered_now(
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Ask, compare, run the suite. What is different is a matter of a gate; only a suite that ends
     with another code than 0 fails the step."""
-    contract = planned.asked(ContractStep)
+    contract = planned.section(ContractStep)
     url = contract.url or context.services.spec(contract.service).url
     started = contract.service in ("", "baseline") or context.services.find(contract.service)
     if not started:

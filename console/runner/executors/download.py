@@ -71,7 +71,7 @@ def fetch(
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Fetch every file, verify the sizes. Raises StepFailed with what is missing or wrong."""
-    step = planned.asked(DownloadStep)
+    step = planned.section(DownloadStep)
     overridden = _allowed(context, attempt, step)
     contents = waited(attempt, lambda: _contents(context, step))
     target = context.path(step.to)
@@ -88,8 +88,8 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
     try:
         result = fetch(
-            download, on_progress=lambda at: _told(attempt, at), cancelled=attempt.cancelled,
-            clock=context.clock,
+            download, on_progress=lambda at: _report_progress(attempt, at),
+            cancelled=attempt.cancelled, clock=context.clock,
         )  # fmt: skip
     except BaseException:
         download.stop()
@@ -116,7 +116,7 @@ def _allowed(context: Context, attempt: Attempt, step: DownloadStep) -> str:
 def _contents(context: Context, step: DownloadStep) -> Contents:
     repo, include, exclude = step.repo, step.include, step.exclude
     if step.of:
-        of = context.plan.at(step.of).asked(CheckpointStep)
+        of = context.plan.at(step.of).section(CheckpointStep)
         repo, include, exclude = of.repo, of.include, of.exclude
     listing = listing_of(repo)
     listing.require_access()
@@ -125,7 +125,7 @@ def _contents(context: Context, step: DownloadStep) -> Contents:
     return contents
 
 
-def _told(attempt: Attempt, at: Progress) -> None:
+def _report_progress(attempt: Attempt, at: Progress) -> None:
     attempt.remaining()
     progress = Figures(at.bytes_done, at.bytes_total or None, "B")
     attempt.say(progress_words(at), progress)

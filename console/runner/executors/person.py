@@ -25,7 +25,7 @@ POLL_S, LOOK_S = 0.2, 2.0
 
 def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
-    step = planned.asked(Approval)
+    step = planned.section(Approval)
     if context.meta.yes:
         context.record(
             "verb", planned.id, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
@@ -36,7 +36,7 @@ def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """The operator acts elsewhere and says so; then the step's check confirms that it is done."""
-    step = planned.asked(Manual)
+    step = planned.section(Manual)
     if context.meta.yes and step.verify is not None:
         done = Done("--yes: only verified")
     elif context.meta.yes:
@@ -107,12 +107,12 @@ def _say_ended(context: Context, attempt: Attempt, named_services: set[str]) -> 
 
 def note(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Show a note and keep it in the journal."""
-    return Done(one_line(planned.asked(str), 300))
+    return Done(one_line(planned.section(str), 300))
 
 
 def report(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Write the run's report into its directory, and to `to` if given."""
-    to = planned.asked(Report).to
+    to = planned.section(Report).to
     copy = context.path(to) if to else None
     try:
         path = write_report(context.run, context.view, copy)

@@ -40,7 +40,7 @@ POLL_S = 0.1
 
 def checkpoint(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Judge a checkpoint; the arithmetic goes to the step's output, the envelope to the journal."""
-    preflight = look_up(context, planned.asked(CheckpointStep), attempt)
+    preflight = look_up(context, planned.section(CheckpointStep), attempt)
     if preflight.assessment is not None:
         context.record(
             "envelope", planned.id, attempt.number, envelope=preflight.assessment.envelope.to_json()
@@ -78,7 +78,7 @@ def look_up(context: Context, step: CheckpointStep, attempt: Attempt) -> Preflig
 
 def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Check whether the engine's build accepts the file's architecture."""
-    step = planned.asked(GgufStep)
+    step = planned.section(GgufStep)
     what = step.file
     if not what.startswith(("http://", "https://", "hf://")) and context.path(what).exists():
         what = str(context.path(what))
@@ -100,7 +100,7 @@ def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Check this machine."""
-    spec, site = planned.asked(HostStep), context.plan.site
+    spec, site = planned.section(HostStep), context.plan.site
     ask = HostAsk(
         method=spec.method, ports=tuple(spec.ports), images=tuple(spec.images),
         compose=tuple(context.path(file) for file in spec.compose),
@@ -125,7 +125,7 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
             rows += of_site.build(site, source_ask(context.plan.playbook, spec.source), client)
         return rows
 
-    return _found(context, planned, attempt, work)
+    return _judge_findings(context, planned, attempt, work)
 
 
 def _is_built(context: Context, step: Step) -> list[Finding]:
@@ -186,7 +186,7 @@ def _lines(finding: Finding) -> list[str]:
 
 def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Import an image's modules and everything that they import."""
-    step = planned.asked(ImportsStep)
+    step = planned.section(ImportsStep)
 
     def work() -> Sequence[Finding]:
         image = step.image or _command(context, step.service).image
@@ -197,7 +197,7 @@ def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Do
             cancelled=attempt.cancelled, labels={RUN_LABEL: context.run.id},
         )  # fmt: skip
 
-    return _found(context, planned, attempt, work)
+    return _judge_findings(context, planned, attempt, work)
 
 
 def waited(attempt: Attempt, work: Callable[[], T]) -> T:
@@ -229,7 +229,7 @@ def _specs(context: Context) -> dict[str, ServiceSpec]:
     return of_site.services(context.plan.site, context.plan.services)
 
 
-def _found(
+def _judge_findings(
     context: Context, planned: PlannedStep, attempt: Attempt, work: Callable[[], Sequence[Finding]]
 ) -> Done:
     hint = context.plan.fitting

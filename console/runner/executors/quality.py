@@ -43,7 +43,7 @@ TRIES = 5
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Compare, record and say the figures. Raises StepFailed where nothing was compared."""
-    step = planned.asked(QualityStep)
+    step = planned.section(QualityStep)
     if step.tasks:
         return _Tasks(context, step, attempt).run()
     name = step.service
@@ -209,12 +209,12 @@ class _Tasks:
     """Asks a service small tasks whose answer is known."""
 
     def __init__(self, context: Context, step: QualityStep, attempt: Attempt) -> None:
-        self._context, self._asked, self._attempt = context, step, attempt
+        self._context, self._step, self._attempt = context, step, attempt
 
     def run(self) -> Done:
         """Ask each task once. Raises StepFailed where a request fails: a share of the rest would
         say nothing."""
-        context, step, attempt = self._context, self._asked, self._attempt
+        context, step, attempt = self._context, self._step, self._attempt
         name = step.service
         if name != "baseline" and context.services.find(name) is None:
             raise StepFailed(Cause.PRECONDITION, f"{name} has not been started, or died")
@@ -241,14 +241,14 @@ class _Tasks:
 
     def _row(self, task: TaskModel) -> dict[str, Any]:
         context, attempt = self._context, self._attempt
-        spec = context.services.spec(self._asked.service)
+        spec = context.services.spec(self._step.service)
         done = complete(
-            spec.url, model=context.services.model(self._asked.service, ""), prompt=task.ask,
+            spec.url, model=context.services.model(self._step.service, ""), prompt=task.ask,
             max_tokens=task.max_tokens, timeout_s=min(ANSWER_S, attempt.remaining()), nonce=False,
         )  # fmt: skip
         attempt.remaining()
         if not done.ok:
-            explanation = context.services.explain(self._asked.service)
+            explanation = context.services.explain(self._step.service)
             failed = StepFailed(Cause.OUTPUT_INVALID, f"{one_line(task.ask, 80)}: {done.detail}")
             raise explanation or failed
         right = task.is_answer(done.answer)

@@ -39,7 +39,7 @@ MAX_GARBLED = 2
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Start and wait-ready, wait-ready alone, or stop. Raises StepFailed with cause and log."""
-    step = planned.asked(ServiceStep)
+    step = planned.section(ServiceStep)
     name, verb = step.target, step.verb
     if verb == "stop":
         stopped = context.services.stop(name, attempt)
@@ -124,7 +124,7 @@ def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 def cut_over(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Relay up, completion, watch, then back or stay. Raises StepFailed; its caller rolls back."""
-    cut, url = planned.asked(CutoverStep), context.plan.site.model.baseline.url
+    cut, url = planned.section(CutoverStep), context.plan.site.model.baseline.url
     _answers(context, cut.to)
     _take_the_port(context, cut, attempt)
     _record(context, attempt, cut, "switched")
@@ -208,7 +208,7 @@ class _Watch:
     context: Context
     cut: CutoverStep
     attempt: Attempt
-    asked: int = 0
+    completions: int = 0
     errors: int = 0
     garbled: int = 0
     """Garbled answers in a row."""
@@ -277,7 +277,7 @@ class _Watch:
 
     def _take(self, done: Completion) -> None:
         self.waiting = False
-        self.asked += 1
+        self.completions += 1
         self.slowest_s = max(self.slowest_s, done.elapsed_s)
         self.garbled = self.garbled + 1 if done.garbled is not None else 0
         if done.ok:
@@ -288,13 +288,13 @@ class _Watch:
         self._all_live()
         if self.errors > self.cut.max_errors:
             most = f"at most {self.cut.max_errors} may"
-            words = f"{self.errors} of {self.asked} completions failed ({most}): {done.why}"
+            words = f"{self.errors} of {self.completions} completions failed ({most}): {done.why}"
             raise StepFailed(Cause.OUTPUT_INVALID, words)
         if self.garbled >= MAX_GARBLED:
             words = f"{self.garbled} answers of {self.cut.to} in a row are garbage: {done.why}"
             raise StepFailed(Cause.OUTPUT_INVALID, words)
 
     def words(self) -> str:
-        good = self.asked - self.errors
-        slow = f", the slowest {format_duration(self.slowest_s)}" if self.asked else ""
-        return f"{good} of {self.asked} completions answered{slow}, {self.seen} looks"
+        good = self.completions - self.errors
+        slow = f", the slowest {format_duration(self.slowest_s)}" if self.completions else ""
+        return f"{good} of {self.completions} completions answered{slow}, {self.seen} looks"

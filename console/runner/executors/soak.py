@@ -53,7 +53,7 @@ LOST = "a new runner found that it had ended"
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Soak a service. Figures are recorded however it ends; raises StepFailed with the cause. A
     server that answers garbage gets a NO-GO of the step's own."""
-    soak = planned.asked(SoakStep)
+    soak = planned.section(SoakStep)
     file = SoakFile(context.run, planned.id, attempt.number, context.clock.now())
     tally, users = file.tally, users_of(context, soak.service)
     early, answers = "stopped before its end", Answers()
@@ -278,18 +278,18 @@ class _Live:
         self._attempt = attempt
         self._soak = soak
         self._tally = tally
-        self._said = float("-inf")
+        self._said_at = float("-inf")
         self._silent = False
 
     def __call__(self, t: float, silent_s: float) -> None:
         """Handle one beat. Raises Cancelled and StepFailed (timeout)."""
         self._attempt.remaining()
         changed = bool(silent_s) is not self._silent
-        if t - self._said >= SAY_S or changed:
+        if t - self._said_at >= SAY_S or changed:
             self.say(t, silent_s)
 
     def say(self, t: float, silent_s: float = 0.0, *, always: bool = False) -> None:
-        self._said, self._silent = t, bool(silent_s)
+        self._said_at, self._silent = t, bool(silent_s)
         words = live_words(self._tally, t, self._soak.duration, silent_s)
         progress = Figures(min(t, self._soak.duration), self._soak.duration, "s")
         self._attempt.say(f"{self._soak.service}: {words}", progress, always=always)

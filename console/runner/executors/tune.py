@@ -35,7 +35,7 @@ MAX_SHOWN = 400
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Search, record, and say the flags that won. Raises StepFailed if no point can be measured."""
-    tune = planned.asked(TuneStep)
+    tune = planned.section(TuneStep)
     try:
         rig: Rig = (
             ServerRig(context, tune, attempt) if tune.service

@@ -68,7 +68,7 @@ def check(
     return findings
 
 
-def told(playbook: Playbook, facts: Facts) -> list[Finding]:
+def plan_findings(playbook: Playbook, facts: Facts) -> list[Finding]:
     """What `check` would find, worst first, for a plan to show before a run is refused for it."""
     findings = [finding for finding in _findings(playbook, facts) if not finding.suppressed]
     return sorted(findings, key=lambda finding: (RANK[finding.severity], finding.order))

@@ -155,7 +155,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     from console.config.playbook.load import load_playbook
     from console.journal.history import usual
     from console.runner.prepare import plan_text, startable
-    from console.runner.prepare.admission import told
+    from console.runner.prepare.admission import plan_findings
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
 
@@ -167,7 +167,9 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     past = usual(playbook.name, site.name)
     made = make_plan(playbook, site, restore_time(site.name), history=past)
     return Preview(
-        lines=plan_text.lines(made, told(playbook, facts_of(site)), startable.look(playbook, site)),
+        lines=plan_text.lines(
+            made, plan_findings(playbook, facts_of(site)), startable.look(playbook, site)
+        ),
         missing=playbook.missing,
         digest=digest(playbook, site),
         lessons=(

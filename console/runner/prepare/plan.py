@@ -70,7 +70,7 @@ class PlannedStep:
         assert self.step is not None
         return self.step
 
-    def asked(self, model: type[T]) -> T:
+    def section(self, model: type[T]) -> T:
         """The playbook's value under the key of the step's kind."""
         section = getattr(self.written, self.kind)
         assert isinstance(section, model)
@@ -168,7 +168,7 @@ class _Planner:
     down_for: list[str] = field(default_factory=list)
     outages: int = 0
     measured: bool = False
-    asked: bool = False
+    questioned: bool = False
     started: list[str] = field(default_factory=list)
     ever_started: bool = False
     staying: str = ""
@@ -201,8 +201,8 @@ class _Planner:
             playbook_step.when and playbook_step.contract and playbook_step.contract.of_baseline
             for playbook_step in steps
         )
-        if asks and not self.asked and not self.down_for:
-            self.asked = True
+        if asks and not self.questioned and not self.down_for:
+            self.questioned = True
             yield self._baseline(
                 phase, BASELINE_CONTRACT, "Ask the baseline the contract's cases",
                 "its answers are sealed, to compare with; what is there already is not asked",

@@ -101,7 +101,7 @@ def look(
     for _, step in playbook.steps():
         if step.when:
             walk.step(step)
-    return walk.found
+    return walk.look
 
 
 def refuse(playbook: Playbook, site: Site) -> None:
@@ -142,7 +142,7 @@ class _Walk:
         self.makers: list[Step] = []
         self.stopped = False
         self.seen: set[str] = set()
-        self.found = Look()
+        self.look = Look()
 
     def baseline(self) -> None:
         """What brings the baseline back has to start, whatever the steps do."""
@@ -214,7 +214,7 @@ class _Walk:
             if maker is None:
                 self._refuse(problem)
             else:
-                self.found.awaited.append(
+                self.look.awaited.append(
                     f"{name}: {one_line(str(path))} is not there yet; step {maker.id} has to make "
                     "it"
                 )
@@ -224,12 +224,12 @@ class _Walk:
         name = spec.name
         maker = next((made for file in runs.files if (made := self._maker(file))), None)
         if maker is not None:
-            self.found.awaited.append(
+            self.look.awaited.append(
                 f"{name}: its compose file is not judged before step {maker.id}, which may write it"
             )
             return
         for other in composed.unread(runs):
-            self.found.awaited.append(
+            self.look.awaited.append(
                 f"{name}: {one_line(str(other))} is not read: only the named files are"
             )
         composition = composed.read(self.site.equipped(spec) if self.site is not None else spec)
@@ -237,7 +237,7 @@ class _Walk:
         if composition.spec is None:
             if composition.unknown:
                 words = one_line(composition.unknown, 200)
-                self.found.awaited.append(
+                self.look.awaited.append(
                     f"{name}: UNKNOWN whether compose takes its file, judged as lint does: {words}"
                 )
             return
@@ -254,7 +254,7 @@ class _Walk:
         """Start a process's program for its version, unless an earlier step may still make it."""
         if not (self.tries and self.here and isinstance(spec.runs, ProcessSpec)):
             return
-        if self._maker(Path(spec.runs.cwd, spec.runs.argv[0])) is not None or self.found.problems:
+        if self._maker(Path(spec.runs.cwd, spec.runs.argv[0])) is not None or self.look.problems:
             return
         if why := dry_start.trouble(spec.runs):
             loc = file.at((*at, "process", "argv"), spec.runs.argv, 0)
@@ -272,7 +272,7 @@ class _Walk:
             if complaint.sure is Sure.DOUBTED:
                 unknown = "UNKNOWN whether its engine takes the command line"
                 words = f"{spec.name}: {unknown}: {complaint.words}"
-                self.found.awaited.append(one_line(words, 300))
+                self.look.awaited.append(one_line(words, 300))
 
     def _anything(self) -> bool:
         """Whether a step before may free a port: it runs a program, or asks a person."""
@@ -289,9 +289,7 @@ class _Walk:
         return None
 
     def _refuse(self, *problems: Problem) -> None:
-        self.found.problems += [
-            problem for problem in problems if problem not in self.found.problems
-        ]
+        self.look.problems += [problem for problem in problems if problem not in self.look.problems]
 
     def _site_file(self) -> _File:
         assert self.site is not None

@@ -47,7 +47,7 @@ class Holder:
         self._rolls = False
         self._alone_since: float | None = None
         self._over_since: float | None = None
-        self._said = ""
+        self._last_words = ""
 
     def run(self) -> int:
         self.ticket.grant(self.job)
@@ -129,8 +129,8 @@ class Holder:
         return is_watched(run) and now - self._over_since < WATCHED_S
 
     def _say(self, words: str) -> None:
-        if words != self._said:
-            self._said = words
+        if words != self._last_words:
+            self._last_words = words
             with contextlib.suppress(OSError):
                 print(time.strftime("%Y-%m-%d %H:%M:%S"), words, flush=True)
 

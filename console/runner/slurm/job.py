@@ -41,7 +41,7 @@ OVER = frozenset({"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "
 is held when its reservation ends, for example."""
 OPTIONS = {"node": "nodelist"}
 """Keys that `sbatch` calls otherwise."""
-ASKED = {
+VALUE_HINTS = {
     "partition": "`sinfo` lists the partitions", "node": "`sinfo --Node` lists the nodes",
     "gres": "`scontrol show node` says which gres it has",
     "begin": "times as Slurm writes them: 23:00, now+2hours, 2026-11-27T02:00",
@@ -51,13 +51,13 @@ ASKED = {
 }  # fmt: skip
 """Where the values of a key are found."""
 HINTS = (
-    ("invalid partition", ASKED["partition"]),
-    ("invalid account", ASKED["account"]),
+    ("invalid partition", VALUE_HINTS["partition"]),
+    ("invalid account", VALUE_HINTS["account"]),
     ("node configuration is not available", "`scontrol show node` says which gres and CPUs it has"),
-    ("invalid generic resource", ASKED["gres"]),
-    ("time specification", ASKED["begin"]),
+    ("invalid generic resource", VALUE_HINTS["gres"]),
+    ("time specification", VALUE_HINTS["begin"]),
     ("unable to contact", "`scontrol ping` says whether slurmctld is up"),
-    ("invalid node name", ASKED["node"]),
+    ("invalid node name", VALUE_HINTS["node"]),
 )
 NEVER = ("time specification", "invalid partition", "invalid account", "invalid generic resource",
          "reservation is invalid", "invalid node name", "invalid qos")  # fmt: skip
@@ -173,7 +173,8 @@ def require_sound(key: str, value: str) -> None:
         expected = f"expected a word as `sbatch --{OPTIONS.get(key, key)}` takes it"
         raise UsageError(
             title, f"{expected}, without blanks and no - in front",
-            f"leave `{key}` away, and Slurm decides" if not value.strip() else ASKED.get(key, ""),
+            f"leave `{key}` away, and Slurm decides" if not value.strip()
+            else VALUE_HINTS.get(key, ""),
         )  # fmt: skip
 
 
@@ -227,14 +228,14 @@ def unfit(wish: Wish) -> SlurmError | None:
 def _require_possible(wish: Wish, node: str) -> None:
     """Have Slurm look at the wish, without a job. Raises NeverGiven."""
     try:
-        _call(["sbatch", "--test-only", *_asked(wish, node)], "#!/bin/sh\n")
+        _call(["sbatch", "--test-only", *_allocation_options(wish, node)], "#!/bin/sh\n")
     except NeverGiven:
         raise
     except SlurmError:
         pass  # what is refused now may be given later
 
 
-def _asked(wish: Wish, node: str) -> list[str]:
+def _allocation_options(wish: Wish, node: str) -> list[str]:
     """What an allocation on this machine is asked for with."""
     return [*wish.options(), f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--no-requeue"]
 
@@ -274,7 +275,7 @@ def submit(
     """Ask for an allocation on this machine, held by the process `argv`; return the job's id. It
     gets SIGTERM `lead_s` before its time is over. Raises SlurmError."""
     options = [
-        "sbatch", "--parsable", *_asked(wish, node),
+        "sbatch", "--parsable", *_allocation_options(wish, node),
         f"--signal=B:TERM@{max(MIN_LEAD_S, round(lead_s))}",
         f"--job-name=omni:{name}", f"--chdir={place}", f"--output={place / 'job.log'}",
         "--open-mode=append", f"--export={','.join(_passed())}",

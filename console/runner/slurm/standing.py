@@ -61,7 +61,7 @@ def standing(ticket: Ticket) -> Standing:
     return (
         ticket_standing
         if ticket_standing.run or ticket_standing.why
-        else next(iter(_asked([ticket])), ticket_standing)
+        else next(iter(_ask_slurm([ticket])), ticket_standing)
     )
 
 
@@ -69,7 +69,9 @@ def everywhere() -> list[Standing]:
     """All that wait and all whose allocation is held now; none that will never begin. With a Slurm
     that does not answer the words say so."""
     alive = [x for x in tickets.everyone() if not x.ended or (x.held and x.held.lives)][:SHOWN]
-    return [request for request in _asked([x for x in alive if x.job], GLANCE_S) if not request.why]
+    return [
+        request for request in _ask_slurm([x for x in alive if x.job], GLANCE_S) if not request.why
+    ]
 
 
 def waiting() -> list[str]:
@@ -86,7 +88,9 @@ def waits(playbook: str, job: str, words: str, gives_up: str) -> str:
     return f"{playbook} waits for Slurm: job {job}, {words}; `{gives_up}` gives it up"
 
 
-def _asked(slurm_tickets: Iterable[Ticket], within_s: float = slurm.CALL_S) -> Iterable[Standing]:
+def _ask_slurm(
+    slurm_tickets: Iterable[Ticket], within_s: float = slurm.CALL_S
+) -> Iterable[Standing]:
     known: dict[str, Job] = {}
     why = ""
     try:

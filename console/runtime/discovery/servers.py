@@ -48,7 +48,7 @@ class Server:
     state: Health = Health.REFUSED
     wants_key: bool = False
     """Whether it refuses completions without a key, though its health path may be open."""
-    said: str = ""
+    detail: str = ""
     unfit: str = ""
     hint: str = ""
 
@@ -168,7 +168,7 @@ def look(server: Server) -> Server:
     state, detail = health(server.url, ready, PROBE_S)
     engine, model = server.engine, ""
     if state is not Health.REFUSED:
-        engine, model = _asked(server)
+        engine, model = _ask_models(server)
     if engine is OTHER and state in (Health.REFUSING, Health.SLOW, Health.UNHEALTHY) and model:
         ready, state, detail = MODELS, *health(server.url, MODELS, PROBE_S)
     wants_key = state in (Health.SERVING, Health.REFUSING) and _wants_key(server.url)
@@ -176,7 +176,7 @@ def look(server: Server) -> Server:
     if not unfit and detail.startswith(TLS):  # a run could not ask it, nor a rollback prove it
         unfit, hint = TLS, TLS_REMEDY
     return replace(
-        server, engine=engine, model=model, ready=ready, state=state, said=detail,
+        server, engine=engine, model=model, ready=ready, state=state, detail=detail,
         wants_key=wants_key, unfit=unfit, hint=hint,
     )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _wants_key(url: str) -> bool:
         return False
 
 
-def _asked(server: Server) -> tuple[Engine, str]:
+def _ask_models(server: Server) -> tuple[Engine, str]:
     """The engine and the first model as `/v1/models` tells; "" if it does not."""
     try:
         reply = fetch(f"{server.url}{MODELS}", timeout_s=PROBE_S)

@@ -130,7 +130,7 @@ class LogStream:
         self._pending: tuple[bytes, bytes] | None = None
         self._stopping = threading.Event()
         self._stream: Any = None
-        self._said = ""
+        self._trouble = ""
         self._broken = False
         """Whether the last connection broke off, so there may be more to read."""
 
@@ -169,7 +169,7 @@ class LogStream:
                 continue
             if look is None or (seen and not (seen.alive or look.alive or dropped or more)):
                 break
-            if seen is not None and not self._said and self._went_on(look, dropped):
+            if seen is not None and not self._trouble and self._went_on(look, dropped):
                 self._mark(seen, look, lost_at)
             seen, newest = look, self._position.newest
             got = self._read()
@@ -243,14 +243,14 @@ class LogStream:
                 if self._pending is not None and stamp >= self._pending[0]:
                     self._pending = None
                 if self._position.fresh(stamp) and stamp >= self._floor:
-                    got, self._said = True, ""
+                    got, self._trouble = True, ""
                     self.entry(stamp, line)
         except (EngineTimeout, EngineLost):
             self._broken = True  # frozen or away: the next look finds out for how long
         except EngineError as error:
             words = one_line(error.detail or error.title)
-            if words != self._said:
-                self._said = words
+            if words != self._trouble:
+                self._trouble = words
                 self.note(f"--- {UNREADABLE}: {words} ---")
         finally:
             self._stream = None

@@ -17,7 +17,7 @@ from console.journal.state import RunState, StepState
 from console.runner.bisect import drive
 from console.runner.bisect.candidates import between, of_file, of_git, of_words, shown, subject
 from console.runner.bisect.drive import Driver
-from console.runner.bisect.record import Asked, Pending, Record, Try, held, kept, opened, read
+from console.runner.bisect.record import BisectQuery, Pending, Record, Try, held, kept, opened, read
 from console.runner.bisect.search import (
     Standing,
     Word,
@@ -136,12 +136,12 @@ def test_commits_that_no_line_joins_are_refused(repo: Path, good: str, bad: str)
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BisectQuery:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Asked("trial", "d1", "local", "image", ("v1", "v2", "v3"), {"port": "1"})
+    return BisectQuery("trial", "d1", "local", "image", ("v1", "v2", "v3"), {"port": "1"})
 
 
-def test_the_same_words_find_what_was_kept(asked: Asked) -> None:
+def test_the_same_words_find_what_was_kept(asked: BisectQuery) -> None:
     first = opened(asked, 5.0, fresh=False)
     first.tries.append(
         Try(1, Word.BAD, "slow", "r1", "bench.tok_s", {"bench.tok_s": "3 tok/s"}, 9.0)
@@ -158,19 +158,19 @@ def test_the_same_words_find_what_was_kept(asked: Asked) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Asked("trial", "d2", "local", "image", ("v1", "v2", "v3"), {"port": "1"}),
-        Asked("trial", "d1", "other", "image", ("v1", "v2", "v3"), {"port": "1"}),
-        Asked("trial", "d1", "local", "build", ("v1", "v2", "v3"), {"port": "1"}),
-        Asked("trial", "d1", "local", "image", ("v1", "v3"), {"port": "1"}),
-        Asked("trial", "d1", "local", "image", ("v1", "v2", "v3"), {"port": "2"}),
+        BisectQuery("trial", "d2", "local", "image", ("v1", "v2", "v3"), {"port": "1"}),
+        BisectQuery("trial", "d1", "other", "image", ("v1", "v2", "v3"), {"port": "1"}),
+        BisectQuery("trial", "d1", "local", "build", ("v1", "v2", "v3"), {"port": "1"}),
+        BisectQuery("trial", "d1", "local", "image", ("v1", "v3"), {"port": "1"}),
+        BisectQuery("trial", "d1", "local", "image", ("v1", "v2", "v3"), {"port": "2"}),
     ],
 )
-def test_other_words_are_another_bisect(asked: Asked, other: Asked) -> None:
+def test_other_words_are_another_bisect(asked: BisectQuery, other: BisectQuery) -> None:
     opened(asked, 5.0, fresh=False).save()
     assert not opened(other, 6.0, fresh=False).path.exists()
 
 
-def test_one_process_at_a_time_goes_on_with_a_bisect(asked: Asked) -> None:
+def test_one_process_at_a_time_goes_on_with_a_bisect(asked: BisectQuery) -> None:
     record = Record(asked, 5.0)
     with held(record), pytest.raises(HostBusy), held(record):
         pass
@@ -179,7 +179,9 @@ def test_one_process_at_a_time_goes_on_with_a_bisect(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', '{"version": 99}'])
-def test_a_torn_record_is_said_and_begun_anew_only_when_asked(asked: Asked, text: str) -> None:
+def test_a_torn_record_is_said_and_begun_anew_only_when_asked(
+    asked: BisectQuery, text: str
+) -> None:
     record = Record(asked, 5.0)
     record.save()
     record.path.write_text(text)
@@ -202,7 +204,7 @@ def test_a_record_with_one_wrong_value_is_refused_by_its_key(asked: Asked) -> No
 
 
 def test_a_version_with_which_no_run_can_begin_is_skipped_and_asked_again_later(
-    asked: Asked,
+    asked: BisectQuery,
 ) -> None:
     started: list[str] = []
 
@@ -224,7 +226,7 @@ def test_a_version_with_which_no_run_can_begin_is_skipped_and_asked_again_later(
 
 
 def test_what_fails_before_a_version_began_is_tried_once_more(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: BisectQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The baseline could not be measured: that says nothing of the version, which is good."""
     row = StepView("baseline:measure", "", "", "measure", state=StepState.FAILED)

@@ -315,7 +315,7 @@ def test_an_answer_that_is_garbled(
         peer.sendall(answer)
         peer.close()
 
-    monkeypatch.setattr(Server, "_one", answered)
+    monkeypatch.setattr(Server, "_serve_peer", answered)
     with pytest.raises(ControlError, match="garbled"):
         send(path, {"verb": "status"})
 

@@ -33,7 +33,7 @@ from console.render.report.next_steps import next_steps
 from console.render.report.soak import live_words, summary
 from console.runner import cutover
 from console.runner.bisect import report as bisected
-from console.runner.bisect.record import Asked, Record, Try
+from console.runner.bisect.record import BisectQuery, Record, Try
 from console.runner.bisect.search import Word
 from console.runner.control import Verb
 from console.runner.guard import limits
@@ -81,7 +81,7 @@ def test_a_report_of(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> 
 )
 def test_what_a_bisect_has_found(tries: str, snapshot: SnapshotAssertion) -> None:
     versions = tuple(f"v{number}" for number in range(6))
-    record = Record(Asked("trial", "d", "local", "image", versions, {"port": "8001"}), 1e9)
+    record = Record(BisectQuery("trial", "d", "local", "image", versions, {"port": "8001"}), 1e9)
     for one in filter(None, tries.split(", ")):
         word, at = one.split()
         figures = {"bench.tok_s": f"1{at} tok/s"} if word != "skip" else {}

@@ -28,7 +28,7 @@ from console.frontends.cli.search.consent import agreed
 from console.journal.run_dir import RunDir
 from console.runner.bisect import candidates, report
 from console.runner.bisect.drive import Driver
-from console.runner.bisect.record import Asked, Record, held, kept, opened
+from console.runner.bisect.record import BisectQuery, Record, held, kept, opened
 from console.runner.bisect.search import Word
 
 Say = Callable[[str], None]
@@ -47,7 +47,9 @@ def bisect(args: Namespace) -> int:
     playbook = _playbook(args, site, versions[-1])
     _refuse(args, playbook, versions)
     repo = str(Path(args.git).resolve()) if args.git else ""
-    search = Asked(playbook.name, playbook.digest, site.name, args.over, versions, inputs, repo)
+    search = BisectQuery(
+        playbook.name, playbook.digest, site.name, args.over, versions, inputs, repo
+    )
     clock = SystemClock()
     with held(Record(search, 0.0)):
         record = opened(search, clock.now(), fresh=args.fresh)

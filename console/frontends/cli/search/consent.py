@@ -21,14 +21,14 @@ def planned(
     from console.checks.lint.rule import facts_of
     from console.journal.history import usual
     from console.runner.prepare import startable
-    from console.runner.prepare.admission import told
+    from console.runner.prepare.admission import plan_findings
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
     from console.runner.prepare.plan_text import lines
 
     past = usual(playbook.name, site.name)
     plan = make_plan(playbook, site, restore_time(site.name), history=past)
-    findings = told(playbook, facts_of(site))
+    findings = plan_findings(playbook, facts_of(site))
     width = columns(sys.stdout)
     for line in lines(plan, findings, startable.look(playbook, site), lease_s):
         for part in folded(line, width):
