@@ -1,13 +1,12 @@
-"""Names say what they hold: a local variable is called by the noun of what is in it.
+"""Names say what they hold: a value is called by the noun of what is in it.
 
-`one`, `found`, `said`, `told`, `asked` and `far` hide it. No function binds them any more, but for
-the listed ones. Attributes, functions, classes and constants follow: their number may only fall.
+`one`, `found`, `said`, `told`, `asked` and `far` hide it. No function binds them, and no attribute,
+function, class or constant has them, but for the listed ones.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +20,14 @@ LISTED: dict[str, int] = {
     "console/fleet/protocol.py": 1,
 }
 """Locals and parameters that still hide what they hold, by module."""
-OTHERS = 6
-"""Attributes, functions, classes, constants and keywords of that kind."""
+KEYS: dict[str, list[str]] = {
+    "console/bench/prompt_rate.py": ["asked"],  # of a prompt rate in journals and JSON
+    "console/checks/preflight/architecture/support.py": ["said"],  # of a verdict kept, and in JSON
+    "console/config/playbook/tuning_step.py": ["most_ram", "most_vram"],  # of playbooks
+    "console/rehearsal/workspace.py": ["told"],  # of a rehearsal's record
+    "console/runner/bisect/record.py": ["asked"],  # of a bisect's record
+}
+"""Fields whose names are keys of files or of JSON, and stay, by module."""
 
 
 def hides(name: str) -> bool:
@@ -83,6 +88,6 @@ def test_no_function_binds_a_name_that_hides_what_it_holds() -> None:
     assert {path: count for path, count in counted.items() if count} == LISTED
 
 
-def test_names_of_attributes_functions_and_constants_hide_less_and_less() -> None:
-    counted = Counter(name for _, tree in sources() for name in others(tree) if hides(name))
-    assert counted.total() == OTHERS, "lower the figure where it has fallen"
+def test_no_attribute_function_class_or_constant_hides_what_it_holds_but_for_keys() -> None:
+    counted = {path: sorted(filter(hides, others(tree))) for path, tree in sources()}
+    assert {path: names for path, names in counted.items() if names} == KEYS
