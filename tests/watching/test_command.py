@@ -251,7 +251,12 @@ def test_status(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record.write("ws", slow, {})
     assert main(args) == 0, "down, as the run that holds it wants it"
     out = capsys.readouterr().out
-    for words in ("10.40 tok/s when it served", "usual 10.50", "driver 575 → 580", "0 within 24 hours, of 2"):
+    for words in (
+        "10.40 tok/s when it served",
+        "usual 10.50",
+        "driver 575 → 580",
+        "0 within 24 hours, of 2",
+    ):
         assert words in out
     record.write("ws", state(word=DOWN), {})
     assert main([*args, "--json"]) == Exit.FAILED
