@@ -191,7 +191,7 @@ def test_a_torn_record_is_said_and_begun_anew_only_when_asked(
     assert opened(asked, 6.0, fresh=True).tries == []
 
 
-def test_a_record_with_one_wrong_value_is_refused_by_its_key(asked: Asked) -> None:
+def test_a_record_with_one_wrong_value_is_refused_by_its_key(asked: BisectQuery) -> None:
     record = Record(asked, 5.0, [Try(1, Word.BAD, "slow")], Pending(2, 6.0))
     record.save()
     assert kept() == [record]
