@@ -72,11 +72,7 @@ def write(plan: WatchPlan, path: Path) -> None:
 def read(path: Path) -> WatchPlan:
     """Raises InvalidFile."""
     try:
-        value = record.load(path, SIZE_LIMIT)
-        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-            raise RecordError(SCHEMA, "schema")
-        SealedPlan.from_json(value.get("sealed"), str(path))  # its error names the file
-        return record.of(WatchPlan, value)
+        return record.read(WatchPlan, path, SIZE_LIMIT, schema=SCHEMA)
     except (OSError, RecordError) as error:
         problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
         raise InvalidFile("not a usable plan of the watch", [problem]) from error

@@ -78,6 +78,16 @@ def test_a_ticket_with_one_wrong_value_is_none(made: tuple[Ticket, Holder]) -> N
         assert (by_id("t"), everyone()) == (None, [])
 
 
+def test_a_ticket_that_names_another_directory_is_none(made: tuple[Ticket, Holder]) -> None:
+    """Old tickets are removed with their directories, which their ids name."""
+    ticket, _ = made
+    file = ticket.path / "ticket.json"
+    file.write_text(file.read_text().replace('"id": "t"', '"id": "../../elsewhere"'))
+    with pytest.raises(UsageError, match="holds no ticket"):
+        read(ticket.path)
+    assert everyone() == []
+
+
 def test_wrong_words_on_a_job_its_holder_and_its_end_are_left_out(
     made: tuple[Ticket, Holder],
 ) -> None:

@@ -22,7 +22,6 @@ from typing import Any
 
 from console.common import record
 from console.common.files import open_untrusted
-from console.common.record import RecordError
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.metrics import METRICS
 
@@ -153,9 +152,7 @@ class GuardConfig:
 def read(path: Path) -> GuardConfig:
     """Read a guard config from a file. Raises OSError, and ValueError with what is wrong."""
     data = record.load(path, MAX_CONFIG)
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise RecordError(f"a guard configuration of this version, {SCHEMA}")
-    return record.of(GuardConfig, data)
+    return record.of(GuardConfig, data, schema=SCHEMA)
 
 
 GIB = 1 << 30

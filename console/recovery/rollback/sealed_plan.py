@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import json
 import os
 import shlex
 from dataclasses import dataclass, replace
@@ -240,9 +239,7 @@ class SealedPlan:
     def from_json(cls, value: object, source: str = "plan.json") -> SealedPlan:
         """The plan in a decoded JSON value. Raises InvalidFile."""
         try:
-            if isinstance(value, dict) and value.get("schema") != SCHEMA:
-                raise RecordError(SCHEMA, "schema")
-            plan = record.of(cls, value)
+            plan = record.of(cls, value, schema=SCHEMA)
             _require_start(plan.baseline)
         except RecordError as error:
             raise _invalid(source, error.key or "the plan", error.expected) from error
@@ -252,7 +249,7 @@ class SealedPlan:
 def write(plan: SealedPlan, path: Path, mode: int = 0o600) -> None:
     """Write the plan atomically and durably. Raises OSError."""
     paths.make(path.parent)
-    write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
+    write_atomically(path, record.text(plan, indent=1, schema=SCHEMA), mode)
 
 
 def read(path: Path) -> SealedPlan:

@@ -173,7 +173,8 @@ class Ticket:
 def read(place: Path) -> Ticket:
     """The ticket of a directory. Raises UsageError."""
     try:
-        return record.read(Ticket, place / "ticket.json")
+        # its directory is made of its id, and removed when it is old
+        return record.read(Ticket, place / "ticket.json", id=place.name)
     except (OSError, RecordError) as error:
         raise UsageError(f"{place} holds no ticket", one_line(str(error))) from error
 

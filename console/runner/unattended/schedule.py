@@ -205,7 +205,7 @@ def installed() -> list[Entry]:
     entries = []
     for path in sorted(folder().glob("*.json")):
         with contextlib.suppress(OSError, RecordError):
-            entries.append(record.read(Entry, path))
+            entries.append(record.read(Entry, path, name=path.stem))
     return entries
 
 
