@@ -22,10 +22,7 @@ LISTED: dict[str, int] = {
 """Locals and parameters that still hide what they hold, by module."""
 KEYS: dict[str, list[str]] = {
     "console/bench/prompt_rate.py": ["asked"],  # of a prompt rate in journals and JSON
-    "console/checks/preflight/architecture/support.py": ["said"],  # of a verdict kept, and in JSON
     "console/config/playbook/tuning_step.py": ["most_ram", "most_vram"],  # of playbooks
-    "console/rehearsal/workspace.py": ["told"],  # of a rehearsal's record
-    "console/runner/bisect/record.py": ["asked"],  # of a bisect's record
 }
 """Fields whose names are keys of files or of JSON, and stay, by module."""
 

@@ -113,7 +113,7 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
         base=base,
         fault=fault,
         ports=move_ports(_ports(written, site)),
-        told=settings,
+        settings=settings,
         speed=factor,
         cpus=factor * (speed.known(base) or speed.FIRST),
         ram_below=_free() - _budget(),

@@ -125,7 +125,7 @@ class Rewriter:
     def _compose(self, table: Tree, base: Path) -> None:
         file, service = base / str(table.get("file")), str(table.get("service"))
         env = {str(key): str(value) for key, value in (table.get("env") or {}).items()}
-        cards = ",".join(card["uuid"] for card in self.mapping.told.cards)
+        cards = ",".join(card["uuid"] for card in self.mapping.settings.cards)
         definition = _resolved(
             file, service, str(table.get("profile") or ""), {"OMNI_GPUS": cards, **env},
             self.engine_host,

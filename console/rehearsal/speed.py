@@ -68,7 +68,7 @@ def bring_up(
     ConsoleError."""
     per = known(mapping.base) or FIRST
     tag = image.stands_for("baseline:1")
-    image.ensure_stand_in(client, mapping.base, tag, mapping.told)
+    image.ensure_stand_in(client, mapping.base, tag, mapping.settings)
     url = f"http://127.0.0.1:{port}"
     _start(client, tag, port)
     deadline = time.monotonic() + READY_S

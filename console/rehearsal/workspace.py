@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from console.common import paths, record
 from console.common.errors import UsageError
-from console.common.record import RecordError
+from console.common.record import Key, RecordError
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
 from console.runtime.spec import ROLE_VARIABLE
 
@@ -53,7 +53,7 @@ class Mapping:
     ports: dict[str, int] = field(default_factory=dict)
     cpus: float = 1.0
     speed: float = 0.0
-    told: Settings = field(default_factory=Settings)
+    settings: Annotated[Settings, Key("told")] = field(default_factory=Settings)
     ram_below: int = 0
     inputs: dict[str, str] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Mapping:
 
     def for_image(self, name: str) -> Settings:
         """Settings of a candidate's image; the baseline has none of its faults."""
-        settings = replace(self.told, image=name, fault=self.fault)
+        settings = replace(self.settings, image=name, fault=self.fault)
         if self.fault != "vram":
             return settings
         return replace(

@@ -260,7 +260,7 @@ def test_the_lesson_before_the_download(demo: HostProgram) -> None:
 def test_a_listed_architecture_that_is_not_built_is_refused(demo: HostProgram) -> None:
     verdict = accepts("gptj", demo)
     assert (verdict.accepted, verdict.agree) == (False, False)
-    assert "unsupported" in verdict.said
+    assert "unsupported" in verdict.loader_line
     assert verdict.second
 
 

@@ -51,8 +51,9 @@ def test_what_cannot_be_rehearsed(
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])
 def test_what_stands_in_for_what(fault: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    told = Settings(unsteady=8.0)
-    rewriter = Rewriter(Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30, told=told))
+    settings = Settings(unsteady=8.0)
+    mapping = Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30, settings=settings)
+    rewriter = Rewriter(mapping)
     made = rewriter(BOOK, Path("/books"))
     notes = [note.replace(str(tmp_path), "HERE") for note in rewriter.notes]
     said = [made["title"], *notes]

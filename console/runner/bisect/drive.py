@@ -62,7 +62,7 @@ class Driver:
         if record.pending is not None:
             self._go_on(record.pending)
         while record.contradiction is None:
-            ends = unproven(len(record.asked.candidates), record.words) if verify else []
+            ends = unproven(len(record.query.candidates), record.words) if verify else []
             at = ends[0] if ends else record.standing.following
             if at is None:
                 return
@@ -82,7 +82,7 @@ class Driver:
 
     def _unnamed(self, pending: Pending) -> RunDir | None:
         """A run that had just been started: it begins, or it vanishes without its launcher."""
-        query = self.record.asked
+        query = self.record.query
         inputs = {**query.inputs, query.over: query.candidates[pending.at]}
         for run in all_runs():
             if not run.readable:
@@ -106,7 +106,7 @@ class Driver:
         pending = Pending(at, self.clock.now())
         self._settle(pending)
         try:
-            run = self._start(record.asked.candidates[at])
+            run = self._start(record.query.candidates[at])
         except InvalidFile as error:
             why = one_line(f"no run can begin: {error}", 400)
             self._keep(Try(at, Word.SKIP, why))
@@ -178,7 +178,7 @@ class Driver:
         self.record.save()
 
     def _shown(self, at: int) -> str:
-        query = self.record.asked
+        query = self.record.query
         return shown(query.candidates[at], git=bool(query.repo))
 
 

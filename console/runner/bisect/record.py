@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from console.common import paths, record
 from console.common.errors import HostBusy, UsageError
 from console.common.files import write_atomically
-from console.common.record import RecordError
+from console.common.record import Key, RecordError
 from console.common.text import one_line
 from console.runner.bisect.search import Standing, Word, contradiction, standing
 
@@ -74,14 +75,14 @@ class Pending:
 class Record:
     """A bisect and what is known of it; `save` makes every change durable before anything else."""
 
-    asked: BisectQuery
+    query: Annotated[BisectQuery, Key("asked")]
     begun: float
     tries: list[Try] = field(default_factory=list)
     pending: Pending | None = None
 
     @property
     def path(self) -> Path:
-        return paths.bisect_dir() / f"{self.asked.name}.json"
+        return paths.bisect_dir() / f"{self.query.name}.json"
 
     @property
     def report(self) -> Path:
@@ -94,12 +95,12 @@ class Record:
 
     @property
     def standing(self) -> Standing:
-        return standing(len(self.asked.candidates), self.words)
+        return standing(len(self.query.candidates), self.words)
 
     @property
     def contradiction(self) -> int | None:
         """The position of an end that is not what it was said to be, if one was tried."""
-        return contradiction(len(self.asked.candidates), self.words)
+        return contradiction(len(self.query.candidates), self.words)
 
     def of(self, at: int) -> Try | None:
         """The newest try of a version."""

@@ -33,7 +33,7 @@ def exit_of(record: Record) -> Exit:
 
 def name_of(record: Record, at: int, *, whole: bool = False) -> str:
     """A version as it is printed; `whole`: a commit with the first line of its message."""
-    query = record.asked
+    query = record.query
     name = shown(query.candidates[at], git=bool(query.repo))
     words = subject(Path(query.repo), query.candidates[at]) if whole and query.repo else ""
     return f"{name} ({words})" if words else name
@@ -86,7 +86,7 @@ def _measured(trial: Try | None, metric: str) -> str:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    query, here = record.asked, record.standing
+    query, here = record.query, record.standing
     over = is_over(record)
     is_found = over and exit_of(record) is Exit.OK
     return {
@@ -122,7 +122,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def markdown(record: Record) -> str:
-    query = record.asked
+    query = record.query
     first, *rest = conclusion(record)
     rows = [
         (
@@ -158,7 +158,7 @@ def write(record: Record) -> Path:
 
 def line(record: Record) -> str:
     """A bisect in one line, for the list of all."""
-    query = record.asked
+    query = record.query
     under_way = f"; run {record.pending.run} is under way" if record.pending else ""
     return clean(f"{query.playbook} over {query.over}: {conclusion(record)[0]}{under_way}", 400)
 
@@ -166,7 +166,7 @@ def line(record: Record) -> str:
 def cost(record: Record, each_s: float, known: str, down_s: float, *, verify: bool) -> str:
     """How many runs it takes at most, and how long, in a sentence. `known`: where that is from."""
     tried = record.words
-    ends = sum(at not in tried for at in (0, len(record.asked.candidates) - 1)) if verify else 0
+    ends = sum(at not in tried for at in (0, len(record.query.candidates) - 1)) if verify else 0
     most = record.standing.max_runs + ends
     words = f"at most {plural(most, 'run')}"
     words += f", {ends} of them to verify the ends" if ends else ""

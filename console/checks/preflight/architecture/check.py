@@ -24,6 +24,7 @@ from console.checks.preflight.architecture.tensor_types import TypeVerdict, verd
 from console.checks.preflight.checkpoint import TYPES, finding_lines
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.readings import READ_S, listing_of
+from console.common import record
 from console.common.errors import Exit, ServiceError, UsageError
 from console.common.options import engines
 from console.common.options.command_line import given
@@ -222,12 +223,12 @@ class Answer:
                 *(line for finding in self.header for line in finding_lines(finding, width)),
             ]
         out += wrapped(f"  asked: {self.verdict.engine.text}", "    ", width)
-        if self.verdict.said:
+        if self.verdict.loader_line:
             # what is accepted ends at the values that the probe leaves out, with an error's words
             taken = (
                 "its loader knows the architecture; it stopped at values that the probe leaves out"
             )
-            words = taken if self.verdict.accepted else f"it said: {self.verdict.said}"
+            words = taken if self.verdict.accepted else f"it said: {self.verdict.loader_line}"
             out += wrapped(f"  {words}", "    ", width)
         findings = (self.verdict.finding(), self._types(), *self.header)
         return [
@@ -246,7 +247,7 @@ class Answer:
             "unread": self.unread.text if self.unread else "",
             "header": [{**asdict(finding), "level": str(finding.level)} for finding in self.header],
             "verdict": None if verdict is None else {
-                **asdict(verdict), "witness": str(verdict.witness), "hint": verdict.hint,
+                **record.plain(verdict), "hint": verdict.hint,
                 "engine": verdict.engine.text,
             },
         }  # fmt: skip

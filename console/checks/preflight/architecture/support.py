@@ -23,7 +23,7 @@ from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Pres
 from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
-from console.common.record import RecordError
+from console.common.record import Key, RecordError
 from console.common.text import clean, one_line
 
 FORM = 1
@@ -125,7 +125,7 @@ class Engine(Protocol):
 class ArchVerdict:
     """What is known of an architecture and a build.
 
-    `said` is the loader's own line, `second` what the library says, `agree` whether the two do
+    `loader_line` is the loader's own, `second` what the library says, `agree` whether the two do
     (None: there is no second). `knows` are names that the loader accepts, most similar first.
     """
 
@@ -134,7 +134,7 @@ class ArchVerdict:
     witness: Witness
     engine: Identity
     words: Text
-    said: Text = ""
+    loader_line: Annotated[Text, Key("said")] = ""
     second: Text = ""
     agree: bool | None = None
     knows: tuple[Text, ...] = ()
@@ -155,7 +155,7 @@ class ArchVerdict:
             return ""
         if self.accepted is None:
             return "load any small model of this architecture with the build before downloading"
-        if PROJECTOR in self.said:
+        if PROJECTOR in self.loader_line:
             return "this file goes beside a model, with --mmproj; name the model itself"
         if self.knows:
             names = ", ".join(self.knows)

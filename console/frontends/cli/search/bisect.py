@@ -187,7 +187,7 @@ def _begins(
         seen = any(step.takes_from for step in plan.steps)
         known = "as in earlier runs" if seen else "as the playbook says"
     down_s = sum(step.takes_s or 0.0 for step in plan.steps if step.baseline_down)
-    search, last = record.asked, len(record.asked.candidates) - 1
+    search, last = record.query, len(record.query.candidates) - 1
     ends = f"good {report.name_of(record, 0)}, bad {report.name_of(record, last)}"
     lead = f"{search.playbook} over {clean(search.over, 60)}: {last + 1} versions ({ends})"
     if not _is_named(playbook, search.over):
@@ -229,7 +229,7 @@ def _resume(run: RunDir) -> None:
 def _status(args: Namespace) -> int:
     """Every bisect that is on record, or those of one playbook."""
     wanted = playbook_path(args.playbook).stem if args.playbook else ""
-    bisections = [bisection for bisection in kept() if wanted in ("", bisection.asked.playbook)]
+    bisections = [bisection for bisection in kept() if wanted in ("", bisection.query.playbook)]
     if args.json:
         print(redact.dumped({"bisects": [report.as_json(bisection) for bisection in bisections]}))
         return int(Exit.OK)
