@@ -48,7 +48,6 @@ class Server:
     state: Health = Health.REFUSED
     wants_key: bool = False
     """Whether it refuses completions without a key, though its health path may be open."""
-    detail: str = ""
     unfit: str = ""
     hint: str = ""
 
@@ -176,7 +175,7 @@ def look(server: Server) -> Server:
     if not unfit and detail.startswith(TLS):  # a run could not ask it, nor a rollback prove it
         unfit, hint = TLS, TLS_REMEDY
     return replace(
-        server, engine=engine, model=model, ready=ready, state=state, detail=detail,
+        server, engine=engine, model=model, ready=ready, state=state,
         wants_key=wants_key, unfit=unfit, hint=hint,
     )  # fmt: skip
 

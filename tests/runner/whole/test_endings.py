@@ -271,6 +271,7 @@ def test_a_run_is_not_resumed_while_somebody_else_answers_for_the_baseline(
             assert part in refused.err
     assert not any(event.kind == "verb" for event in world.events())
     assert world.console("resume", world.run.id, "--detach").code == 0
+    world.until(lambda: world.view().step("ask").attempt == 2, "it asks again")
     world.state("waiting_approval")
     assert world.tell("approve").code == 0
     assert str(world.over().state) == "succeeded"
