@@ -93,10 +93,11 @@ def parse(text: str | bytes) -> Any:
 
 
 def table(text: str | bytes) -> dict[str, Any] | None:
-    """The JSON object of a text; None for whatever is none."""
+    """The JSON object of a text, such as a line of a file; None for whatever is none, also for
+    bytes that are no UTF-8."""
     try:
-        value = parse(text)
-    except RecordError:
+        value = parse(text if isinstance(text, str) else text.decode())
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -10,13 +10,12 @@ A baseline that something starts again while the run has it stopped has its memo
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import read_end
 from console.common.text import clean
@@ -118,10 +117,9 @@ def _newest(file: Path, whose: str) -> Iterator[Passed]:
     lines: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, ValueError):
         for row in read_end(file)[0].splitlines():
-            with contextlib.suppress(ValueError, RecursionError):
-                line = json.loads(row)
-                if isinstance(line, dict) and isinstance(line.get("at"), int | float):
-                    lines.append(line)
+            line = record.table(row) or {}
+            if isinstance(line.get("at"), int | float):
+                lines.append(line)
     if not lines:
         return
     mine = [line for line in lines if line.get("trigger") == lines[-1].get("trigger")]

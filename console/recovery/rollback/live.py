@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.errors import EngineError
 from console.common.files import append_line, read_end
 from console.common.text import one_line
@@ -101,29 +102,27 @@ def read(path: Path) -> list[Live]:
         return []
     entries: dict[Live, None] = {}
     boot = process.boot_id()
-    for line in data.split(b"\n"):
-        entry = _entry(line, boot)
+    for line in record.lines(_Line, data):
+        entry = line.entry(boot)
         if entry is not None:
             entries[entry] = None
     return list(entries)
 
 
-def _entry(line: bytes, boot: str) -> Live | None:
-    try:
-        value = json.loads(line)
-        kind, name = str(value["kind"]), str(value.get("name", ""))
-        if "container" in value:
-            container = str(value["container"])
-            expendable = value.get("expendable") is True
-            return Live(kind, name, 0, 0, container, "", expendable) if container else None
-        pid, start = int(value["pid"]), int(value["start"])
-        if boot and value.get("boot", boot) not in ("", boot):
+@dataclass(frozen=True, slots=True)
+class _Line(Live):
+    """A line as it lies in the file; `boot`: in which it was written, "" for any."""
+
+    boot: str = ""
+
+    def entry(self, boot: str) -> Live | None:
+        """What it lists that may still be there in this boot; None for nothing."""
+        if self.container:
+            return Live(self.kind, self.name, container=self.container, expendable=self.expendable)
+        # Pids 0 and 1 never belong to a run, and a negative pid would name a whole group.
+        if (boot and self.boot not in ("", boot)) or self.pid <= 1 or self.start <= 0:
             return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return None
-    # Pids 0 and 1 never belong to a run, and a negative pid would name a whole group.
-    group = str(value.get("group", ""))
-    return Live(kind, name, pid, start, group=group) if pid > 1 and start > 0 else None
+        return Live(self.kind, self.name, self.pid, self.start, group=self.group)
 
 
 Inspect = Callable[[str], Mapping[str, Any] | None]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from console.common import redact
+from console.common import record, redact
 from console.common.clock import Clock
 from console.common.errors import Exit
 from console.common.files import open_untrusted, private_mode, read_end
@@ -280,10 +280,8 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
     end = data.rfind(b"\n") + 1
     lines: list[Line] = []
     for raw in data[:end].split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(raw)
-            if isinstance(value, dict):
-                lines.append(value)
+        if (line := record.table(raw)) is not None:
+            lines.append(line)
     return lines, offset + end
 
 
@@ -391,13 +389,10 @@ def unfinished(path: Path) -> int:
     begin = at
     trigger: object = None
     for raw in data.splitlines(keepends=True):
-        value: object = None
-        with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(raw)
-        if isinstance(value, dict):
-            if value.get("trigger") != trigger:
-                trigger, begin = value.get("trigger"), at
-            if value.get("rung") == "done":
+        if (line := record.table(raw)) is not None:
+            if line.get("trigger") != trigger:
+                trigger, begin = line.get("trigger"), at
+            if line.get("rung") == "done":
                 begin = at + len(raw)
         at += len(raw)
     return begin

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.clock import Clock
 from console.common.errors import ConsoleError, Exit
 from console.common.logs.cause import last_words
@@ -151,10 +151,8 @@ def offset_at(path: Path, at: float) -> int:
         return 0
     begin = 0
     for raw in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(raw)
-            if isinstance(line, dict) and _since(line.get("at"), at):
-                return begin
+        if _since((record.table(raw) or {}).get("at"), at):
+            return begin
         begin += len(raw)
     return begin
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.files import open_untrusted
 from console.common.units import format_bytes, number
 from console.host import process
@@ -91,9 +92,9 @@ class Recording:
     def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
         numbered_records = []
         for slot in recorder.slots(_read(self.path, at, size * count), size):
-            if (pair := recorder.unpacked(slot)) and (value := recorder.table(pair[1])) is not None:
+            if (pair := recorder.unpacked(slot)) and (value := record.table(pair[1])) is not None:
                 numbered_records.append((pair[0], value))
-        return [value for _, value in sorted(numbered_records, key=lambda record: record[0])]
+        return [value for _, value in sorted(numbered_records, key=lambda numbered: numbered[0])]
 
 
 def open_newest(run_dir: Path) -> Recording | None:
@@ -113,7 +114,7 @@ def open_ring(path: Path) -> Recording | None:
 def _places(run_dir: Path) -> list[Path]:
     directory = run_dir / DIRECTORY
     places = [directory / RING, directory / LIVE]
-    config = recorder.table(_read(directory / CONFIG_FILE, 0, 1 << 20)) or {}
+    config = record.table(_read(directory / CONFIG_FILE, 0, 1 << 20)) or {}
     name = config.get("ring")
     if isinstance(name, str) and name:
         shared = place(name, directory)[0]

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from console.common import record
 from console.common.clock import Clock
 from console.common.files import open_untrusted
 from console.host import process
@@ -105,20 +106,11 @@ def unpacked(slot: bytes) -> tuple[int, bytes] | None:
     return number, text
 
 
-def table(text: bytes) -> dict[str, Any] | None:
-    """Return a JSON object; None for anything else."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def page(head: bytes) -> dict[str, Any] | None:
     """Return the newest whole status page at the beginning of a ring buffer, or None."""
     pages = []
     for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
-        if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:
+        if (pair := unpacked(slot)) and (value := record.table(pair[1])) is not None:
             pages.append((pair[0], value))
     return max(pages, key=lambda candidate: candidate[0])[1] if pages else None
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.clock import Clock
 from console.common.paths import module_argv
 from console.common.text import decode
@@ -119,6 +120,8 @@ def vram_used(gpus: Sequence[str], call_s: float) -> int | None:
         return None
 
 
+MAX_BREACH = 4 << 20
+"""Bytes of a breach.json."""
 SCARCE = 0.1
 """Below this share of available RAM, candidates get no grace period: a load of 5 GB/s takes a
 seventh of 377 GB in ten seconds, and the sentinel only warns while a rollback runs."""
@@ -199,7 +202,7 @@ def missing_after(context: RollbackContext, breach: Path) -> str:
     Wait up to LATE_S for the RAM to be freed.
     """
     try:
-        expected, at = _expected(json.loads(breach.read_bytes()))
+        expected, at = _expected(record.load(breach, MAX_BREACH))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ""
     lines, _ = read_lines(context.plan.rollback_dir / PROGRESS_FILE)

@@ -14,13 +14,14 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from console.common import paths
-from console.common.files import open_regular, write_atomically
+from console.common import paths, record
+from console.common.files import write_atomically
+from console.common.record import RecordError
 from console.common.text import one_line
 from console.host import licence, memory, ports, process
 from console.recovery.rollback import evidence
@@ -37,10 +38,10 @@ MAX_KEPT = 20
 class Survivor:
     """What should be gone and still runs, in clean words: a process, or a container by its id."""
 
-    words: str
+    words: Annotated[str, lambda text: one_line(text, 300)]
     pid: int = 0
     start: int = 0
-    container: str = ""
+    container: Annotated[str, lambda text: one_line(text, 80)] = ""
 
     @property
     def runs(self) -> bool:
@@ -68,7 +69,7 @@ def keep(plan: SealedPlan, survivors: Iterable[Survivor]) -> None:
     if not plan.site_name:
         return
     file = _file(plan)
-    rows = [asdict(survivor) for survivor in dict.fromkeys(survivors)][:MAX_KEPT]
+    rows = [record.plain(survivor) for survivor in dict.fromkeys(survivors)][:MAX_KEPT]
     with contextlib.suppress(OSError):
         if rows:
             paths.make(file.parent)
@@ -81,14 +82,8 @@ def kept(plan: SealedPlan) -> list[Survivor]:
     """What an earlier rollback left beside the plan's baseline and still runs; nothing of it that
     has become a baseline since."""
     try:
-        with open_regular(_file(plan)) as stream:
-            rows: Any = json.loads(stream.read(SIZE_LIMIT))
-        known = [
-            Survivor(one_line(str(row["words"]), 300), int(row["pid"]), int(row["start"]),
-                     one_line(str(row["container"]), 80))
-            for row in rows
-        ]  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = record.those(Survivor, record.load(_file(plan), SIZE_LIMIT))
+    except (OSError, RecordError):
         return []
     baselines = list(licence.baselines(plan.records_dir))
     return [
