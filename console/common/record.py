@@ -6,9 +6,10 @@ newer version may have written it. A missing key takes the field's default.
 
 Fields may be: str (without a zero byte), bool, int, float (finite), Any, a StrEnum, a Literal, a
 record, `X | None`, list, tuple, frozenset and dict of these. A class with `to_json` and `from_json`
-is written and read by them. What `Annotated` adds to a type is a
-`Key`, the name in the file where it is another one, or a function that takes the value and returns
-the one to keep, and that raises ValueError with what was expected.
+is written and read by them. What `Annotated` adds to a type is a `Key`, the name in the file where
+it is another one, or a function that takes the value and returns the one to keep, and that raises
+ValueError with what was expected. Such a type has a name of its own beside the record: no linter
+sees what a lambda within a field's annotation uses.
 
 Only the standard library is used: the rollback reads its files with this.
 """

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from dis import get_instructions
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import FunctionType
+from typing import Annotated, Any, Literal, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 from console.common import record
 from console.common.record import Key, RecordError
 
+ROOT = Path(__file__).parents[2] / "console"
 WHOLE, SIZE = "a whole number", "a size in inches"
 
 
@@ -182,3 +187,27 @@ def test_a_field_that_no_record_can_have_is_a_fault_of_the_program() -> None:
 
     with pytest.raises(TypeError, match="cannot have a field"):
         record.of(Odd, {"number": 1})
+
+
+def test_every_record_of_the_program_can_be_read() -> None:
+    """The types of its fields are looked at when the first one is read."""
+    names = ("record.of(", "record.read(", "record.lenient(", "record.those(", "records.lenient(")
+    files = [file for file in ROOT.rglob("*.py") if any(n in file.read_text() for n in names)]
+    assert len(files) > 20
+    for file in files:
+        module = import_module(".".join(file.relative_to(ROOT.parent).with_suffix("").parts))
+        for record_type in vars(module).values():
+            if isinstance(record_type, type) and is_dataclass(record_type):
+                _used_names(record_type)
+
+
+def _used_names(record_type: type[Any]) -> None:
+    try:
+        hints = get_type_hints(record_type, include_extras=True)
+    except NameError:  # of a class beside the records, with names that only type checkers import
+        return
+    for hint in hints.values():
+        for check in getattr(hint, "__metadata__", ()):
+            if isinstance(check, FunctionType):
+                used = {op.argval for op in get_instructions(check) if op.opname == "LOAD_GLOBAL"}
+                assert used <= {*check.__globals__, *dir(builtins)}, (record_type, used)

@@ -36,6 +36,7 @@ BREACH = ("guard", "breach.json")
 """In the run's directory: the file that the sentinel writes after a kill."""
 SIZE_LIMIT = 1 << 20
 Positive = Annotated[float, record.within(0.0, 1e12, "a number, not negative")]
+AtLeastOne = Annotated[int, lambda count: max(1, count)]
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -45,7 +46,7 @@ class Proof:
 
     model: str = ""
     prompt: str = PROMPT
-    max_tokens: Annotated[int, lambda count: max(1, count)] = 8
+    max_tokens: AtLeastOne = 8
     timeout_s: Positive = 120.0
     expect: str = ""
     """A pattern that the answer has to match somewhere. Older plans have none."""

@@ -34,14 +34,18 @@ SIZE_LIMIT = 65536
 MAX_KEPT = 20
 
 
+Words = Annotated[str, lambda text: one_line(text, 300)]
+Identity = Annotated[str, lambda text: one_line(text, 80)]
+
+
 @dataclass(frozen=True, slots=True)
 class Survivor:
     """What should be gone and still runs, in clean words: a process, or a container by its id."""
 
-    words: Annotated[str, lambda text: one_line(text, 300)]
+    words: Words
     pid: int = 0
     start: int = 0
-    container: Annotated[str, lambda text: one_line(text, 80)] = ""
+    container: Identity = ""
 
     @property
     def runs(self) -> bool:
