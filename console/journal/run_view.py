@@ -153,6 +153,12 @@ class RunView:
     seq: int = 0
 
     @property
+    def fell_after_end(self) -> bool:
+        """Whether the newest outage began after the run's end, by a rollback that failed: it is
+        none of the run's own."""
+        return 0.0 < self.ended < self.down_since
+
+    @property
     def breach(self) -> GuardEvent | None:
         """The newest breach; None while no guard has acted."""
         return next((e for e in reversed(self.guards) if e.kind == "breach"), None)

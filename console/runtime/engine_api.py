@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,8 @@ STOP_EXTRA_S = 5.0
 _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
 
 
+NEVER = "0001-"
+"""How a time begins that the engine has not set."""
 COMPOSE_PROJECT = "com.docker.compose.project"
 COMPOSE_SERVICE = "com.docker.compose.service"
 ONE_OFF = "com.docker.compose.oneoff"
@@ -240,9 +243,11 @@ class RawEngine:
         """Resume a paused container with everything it has in memory."""
         self._call("unpause", "POST", _of(name, "unpause"))
 
-    def last_lines(self, name: str, count: int = 20) -> list[str]:
-        """The last lines a container wrote, clean."""
+    def last_lines(self, name: str, count: int = 20, since: float = 0.0) -> list[str]:
+        """The last lines a container wrote since that Unix time, clean: the engine keeps one log
+        for all of its lives."""
         path = _of(name, "logs") + f"?stdout=1&stderr=1&tail={count}"
+        path += f"&since={since:.6f}" if since else ""
         body = self._call("logs", "GET", path).body
         return [line for line in clean_lines(decode(_demultiplex(body))) if line][-count:]
 
@@ -401,6 +406,27 @@ def can_answer(container: Mapping[str, Any]) -> bool:
         return False
     held = state.get("Paused") is True or state.get("Restarting") is True
     return state.get("Running") is True and not held
+
+
+def time_of(state: Mapping[str, Any], key: str) -> float | None:
+    """A time of a container's state in Unix seconds; None where the engine has none."""
+    from datetime import UTC, datetime  # loaded by whoever needs it: not every rollback does
+
+    written = str(state.get(key, ""))
+    if not written or written.startswith(NEVER):
+        return None
+    try:
+        # the engine writes up to nine digits behind the seconds, and Z
+        whole, digits = written[:19], re.match(r"\.\d{1,9}", written[19:])
+        seconds = datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+    return seconds + float(digits[0] if digits else 0)
+
+
+def started_at(container: Mapping[str, Any] | None) -> float:
+    """When a container was started last, in Unix seconds; 0.0 where that is unknown."""
+    return time_of(_table(container or {}, "State"), "StartedAt") or 0.0
 
 
 def published_elsewhere(container: Mapping[str, Any], url: str) -> str:

@@ -17,7 +17,9 @@ import pytest
 from console.cli import main
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
+from console.common.files import in_memory
 from console.config.locate import site_file
+from console.frontends.cli.rollback import ANY_SITE, _site_plan
 from console.host import process
 from console.recovery.rollback import command, records
 from console.recovery.rollback import sealed_plan as sealed
@@ -393,3 +395,11 @@ def test_a_stage_ends_whatever_it_has_started_as_the_baseline(stage: Stage) -> N
     assert all(process.alive(*one) for one in started)
     stage.close()
     assert not any(process.alive(*one) for one in started)
+
+
+def test_what_sudo_imports_beforehand_makes_a_whole_plan() -> None:
+    """Root becomes a user who may not read the interpreter's files: no import comes later."""
+    with in_memory() as file:
+        file.write(ANY_SITE)
+        file.flush()
+        assert _site_plan(f"/proc/self/fd/{file.fileno()}").site_name == "any"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from console.common.clock import SystemClock
 from console.host import process, units
 from console.host.licence import Licence, Reason, refusal
 from console.host.process import ProcessSpec
@@ -20,8 +21,9 @@ from console.host.units import UnitSpec, UnitState
 from console.recovery.rollback import look, observe
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import Word
-from console.recovery.rollback.context import log_path
+from console.recovery.rollback.context import RollbackContext, log_path
 from console.recovery.rollback.look import Looker, judge
+from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.stages.start import Baseline
 from console.runtime.engine_api import RawEngine
 from tests.rollback.conftest import DASH, Stage, run_script
@@ -200,3 +202,30 @@ def test_nobody_else_answers_for_a_container_that_is_paused(
         monkeypatch.setattr(observe.Observed, "_container_pids", lambda _: {pid})
         assert observe.somebody_else(made.plan) == ""
         assert look.paused_words(made.plan) == f"container paused: docker unpause {name}"
+
+
+@pytest.mark.engine
+@pytest.mark.alone
+def test_what_an_earlier_life_of_its_container_wrote_is_not_why_it_ended(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Docker keeps one log for all lives of a container."""
+    (tmp_path / "rollback").mkdir()
+    with ExitStack() as stack:
+        made = stack.enter_context(on_a_real_one(request, tmp_path, stack))
+        assert isinstance(made.engine, Engine)
+        name = made.plan.baseline.container_name
+        body = "if [ ! -e /tmp/was ]; then touch /tmp/was; echo cudaMalloc failed; exit 1; fi; "
+        identity = made.create(name, ["sh", "-c", body + "exec sleep 600"], {})
+        made.raw.start(identity)
+        until(lambda: not made.up(identity), "its first life is over")
+        made.raw.start(identity)
+        baseline = Baseline(RollbackContext(made.plan, SystemClock(), report(tmp_path), made.raw))
+        assert baseline.running()
+        assert baseline.last_lines() == []
+        assert baseline.last_lines(earlier=True) == ["cudaMalloc failed"]
+
+
+def report(folder: Path) -> Report:
+    clock = SystemClock()
+    return Report(folder / "lines", new_trigger(clock), clock, None)

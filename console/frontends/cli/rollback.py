@@ -23,11 +23,18 @@ from console.recovery.rollback.command import rollback as roll_back
 from console.recovery.rollback.finder import keeps_clients, stays_at_other_site
 from console.recovery.rollback.sealed_plan import SealedPlan
 
+ANY_SITE = b"""schema: omni.site/v1
+name: any
+baseline: {process: {argv: [/bin/true]}, url: "http://127.0.0.1:9"}
+"""
+
 
 def rollback(args: Namespace) -> int:
     """0 when the baseline serves, 7 when it does not, 2 when there is neither a run nor a site (but
     0 with --if-interrupted, which only asks); the worst of all where several interrupted runs are
     rolled back, with one JSON object for each."""
+    if os.getuid() == 0 and "SUDO_UID" in os.environ:
+        _load_for_another()
     if args.rehearse:
         from console.rehearsal.workspace import join
 
@@ -56,6 +63,24 @@ def rollback(args: Namespace) -> int:
         words = "nothing to do: no run left the baseline down"
         print(redact.dumped({"nothing_to_do": True, "detail": words}) if args.json else words)
     return outcomes.end()
+
+
+def _load_for_another() -> None:
+    """Make a plan of a site file once, before root becomes a user who may not read the files of
+    the interpreter: whatever that imports is there. Where a library is missing, only that way of
+    making a plan is lost."""
+    from console.common import crash  # noqa: F401
+    from console.common.files import in_memory
+    from console.host import matching  # noqa: F401
+    from console.runtime.discovery import adoption  # noqa: F401
+
+    with contextlib.suppress(Exception), in_memory() as file:
+        file.write(ANY_SITE)
+        file.flush()
+        _site_plan(f"/proc/self/fd/{file.fileno()}")
+    with contextlib.suppress(ImportError):
+        from console.journal import run_files  # noqa: F401
+        from console.runner.unattended import boot  # noqa: F401
 
 
 class _Outcomes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -49,7 +48,6 @@ QUICK_S = 0.5
 """How long the engine may take where a whole look follows within the same deadline."""
 OWNER_S = 10.0
 """Seconds between checks that it is the baseline that answers at its address."""
-NEVER = "0001-"
 PAUSED = "container paused"
 LOOPS, LOOP_S = 3, 60.0
 """A container that its engine has started again so often ends again and again, unless its newest
@@ -487,6 +485,8 @@ def inspected(plan: SealedPlan, engine: RawEngine) -> dict[str, Any]:
 
 def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
     """The same for one inspected container; `now` in Unix seconds."""
+    from console.runtime.engine_api import time_of
+
     state = container.get("State")
     if not isinstance(state, dict):
         return Word.UNKNOWN, "the container engine's answer makes no sense"
@@ -497,7 +497,7 @@ def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
     if state.get("Restarting") is True:
         return Word.DOWN, f"container ended ({_code(state)}), and is to be started again{again}"
     if state.get("Running") is True:
-        started = _time(state, "StartedAt")
+        started = time_of(state, "StartedAt")
         young = started is not None and now - started < LOOP_S
         if young and _restarts(container) >= LOOPS:
             return Word.DOWN, f"container ends again and again{again}"
@@ -528,20 +528,10 @@ def _starts_again(container: dict[str, Any]) -> str:
     return f" (its engine has done so {plural(restarts, 'time')}{see})" if restarts > 0 else ""
 
 
-def _time(state: dict[str, Any], key: str) -> float | None:
-    """A time in Unix seconds; None where the engine has none."""
-    written = str(state.get(key, ""))
-    if not written or written.startswith(NEVER):
-        return None
-    try:
-        # the engine writes nanoseconds and Z; what is behind the seconds is of no interest here
-        return datetime.fromisoformat(written[:19]).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
-
-
 def _ago(state: dict[str, Any], now: float) -> str:
-    at = _time(state, "FinishedAt")
+    from console.runtime.engine_api import time_of
+
+    at = time_of(state, "FinishedAt")
     if at is None:
         return ""
     past = max(0.0, now - at)

@@ -105,6 +105,9 @@ def spent(view: RunView) -> str:
 
 
 def outage_words(view: RunView) -> str:
+    if view.fell_after_end:
+        own = format_duration(view.down_s) if view.down_s else "never"
+        return f"{own}; a rollback after the run's end failed, {when(view.down_since)}"
     if view.down_since:
         return f"since {when(view.down_since)}, and still"
     if view.outage:

@@ -7,9 +7,11 @@ import signal
 from collections.abc import Callable
 
 from console.common.errors import ServiceError
+from console.common.text import one_line
 from console.host import licence, memory, process
 from console.host.licence import Reason, Refused
 from console.host.memory import kill_wait_s
+from console.host.privileges import name_of
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, run_all
 
@@ -28,12 +30,25 @@ def fence(context: RollbackContext) -> None:
     runners = _kill_runners(context)
     ended = stray_steps(context)
     words = [f"runner {'killed' if runners else 'was not running'}"]
+    words += _of_others(context)
     if ended:
         words.append(f"{ended} step process{'es' if ended > 1 else ''} ended")
     if any(stage == "fence" for stage, _ in context.failures):
         report.note("fence", ", ".join(words))
     else:
         report.ok("fence", ", ".join(words))
+
+
+def _of_others(context: RollbackContext) -> list[str]:
+    """That other users' runs on this site go on, which may stop the baseline again, in words."""
+    return [
+        f"run {one_line(pointer.run_id, 60)} of {name_of(pointer.uid)} goes on, and may stop the "
+        "baseline again"
+        for pointer in records.find_all()
+        if pointer.uid != os.getuid()
+        and pointer.site == context.plan.site_name
+        and process.alive(pointer.pid, pointer.start)
+    ]
 
 
 def _kill_runners(context: RollbackContext) -> int:

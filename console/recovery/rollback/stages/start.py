@@ -28,6 +28,7 @@ from console.runtime.engine_api import (
     NoSuchContainer,
     RawEngine,
     is_published_at,
+    started_at,
 )
 
 ENGINE_RETRY_S = 2.0
@@ -131,8 +132,9 @@ class Baseline(Observed):
         """The container that hangs: the one that was started, or the first that the plan names."""
         return self.container or next(iter(self.ways()), "")
 
-    def last_lines(self, count: int = 5) -> list[str]:
-        """The last lines of the baseline's log, clean; empty when they are unknown."""
+    def last_lines(self, count: int = 5, *, earlier: bool = False) -> list[str]:
+        """The last lines that this start of the baseline wrote, clean; empty when they are unknown.
+        `earlier`: of a container also what it wrote before it was started last."""
         if self.plan.kind == "process":
             begin, records = self._log_begin, self.context.plan.records_dir
             if self.process is not None and not self.started:
@@ -142,7 +144,10 @@ class Baseline(Observed):
             return units.last_lines(self.plan.unit, count)
         try:
             engine = self.context.engine
-            return engine.last_lines(self.container, count) if engine and self.container else []
+            if engine is None or not self.container:
+                return []
+            since = 0.0 if earlier else started_at(self.inspected)
+            return engine.last_lines(self.container, count, since)
         except EngineError:
             return []
 

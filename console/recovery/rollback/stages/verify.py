@@ -236,7 +236,7 @@ class Readiness(Whose):
         if len(self._starts) <= MAX_STARTS:
             return ""
         who = "systemd" if unit is not None else "its container engine"
-        return f"{who} starts it again and again: {self._ended_words()}"
+        return f"{who} starts it again and again: {self._ended_words(earlier=True)}"
 
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
         """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
@@ -289,10 +289,11 @@ class Readiness(Whose):
             return False
         return True
 
-    def _ended_words(self) -> str:
+    def _ended_words(self, *, earlier: bool = False) -> str:
         """Why it ended: who has its port, or the line of its log that explains; and what it wrote
-        last, as far as that says more."""
-        lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
+        last, as far as that says more. `earlier`: it may have been started again meanwhile."""
+        count = READ_BACK if self.baseline.started else LAST_LINES
+        lines = self.baseline.last_lines(count, earlier=earlier)
         kills = self.baseline.oom_kills() if self.baseline.started else None
         self.baseline.ended_by, cause = cause_of(lines, self.baseline.exit_code(), kills)
         held = held_words(self.plan.url, self.baseline.pids()) if may_be_taken(lines) else ""
