@@ -133,8 +133,7 @@ class Baseline(Observed):
         return self.container or next(iter(self.ways()), "")
 
     def last_lines(self, count: int = 5, *, earlier: bool = False) -> list[str]:
-        """The last lines that this start of the baseline wrote, clean; empty when they are unknown.
-        `earlier`: of a container also what it wrote before it was started last."""
+        """The last lines that this start of it wrote (`earlier`: its container before, too), clean."""
         if self.plan.kind == "process":
             begin, records = self._log_begin, self.context.plan.records_dir
             if self.process is not None and not self.started:
@@ -143,11 +142,9 @@ class Baseline(Observed):
         if self.plan.unit is not None:
             return units.last_lines(self.plan.unit, count)
         try:
-            engine = self.context.engine
-            if engine is None or not self.container:
-                return []
             since = 0.0 if earlier else started_at(self.inspected)
-            return engine.last_lines(self.container, count, since)
+            engine = self.context.engine if self.container else None
+            return engine.last_lines(self.container, count, since) if engine else []
         except EngineError:
             return []
 
@@ -192,9 +189,9 @@ class Baseline(Observed):
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
         try:
-            records, owner = self.context.plan.records_dir, self.context.plan.owner
-            begin = self._log_begin
-            process.write_record(records, self.plan.name, spec, pid, start, owner, begin)
+            plan, begin = self.context.plan, self._log_begin
+            directory, name = plan.records_dir, self.plan.name
+            process.write_record(directory, name, spec, pid, start, plan.owner, begin)
         except OSError as error:
             self.context.report.note("start", f"its record cannot be written: {error.strerror}")
         return f"pid {pid}"
