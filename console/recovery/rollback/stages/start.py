@@ -133,7 +133,7 @@ class Baseline(Observed):
         return self.container or next(iter(self.ways()), "")
 
     def last_lines(self, count: int = 5, *, earlier: bool = False) -> list[str]:
-        """The last lines that this start of it wrote (`earlier`: its container before, too), clean."""
+        """The last lines that it wrote since this start (`earlier`: before it, too), clean."""
         if self.plan.kind == "process":
             begin, records = self._log_begin, self.context.plan.records_dir
             if self.process is not None and not self.started:
