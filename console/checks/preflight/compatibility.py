@@ -514,6 +514,7 @@ def kernels_of(loader: Loader, engine: str, facts: ModelFacts, plan: LoaderPlan)
 
 
 def computes(facts: ModelFacts, plan: LoaderPlan, quantization: str) -> str:
-    """What kernels are wanted for: how weights are stored, or what an engine makes of them."""
+    """What kernels are wanted for: how weights are stored, or what an engine makes of them. What
+    config.json says of that comes before the words of a label, which may be a name's."""
     asked_for = str(getattr(plan, "quantization", ""))
-    return asked_for if is_online(facts, asked_for) else kind(quantization) or facts.stored
+    return asked_for if is_online(facts, asked_for) else facts.stored or kind(quantization)

@@ -73,10 +73,10 @@ def contents_of(
     exclude: Sequence[str],
     about: Described | None = None,
 ) -> Contents:
-    """The sets of weights, labelled from config.json if that is readable."""
+    """The sets of weights, labelled from config.json if that is readable, in a repository as in a
+    directory: what either is called proves nothing."""
     about = about or described(listing)
-    config = about.config if listing.commit else None
-    return read_contents(listing, include, exclude, config=config, index=about.index)
+    return read_contents(listing, include, exclude, config=about.config, index=about.index)
 
 
 def facts_of(
