@@ -104,3 +104,16 @@ def test_sglang_serve_takes_its_model_as_a_word(line: str, strange: bool) -> Non
     plan = sglang_plan(line.split())
     assert bool(plan.problems) is strange
     assert plan.ctx == 8192
+
+
+def test_keys_of_an_object_that_are_given_one_by_one() -> None:
+    """vLLM joins `--x.key value` into one value, behind all others; a `+` makes a list."""
+    words = "--speculative-config.method mtp --speculative-config.num_speculative_tokens 2"
+    plan = vllm_plan(words.split())
+    assert (plan.guesses, plan.uncounted, plan.problems) == (2, (), ())
+    whole = '{"method": "mtp", "num_speculative_tokens": 2}'
+    assert plan == vllm_plan(["--speculative-config", whole])
+    nested = ["--compilation-config.pass_config.fuse_norm_quant", "true",
+              "--compilation-config.custom_ops+", "all"]  # fmt: skip
+    (shown,) = vllm_plan(nested).uncounted
+    assert shown.startswith('--compilation-config {"pass_config": {"fuse_norm_quant": true}')

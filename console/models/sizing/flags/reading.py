@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from console.common import redact
@@ -110,9 +111,40 @@ def plan_of(
     reading, options = Reading(refused=[]), table(engine)
     known = named(options, appliers)
     for source in (from_environment(env or {}, options), given(argv, options)):
-        read(reading, source, known, options)
+        read(reading, joined(source), known, options)
     refused = tuple(dict.fromkeys(reading.refused or ()))
     return {**reading.got, **reading.remarks(), "refused": refused}
+
+
+def joined(options: Iterable[Given]) -> Iterator[Given]:
+    """Options with the keys of an object that are given one by one (`--x.key value`,
+    `--x.list+ value`) joined into one value, which stands behind all others, as
+    FlexibleArgumentParser of vLLM does it (utils/argparse_utils.py)."""
+    objects: dict[str, tuple[Given, dict[str, Any]]] = {}
+    for argument in options:
+        _, dot, path = argument.spelling.partition(".")
+        if argument.option is None or not dot or not argument.spelling.startswith("--"):
+            yield argument
+            continue
+        first, content = objects.setdefault(argument.name, (argument, {}))
+        *outer, last = path.split(".")
+        for key in outer:
+            inner = content.setdefault(key, {})
+            content = inner if isinstance(inner, dict) else {}
+        value = _of_json(argument.value or "")
+        if last.endswith("+"):
+            content.setdefault(last[:-1], []).append(value)
+        else:
+            content[last] = value
+    for first, content in objects.values():
+        yield replace(first, spelling=first.name, value=json.dumps(content))
+
+
+def _of_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table) -> None:
