@@ -146,8 +146,15 @@ def test_a_converter() -> None:
 
 
 def test_a_cache_type_of_ik_llama_that_is_not_counted_is_nothing_of_the_sum() -> None:
-    """ik_llama.cpp's q6_0: counted in F16, it made a NO-GO."""
+    """ik_llama.cpp's q8_KV: counted in F16, such a type made a NO-GO."""
     plan = ik_plan(["-ctk", "q6_0", "-ctv", "q8_KV"])
-    assert (plan.type_k, plan.type_v) == (NOT_COUNTED, NOT_COUNTED)
-    assert len(plan.uncounted) == 2
+    assert (plan.type_k, plan.type_v) == ("q6_0", NOT_COUNTED)
+    assert plan.uncounted == ("--cache-type-v q8_KV",)
     assert row_bytes(NOT_COUNTED, 4096) == 0
+    assert llama_plan(["-ctk", "q6_0"]).refused, "llama.cpp has no such type"
+
+
+def test_the_rows_of_q6_0_are_those_of_a_log() -> None:
+    """ikawrakow/ik_llama.cpp#1126: 598 MiB on a card that has one head of the 92 layers of GLM-4.7,
+    with 32,768 tokens."""
+    assert 92 * 32768 * 2 * row_bytes("q6_0", 128) == 598 << 20

@@ -11,17 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from console.models.gguf.header import BY_NUMBER, pad
+from console.models.gguf.header import BY_NUMBER, IK_LLAMA, pad
 from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import Attention, ModelFacts, Recurrent
 
 CELLS = 256
 """The number of cells of a cache is a multiple of this."""
 LLAMA_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-_TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.values()}
+IK_TYPES = (*LLAMA_TYPES, "q6_0")
+"""Those that ik_llama.cpp has besides: 32,768 tokens of one head in the 92 layers of GLM-4.7 take
+598 MiB (ikawrakow/ik_llama.cpp#1126). Q8_KV has a scale a row, which is not counted."""
+_TENSORS = {kind.name.lower(): (kind.block, kind.bytes)
+            for kind in (*BY_NUMBER.values(), *IK_LLAMA.values())}  # fmt: skip
 NOT_COUNTED = "of a type that is not counted"
 """Another type: nothing of its size is certain, so that only the rest of a sum says NO-GO."""
-CACHE_TYPES = {name: _TENSORS[name] for name in LLAMA_TYPES} | {"fp8": (1, 1), NOT_COUNTED: (1, 0)}
+CACHE_TYPES = {name: _TENSORS[name] for name in IK_TYPES} | {"fp8": (1, 1), NOT_COUNTED: (1, 0)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
 GOES_BACK = (

@@ -31,7 +31,7 @@ from console.models.sizing.flags.reading import (
     switch,
     text,
 )
-from console.models.sizing.kv_cache import LLAMA_TYPES, NOT_COUNTED
+from console.models.sizing.kv_cache import IK_TYPES, LLAMA_TYPES, NOT_COUNTED
 from console.models.sizing.loader_plan import ALL, LlamaPlan
 
 LOAD_MODES = ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")
@@ -196,8 +196,8 @@ def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
 
 def _ik_cache_type(name: str) -> Apply:
     def apply(reading: Reading, flag: str, value: str) -> None:
-        reading.got[name] = value if value in LLAMA_TYPES else NOT_COUNTED
-        if value not in LLAMA_TYPES:
+        reading.got[name] = value if value in IK_TYPES else NOT_COUNTED
+        if value not in IK_TYPES:
             reading.uncounted.append(f"{flag} {value}")
 
     return apply
