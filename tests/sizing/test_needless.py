@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from console.checks.preflight import Level
+from console.checks.preflight.compatibility import Question, check
 from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
@@ -13,6 +15,8 @@ from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
 from console.models.sizing.llama_cpp import chosen
+from console.models.sizing.model_facts import Experts
+from console.models.sizing.serving.kt import by_kt
 from tests.sizing import shapes
 from tests.sizing.test_shared_ram import DENSE
 
@@ -117,3 +121,22 @@ def test_keys_of_an_object_that_are_given_one_by_one() -> None:
               "--compilation-config.custom_ops+", "all"]  # fmt: skip
     (shown,) = vllm_plan(nested).uncounted
     assert shown.startswith('--compilation-config {"pass_config": {"fuse_norm_quant": true}')
+
+
+@pytest.mark.parametrize("stored", ["bf16", "fp8"])
+def test_experts_of_a_gguf_beside_a_checkpoint_for_the_cards(stored: str) -> None:
+    """kt-kernel's README, GGUF experts with LLAMAFILE."""
+    ada = Machine(cards=(replace(CARD, compute=(8, 9)),))
+    asked = Question(
+        "kt-kernel", "safetensors", "glm4_moe", stored, "LLAMAFILE", machine=ada, converts=False
+    )
+    about = [row for row in check(asked) if "quantization" in row.title]
+    assert [row.level for row in about] == [Level.OK]
+
+
+def test_llamafile_wants_whole_blocks_of_an_expert() -> None:
+    """intel/auto-round#1085: GLM-4.5-Air has experts 1,408 wide, no multiple of 256."""
+    plan = sglang_plan(["--kt-weight-path", "/w", "--kt-method", "LLAMAFILE", "--kt-cpuinfer", "8"])
+    for width, refused in ((1408, True), (1536, False)):
+        facts = replace(HALF, experts=Experts(8, 2, width=width))
+        assert bool(by_kt(facts, plan)[0]) is refused

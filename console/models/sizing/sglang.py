@@ -44,7 +44,7 @@ from console.models.sizing.serving.encoders import (
     not_known_of_encoder,
     reads_images,
 )
-from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, GPTQ, kt_bytes, whole_layer
+from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, by_kt, kt_bytes, whole_layer
 from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
 from console.models.sizing.serving.refused import (
@@ -95,8 +95,6 @@ LOAD_PEAK = 0.10
 """Added to kt-kernel's CPU weights while they are loaded."""
 STAGING = 8 * GIB
 """Host memory through which a rank passes its shards if nothing stays in RAM."""
-PREFILLS = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4")
-"""kt-kernel's methods whose experts go to the cards as they are stored, layer by layer."""
 
 
 def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Assessment:
@@ -201,15 +199,9 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
-    if plan.kt_prefill and plan.kt_method not in PREFILLS:
-        ledger.unknown.append(
-            f"not counted: what --kt-gpu-prefill-token-threshold takes with {plan.kt_method or '?'}"
-        )
-    if plan.kt and facts.source == GGUF:
-        ledger.stops.append("kt-kernel takes safetensors, not GGUF")
-    if GPTQ in plan.kt_method and facts.gptq_besides:
-        words = " and ".join(facts.gptq_besides)
-        ledger.stops.append(f"kt-kernel reads symmetric GPTQ of 4 bits in order, and not {words}")
+    refused, unknown = by_kt(facts, plan)
+    ledger.stops += refused
+    ledger.unknown += unknown
     if facts.layers is None:
         return ledger
     if plan.drafts and not facts.bytes_of(Kind.SKIPPED):

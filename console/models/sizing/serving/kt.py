@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.loader_plan import LLAMAFILE, SglangPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 
@@ -14,6 +15,36 @@ BYTES_PER_WEIGHT = (
 """Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
 GPTQ, GPTQ_GROUP = "GPTQ_INT4", 128
 """The method that reads GPTQ: half a byte a weight and a scale of 4 bytes a group."""
+
+
+QK_K = 256
+"""Weights of a block of the GGUF's K-quants, of which LLAMAFILE wants a whole number in an expert's
+width (`LlamafileMoEWrapper` in kt-kernel's python/utils/llamafile.py; intel/auto-round#1085)."""
+
+
+PREFILLS = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4")
+"""kt-kernel's methods whose experts go to the cards as they are stored, layer by layer."""
+
+
+def by_kt(facts: ModelFacts, plan: SglangPlan) -> tuple[list[str], list[str]]:
+    """What kt-kernel refuses and what is not known of it, in words."""
+    refused, unknown = list[str](), list[str]()
+    if plan.kt_prefill and plan.kt_method not in PREFILLS:
+        unknown.append(
+            f"not counted: what --kt-gpu-prefill-token-threshold takes with {plan.kt_method or '?'}"
+        )
+    if plan.kt and facts.source == GGUF:
+        refused.append("kt-kernel takes safetensors, not GGUF")
+    if GPTQ in plan.kt_method and facts.gptq_besides:
+        words = " and ".join(facts.gptq_besides)
+        refused.append(f"kt-kernel reads symmetric GPTQ of 4 bits in order, and not {words}")
+    width = facts.experts.width
+    if plan.kt and plan.kt_method == LLAMAFILE and width % QK_K:
+        refused.append(
+            f"an expert's width of {width:,} is no multiple of {QK_K}, which --kt-method "
+            f"{LLAMAFILE} wants"
+        )
+    return refused, unknown
 
 
 def whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
