@@ -237,8 +237,9 @@ def held(need: int, machine: Machine) -> tuple[int, int]:
 
 
 def lines(assessment: Assessment, width: int = WIDTH) -> list[str]:
-    """Everything an operator needs to follow the verdict, without markup."""
-    out = wrapped(f"{assessment.verdict}  {assessment.strategy}: {assessment.because}", "  ", width)
+    """Everything an operator needs to follow the sum, without markup. Its first line has not the
+    form of a verdict: that is said once, by whoever knows the other findings as well."""
+    out = wrapped(f"memory ({assessment.strategy}): {_fit(assessment)}", "  ", width)
     for where in dict.fromkeys(term.where for term in assessment.terms):
         out += ["", *_place(assessment, where, width)]
     if assessment.biggest:
@@ -265,6 +266,12 @@ def lines(assessment: Assessment, width: int = WIDTH) -> list[str]:
         for text in assessment.notes:
             out += wrapped(f"note: {text}", "      ", width)
     return out
+
+
+def _fit(assessment: Assessment) -> str:
+    """What the sum says, in words."""
+    near = assessment.verdict is Verdict.TIGHT
+    return f"little room: {assessment.because}" if near else assessment.because
 
 
 def wrapped(text: str, indent: str = "", width: int = WIDTH) -> list[str]:
