@@ -26,6 +26,7 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.cards.division import divided_by_graph, exchanged
 from console.models.sizing.cards.flash_attention import PAIRS, PLAIN, takes_types
 from console.models.sizing.cards.half_copies import doubt
 from console.models.sizing.compute import CONTEXT
@@ -40,9 +41,6 @@ PERCENT = 100
 ALONE = 1 << 50
 """Bytes of a card on which any model fits."""
 
-EXCHANGED = 512 << 20
-"""What a card may take beyond the sum where tensors are divided: 14,642 MiB were seen of 14,397
-(llama.cpp#28506), and a driver keeps up to 464 MiB of such a card for itself."""
 MIN_CTX = 4096
 """The smallest context that llama.cpp's --fit goes down to."""
 
@@ -231,7 +229,8 @@ def weigh(
     _cards(placement, machine.cards, ledger)
     _older(facts, placement, machine.cards, ledger)
     _without_flash(facts, placement, machine, ledger)
-    _exchanged(placement, machine.cards, ledger)
+    exchanged(placement, machine.cards, ledger)
+    divided_by_graph(facts, placement, machine.cards, ledger)
     _unused(placement, machine.cards, ledger)
     _host(plan, placement, machine, ledger)
     _ceiling(placement.host, machine, ledger, ram_read_bps)
@@ -416,20 +415,6 @@ def _without_flash(
         )
     else:
         ledger.notes.append(f"{words} a batch takes much longer. {PAIRS}")
-
-
-def _exchanged(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> None:
-    """What cards take to add up their parts of each layer, where tensors are divided."""
-    used = [share for share in placement.cards if share.layers]
-    if placement.plan.split_mode != "tensor" or len(used) < 2:
-        return
-    for share in used:
-        left = (capacity(cards[share.card]) or share.bytes + EXCHANGED) - share.bytes
-        if 0 <= left < EXCHANGED:
-            ledger.unknown.append(
-                f"what cards exchange with --split-mode tensor: {share.name} would have "
-                f"{format_bytes(left)} left for it and for the driver"
-            )
 
 
 def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessment) -> None:

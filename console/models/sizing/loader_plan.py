@@ -98,10 +98,10 @@ class LlamaPlan:
     `draft`: the model of `draft_file` that guesses ahead, None where it was not read;
     `draft_words`: what of the command line is counted with it.
     `fit_target`: MiB that --fit leaves on each card (none: its default).
-    `min_devices`: how many the split mode takes at least; `ik`: ik_llama.cpp's server, which
-    leaves out devices that are not there. `refused`: what the server's start refuses, `unsettled`:
-    what some builds refuse, `older`: the build takes what those of the table's day do not, `build`:
-    what is known of it besides.
+    `min_devices`: how many the split mode takes at least; `graph`: ik_llama.cpp is asked to
+    divide each layer; `ik`: ik_llama.cpp's server, which leaves out devices that are not there.
+    `refused`: what the server's start refuses, `unsettled`: what some builds refuse, `older`: the
+    build takes what those of the table's day do not, `build`: what is known of it besides.
     """
 
     gpu_layers: int | None = None
@@ -143,6 +143,7 @@ class LlamaPlan:
     draft_words: tuple[str, ...] = ()
     moved_after: int | None = None
     min_devices: int = 0
+    graph: bool = False
     ik: bool = False
     mla: int = 3
     amb: int | None = None
@@ -207,12 +208,12 @@ class SglangPlan:
     `attention_replicas` is --attn-dp-size alone. Whole experts are shared out among `expert_ranks`.
     `chunk`, `prefill` and `graph_batch` size what SGLang keeps free for a step (None: its default).
     `drafts`: the checkpoint's spare layers guess ahead. `speculates`: whatever guesses, `trees`: in
-    several branches. `all_to_all`: how experts exchange tokens. `page`: tokens of a page of the
-    cache (0: the backend's own), `attention` its backend, `phases` those for prompts or answers
-    alone. `text_only` and `multimodal`: an encoder for images is left out, or asked for.
-    `kt`: experts run on the processor; `kt_idle`: options of kt-kernel do
-    nothing, since the path of the weights is missing. `kt_weights` is where kt-kernel's weights
-    are, with experts of `kt_experts` bytes (None: not known).
+    several branches, `looks_up`: in the text before. `all_to_all`: how experts exchange
+    tokens. `page`: tokens of a page of the cache (0: the backend's own), `attention` its backend,
+    `phases` those for prompts or answers alone. `text_only` and `multimodal`: an encoder for
+    images is left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of
+    kt-kernel do nothing, since the path of the weights is missing. `kt_weights` is where
+    kt-kernel's weights are, with experts of `kt_experts` bytes (None: not known).
     `kt_prefill`: prompts of so many tokens take every layer's experts to the cards, 0: none.
     `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
     few builds have). `states` of layers without a cache are kept, else so many that they take
@@ -241,6 +242,7 @@ class SglangPlan:
     drafts: bool = False
     speculates: bool = False
     trees: bool = False
+    looks_up: bool = False
     all_to_all: str = ""
     page: int = 0
     attention: str = ""
@@ -290,7 +292,8 @@ class VllmPlan:
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
     `graphs_beyond`: graphs are made when the share is full, and not measured before. `prefixes` are
     kept for other requests, `state_type`: of layers with a state and no cache. `guesses`: how many
-    tokens the checkpoint's own layers guess ahead. `ray`: its ranks may be on other hosts, too;
+    tokens the checkpoint's own layers guess ahead, `looks_up`: they are guessed from the text
+    before. `ray`: its ranks may be on other hosts, too;
     `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `attention`: the backend for it that is named; `refused`: what its start refuses. `load_format`
@@ -325,6 +328,7 @@ class VllmPlan:
     page: int = 0
     prefixes: bool = True
     guesses: int = 0
+    looks_up: bool = False
     state_type: str = ""
     attention: str = ""
     calls_tools: bool = False

@@ -22,6 +22,7 @@ from console.host.sample import Card
 from console.models.sizing.cards.flash_attention import OLD_CARDS, by_vectors, has_kernel, settled
 from console.models.sizing.cards.half_copies import beside
 from console.models.sizing.cards.tensor_split import TensorSplit, single, tensor_split
+from console.models.sizing.combinations.llama import by_pairs
 from console.models.sizing.compute import (
     CONTEXT,
     SMALL,
@@ -265,6 +266,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     if plan.split_mode == "row" and not plan.ik and any(number != HOST for number in where):
         refused += (NO_ROWS,) if plan.build.splits_rows is False else ()
         doubts += (NO_ROWS,) if plan.build.splits_rows is None else ()
+    not_together, not_known = by_pairs(facts, plan, where, HOST)
+    refused, doubts = (*refused, *not_together), (*doubts, *not_known)
     names = labels(cards)
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")

@@ -25,6 +25,7 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.combinations.serving import by_sglang_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
@@ -199,9 +200,10 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
-    refused, unknown = by_kt(facts, plan)
-    ledger.stops += refused
-    ledger.unknown += unknown
+    for judge in (by_kt, by_sglang_pairs):
+        refused, unknown = judge(facts, plan)
+        ledger.stops += refused
+        ledger.unknown += unknown
     if facts.layers is None:
         return ledger
     if plan.drafts and not facts.bytes_of(Kind.SKIPPED):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
+from console.models.sizing.combinations.serving import by_vllm_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.kv_cache import head_bytes
 from console.models.sizing.load_curve import Envelope, Point
@@ -32,6 +33,7 @@ from console.models.sizing.serving.refused import (
     NO_FLOAT16,
     by_vllm,
     fp8_cache,
+    marlin_tiles,
     not_known_of_blocks,
     scaled_cache,
 )
@@ -124,6 +126,9 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
         ledger.notes.append(FP8_WANTED)
     if facts.encoders and not needs:
         ledger.notes.append(OFF)
+    refused, unknown = by_vllm_pairs(facts, plan)
+    ledger.stops += refused
+    ledger.unknown += unknown
     if facts.source == GGUF:
         ledger.unknown.append("what vLLM makes of a GGUF in memory")
     if facts.layers is None:
@@ -140,9 +145,9 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
-    refused, unknown = scaled_cache(facts, plan)
-    ledger.stops += [f"vLLM refuses {what}" for what in refused]
-    ledger.unknown += unknown
+    for refused, unknown in (scaled_cache(facts, plan), marlin_tiles(facts, plan, cards)):
+        ledger.stops += [f"vLLM refuses {what}" for what in refused]
+        ledger.unknown += unknown
     unknown, notes = fp8_cache(facts, plan.type_kv, cards)
     ledger.unknown += unknown
     ledger.notes += notes

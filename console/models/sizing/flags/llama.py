@@ -190,6 +190,7 @@ def _split_mode(reading: Reading, flag: str, value: str) -> None:
 def _ik_split_mode(reading: Reading, flag: str, value: str) -> None:
     reading.got["split_mode"] = "layer" if value in ("graph", "attn") else value
     reading.got["min_devices"] = 2 if value in ("graph", "attn") else 0
+    reading.got["graph"] = value in ("graph", "attn")
     if value in ("graph", "attn"):
         reading.notes.append(f"--split-mode {value} is counted as layer")
 

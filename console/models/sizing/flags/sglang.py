@@ -94,6 +94,7 @@ def _graph_batches(reading: Reading, flag: str, value: str) -> None:
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """What guesses ahead loads the file's own spare layers, a model of its own, or nothing."""
     reading.got["speculates"] = value.upper() != "NONE"
+    reading.got["looks_up"] = value.upper() == "NGRAM"
     reading.got["trees"] = reading.got.get("trees", False) or value.upper() == "NGRAM"
     if value.upper() in OWN_LAYERS:
         reading.got["drafts"] = True

@@ -117,6 +117,7 @@ def _speculation(reading: Reading, flag: str, value: str) -> None:
     if method not in LOAD_NOTHING:
         reading.uncounted.append(f"{flag} {one_line(value, 60)}")
         return
+    reading.got["looks_up"] = True
     if method != "suffix" and (type(tokens) is not int or tokens < 1):
         reading.problem(flag, value, "num_speculative_tokens of 1 or more")
 

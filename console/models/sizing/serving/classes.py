@@ -23,6 +23,11 @@ def listed(engine: str) -> frozenset[str]:
     return frozenset(name for name, *engines in rows if engine in engines)
 
 
+def divided(facts: ModelFacts, engine: str) -> bool:
+    """Whether an engine's release here divides a model's layers among pipeline stages."""
+    return bool(listed(f"{engine}:stages").intersection(facts.classes))
+
+
 def _converted(name: str) -> str:
     """The class that vLLM loads to score texts with (`as_seq_cls_model`; `_normalize_arch` in its
     registry.py; vllm#19260)."""

@@ -31,7 +31,7 @@ def refusals(facts: ModelFacts, ranks: Ranks) -> Iterator[str]:
     vocabulary = -(-(facts.vocabulary or 0) // VOCABULARY_PAD) * VOCABULARY_PAD
     if vocabulary % ranks.dense:
         yield f"a token table of {vocabulary:,} rows is not divisible by {ranks.dense} ranks"
-    dense, experts = _widths(facts)
+    dense, experts = widths(facts)
     for what, width, count in (
         ("the feed-forward width", dense, ranks.dense),
         ("an expert's width", experts, ranks.experts),
@@ -42,7 +42,7 @@ def refusals(facts: ModelFacts, ranks: Ranks) -> Iterator[str]:
             yield from _aligned(facts, f"{what} of {width:,}", width, count)
 
 
-def _widths(facts: ModelFacts) -> tuple[int, int]:
+def widths(facts: ModelFacts) -> tuple[int, int]:
     """The widths of what is there: (of dense layers, of experts); 0 where there are none."""
     sparse = {weight.layer for weight in facts.weights if weight.kind is Kind.EXPERTS}
     dense = facts.feed_forward if len(sparse) < (facts.layers or 0) else 0

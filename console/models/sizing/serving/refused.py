@@ -7,8 +7,8 @@ validate_parsed_serve_args; SGLang 0.5.23, arg_groups/validation_hook.py and par
 and of its quantizations `get_supported_act_dtypes` and GPTQConfig.get_quant_method; sglang_kt
 0.7.2, kt_ep_wrapper.py, whose masks are for all experts (ktransformers#2036, ktransformers#2002).
 
-Not judged, as it depends on what the build chooses: models without pipeline parallelism, and
-SGLang's rules for single backends of experts.
+What options do beside each other is judged in console.models.sizing.combinations. Not judged, as
+it depends on what the build chooses: SGLang's rules for single backends of experts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.serving.loaded import FLOAT32, HALF, is_online
+from console.models.sizing.serving.parallel import widths
 
 NO_FLOAT16 = frozenset((
     "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Glm4ForCausalLM",
@@ -53,6 +54,13 @@ SPANNING = (
     "flashinfer_megamoe", "mori", "pplx",
 )  # fmt: skip
 """Ways to exchange tokens with which SGLang shares whole experts out among all ranks."""
+MARLIN_FROM, TILE, TILE_IN = (7, 5), 64, 16
+"""Cards from Turing up to FP8_SINCE take weights in FP8 by Marlin's kernels, with tiles of so many
+columns and rows of a matrix (marlin_utils.py)."""
+PADS_SINCE, PADS_NOT = (0, 25), (0, 23)
+"""The first release that surely pads what is no whole tile, and the last that surely does not:
+vllm#45295 and vllm#45703 are of June 2026. "size_n = 2736 is not divisible by tile_n_size = 64"
+(GLM-4.5#94, GLM-4.5#23)."""
 E5M2 = "fp8_e5m2"
 NO_SCALES = (*HALF, "float32", "fp32", "awq", "gptq", "mxfp4", "auto-round", "gguf")
 """Kinds of weights whose quantization has no scales for a cache, as FP8, ModelOpt, Quark and
@@ -126,6 +134,35 @@ def fp8_cache(
     return [], [words]
 
 
+def marlin_tiles(
+    facts: ModelFacts, plan: VllmPlan, cards: Sequence[Card]
+) -> tuple[list[str], list[str]]:
+    """(refused, not known) of ranks whose part of a layer in FP8 is no whole tile of the kernels
+    that old cards take. Blocks of weights are whole tiles wherever they can be divided."""
+    old = any(card.compute and MARLIN_FROM <= card.compute < FP8_SINCE for card in cards)
+    if facts.stored != "fp8" or facts.block or not old or (plan.release or (0,)) >= PADS_SINCE:
+        return [], []
+    dense, experts = widths(facts)
+    ranks = 1 if plan.whole_experts else plan.ranks * plan.replicas
+    for what, width, count in (
+        ("the feed-forward width", dense, plan.ranks), ("an expert's width", experts, ranks),
+    ):  # fmt: skip
+        part = width // count
+        if not width or width % count or (not 2 * part % TILE and not part % TILE_IN):
+            continue
+        words = (
+            f"{what} of {width:,} gives each of {count} ranks {part:,}, which is no whole tile of "
+            f"Marlin's kernels for FP8 on these cards"
+        )
+        if plan.release is not None and plan.release <= PADS_NOT:
+            return [f"{words} (GLM-4.5#94)"], []
+        return [], [
+            f'{words}: vLLM before 0.24 ends with "size_n is not divisible by tile_n_size", later '
+            "ones pad it (GLM-4.5#94, vllm#45703), and which release it is is not known here"
+        ]
+    return [], []
+
+
 def scaled_cache(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[str]]:
     """(refused, not known) of a cache in fp8_e5m2, which vLLM does not take where the quantization
     of the checkpoint may have scales for a cache (`_init_kv_cache_quant` in
@@ -187,8 +224,6 @@ def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int, brain: bool) -> I
         )
     elif facts.experts.count % plan.expert_ranks and not plan.uncounted:
         yield f"{facts.experts.count} experts are not divisible by {plan.expert_ranks} ranks"
-    if plan.stages > 1 and plan.speculates:
-        yield "pipeline parallelism and guessing ahead at once are for prefill nodes alone"
     if _odd_pages(plan, chunk) and plan.attention in PAGES_AS_GIVEN and not facts.attention.latent:
         yield f"--chunked-prefill-size {chunk:,} is not divisible by --page-size {plan.page}"
 
