@@ -240,3 +240,16 @@ def test_parts_of_fp8_that_are_no_whole_tiles(
     machine = cards(8, compute)
     judged_plan = vllm(facts, f"-tp {ranks}", release, machine=machine)
     assert judged_plan.verdict is verdict, judged_plan.because
+
+
+def test_what_estimates_alone_decide_is_no_no_go() -> None:
+    """vllm#55509: two 5060 Ti serve what a sum made 139 MiB too large, of which 2.2 GiB are
+    estimates."""
+    words = "--max-num-seqs 8 --max-num-batched-tokens 2048 --gpu-memory-utilization 0.5"
+    need = vllm(PLAIN, words, machine=cards(1)).need("A")
+    for short_by, verdict in ((40 << 20, Verdict.UNKNOWN), (400 << 20, Verdict.NO_GO)):
+        total = int((need - short_by) / 0.5)
+        card = Card("A", total=total, free=total, compute=(9, 0))
+        judged_plan = vllm(PLAIN, words, machine=Machine(cards=(card,), ram_available=512 * GIB))
+        assert judged_plan.verdict is verdict, judged_plan.because
+        assert ("by estimates" in judged_plan.because) is (verdict is Verdict.UNKNOWN)

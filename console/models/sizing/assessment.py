@@ -52,12 +52,14 @@ ORDER = (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT, Verdict.UNKNOWN, Verdict.
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One summand: bytes (None: unknown) at a place, and how they were computed."""
+    """One summand: bytes (None: unknown) at a place, and how they were computed. `spread`: by how
+    many bytes an estimate may be too large."""
 
     name: str
     bytes: int | None
     where: str
     how: str = ""
+    spread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,14 @@ class Assessment:
             return max(short, key=lambda limit: (limit.hard, limit.short_by))
         return min(self.limits, key=lambda limit: limit.left, default=None)
 
-    def add(self, name: str, size: int | None, where: str, how: str = "") -> None:
+    def add(self, name: str, size: int | None, where: str, how: str = "", spread: int = 0) -> None:
         """Add a term, unless it is zero."""
         if size != 0:
-            self.terms.append(Term(name, size, where, how))
+            self.terms.append(Term(name, size, where, how, spread))
+
+    def spread(self, where: str) -> int:
+        """By how much the sum at a place may be too large."""
+        return sum(term.spread for term in self.terms if term.where == where)
 
     def need(self, where: str) -> int:
         return sum(term.bytes or 0 for term in self.terms if term.where == where)
@@ -148,15 +154,36 @@ class Assessment:
 
     @property
     def short(self) -> list[Limit]:
-        """The places that cannot hold what they must."""
-        return [limit for limit in self.limits if limit.hard and limit.short_by]
+        """The places that cannot hold what they must, whichever of two sums is true: the one with
+        all estimates, and the one with as little of them as is likely."""
+        return [
+            limit for limit in self.limits
+            if limit.hard and limit.short_by > self.spread(limit.where)
+        ]  # fmt: skip
+
+    @property
+    def undecided(self) -> list[Limit]:
+        """The places that hold the smaller of these sums, and not the larger."""
+        short = [limit.where for limit in self.short]
+        return [
+            limit for limit in self.limits
+            if limit.hard and limit.short_by and limit.where not in short
+        ]  # fmt: skip
+
+    def _not_known(self) -> list[str]:
+        return self.unknown + [
+            f"whether {limit.where} has room: it has {format_bytes(limit.have)}, and needs "
+            f"{format_bytes(limit.need - self.spread(limit.where))} to {format_bytes(limit.need)}, "
+            "by estimates of what the driver, libraries and graphs take"
+            for limit in self.undecided
+        ]
 
     @property
     def summed(self) -> Verdict:
         """The verdict of the sum alone, whatever serves."""
         if self.stops or self.short:
             return Verdict.NO_GO
-        if self.unknown:
+        if self.unknown or self.undecided:
             return Verdict.UNKNOWN
         if self.tight:
             return Verdict.TIGHT
@@ -186,7 +213,7 @@ class Assessment:
             ]
             return "; ".join([*self.stops, *words])
         if verdict is Verdict.UNKNOWN:
-            return "not known: " + "; ".join(self.unknown)
+            return "not known: " + "; ".join(self._not_known())
         if verdict is Verdict.TIGHT:
             return "; ".join([*self.tight, *([self.streaming] if self.streaming else [])])
         return self.streaming or "everything fits"

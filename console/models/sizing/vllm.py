@@ -48,6 +48,9 @@ LARGE, LARGEST = 70 * GIB, 160 * GIB
 """Memory of a card from which the defaults of a step are larger (EngineArgs.get_batch_defaults)."""
 CONTEXT, COMMUNICATION = 600 * MIB, 1100 * MIB
 """What CUDA and the libraries take of each card, and what more than one rank take to talk."""
+SPREAD = 0.1
+"""Part by which these estimates may be too large: two 5060 Ti serve where they make a sum 139 MiB
+too large for 14.3 GiB (vllm#55509)."""
 GRAPHS, LARGE_GRAPHS, GRAPH = 300 * MIB, 500 * MIB, MIB // 4
 LARGE_GRAPH, LARGE_WITH_EXPERTS = 5 * MIB // 4, 2 * MIB
 """CUDA graphs: for all, and for each batch and layer, usually and at most. Public logs ("Graph
@@ -238,9 +241,13 @@ def _card(facts: ModelFacts, plan: VllmPlan, card: Card, where: str, ledger: Ass
         ledger.add("MXFP4 kernels", int(experts * MXFP4_SHARE), where, "their layout, as logs show")
         ledger.add("MXFP4 repacking", int(layer * MXFP4_COPIES), where, "of the experts of a layer")
     graphs, most = graphs_of(facts, plan, seqs)
-    ledger.add("CUDA graphs", graphs, where, "estimate; --enforce-eager has none")
+    ledger.add(
+        "CUDA graphs", graphs, where, "estimate; --enforce-eager has none",
+        int(graphs * SPREAD),
+    )  # fmt: skip
     more = COMMUNICATION if plan.ranks * plan.replicas > 1 else 0
-    ledger.add("CUDA context", CONTEXT + more, where, "estimate")
+    spread = int((CONTEXT + more) * SPREAD)
+    ledger.add("CUDA context", CONTEXT + more, where, "estimate", spread)
     cache = cache_on(facts, plan, batch)
     tokens = _tokens(facts, plan)
     if cache is None or tokens is None:
