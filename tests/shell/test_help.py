@@ -1,7 +1,9 @@
 """`--help` and the manual page: under headings, whole, and nothing of what no person types."""
 
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from console.frontends.cli.arguments import HEADINGS, described
 from console.frontends.cli.parser import HIDDEN
 from console.frontends.cli.shell.manual import page
 
+COMMANDS = Path(__file__).parents[2] / "docs/reference/commands.md"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -62,8 +65,14 @@ def test_the_manual_page_has_every_command_and_option(capsys: Capture) -> None:
     for name, words in described().items():
         assert f".B omni-console {name}" in text
         assert words in text
+    assert "SUPPRESS" not in text
     for part in ("--rehearse", ".SH EXIT STATUS", "/etc/omni-console/site.yaml", "--prefer"):
         assert part in text
+
+
+def test_the_page_of_commands_has_every_one() -> None:
+    text = COMMANDS.read_text("utf-8")
+    assert [name for name in described() if not re.search(rf"`{name}[` ]", text)] == []
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")

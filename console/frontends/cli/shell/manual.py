@@ -89,6 +89,7 @@ def _entries(parser: argparse.ArgumentParser, but: Sequence[str] = ()) -> Iterat
         if (
             isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
             or action.dest in but
+            or action.help == argparse.SUPPRESS
         ):
             continue
         names = ", ".join(action.option_strings)
