@@ -1,6 +1,7 @@
 """What the watch says, word for word. What was said stands in __snapshots__; `make golden` writes
 it anew."""
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.errors import ConsoleError
 from console.config.site.site import SiteModel
+from console.host import process
 from console.journal.watch_record import DOWN, PLANNED, SERVING, WatchState
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word, state_of
 from console.render.watch.metrics import text
@@ -23,6 +25,7 @@ NOW = 1_750_003_600.0
 WELL = WatchState(
     SERVING, "16 tokens in 1.5 s", since=NOW - 90_000, at=NOW - 12, next_at=NOW + 48, tok_s=10.4,
     ttft_s=0.31, asked_at=NOW - 12, level=10.41, reference=10.5, site_reference=10.35,
+    pid=os.getpid(), start=process.start_time(os.getpid()) or 0,
     at_most=3, changed="driver 575.57.08 → 580.65", changed_at=NOW - 4000, restores=[NOW - 5000],
 )  # fmt: skip
 

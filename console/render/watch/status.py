@@ -21,7 +21,7 @@ def lines(
     if known is not None:
         rows.append(("baseline", "; ".join([str(known.word), *known.facts(now)])))
     if state is not None and state.at:
-        rows += [("last look", _last_look(state, now)), ("speed", _speed(state))]
+        rows += [("last look", _last_look(state, now)), ("speed", _speed(state, now))]
         if state.slow_since:
             why = "; ".join(state.why)
             rows.append(("slower", f"since {when(state.slow_since)}: {why}"))
@@ -43,11 +43,12 @@ def _last_look(state: WatchState, now: float) -> str:
     return words
 
 
-def _speed(state: WatchState) -> str:
+def _speed(state: WatchState, now: float) -> str:
     if state.level is None:
         return "not measured yet: the server was never found idle"
-    # what does not serve has no speed: the last figures are of before
-    at = "now" if state.word in UP else f"when it served, {when(state.asked_at)}"
+    # what does not serve, or is not looked at, has no speed now: the last figures are of before
+    is_known = state.word in UP and state.looks_on(now)
+    at = "now" if is_known else f"when it served, {when(state.asked_at)}"
     words = f"{state.level:.2f} tok/s {at}"
     if state.reference is not None:
         words += f", usual {state.reference:.2f}"
