@@ -1,5 +1,6 @@
 """Whether `ssh HOST omni-console rollback` and `sudo omni-console rollback` find the command."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +29,13 @@ def ask(tmp_path: Path, look: Look, monkeypatch: pytest.MonkeyPatch) -> Ask:
     own = tmp_path / "pipx" / "bin"
     command(own)
     monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+    on_path = shutil.which
+
+    def without_the_machines_sudo(name: str) -> str | None:
+        path = on_path(name)
+        return None if path == "/usr/bin/sudo" else path
+
+    monkeypatch.setattr(reach.shutil, "which", without_the_machines_sudo)
 
     def findings(**files: str) -> list[Finding]:
         return look("login.reach", facts=tree(tmp_path / "root", usr__sbin__sshd="", **files))
