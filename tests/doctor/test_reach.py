@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ def ask(tmp_path: Path, look: Look, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
     on_path = shutil.which
 
-    def without_the_machines_sudo(name: str) -> str | None:
-        path = on_path(name)
+    def without_the_machines_sudo(name: str, *more: Any, **options: Any) -> str | None:
+        path = on_path(name, *more, **options)
         return None if path == "/usr/bin/sudo" else path
 
     monkeypatch.setattr(reach.shutil, "which", without_the_machines_sudo)

@@ -253,3 +253,47 @@ def test_what_estimates_alone_decide_is_no_no_go() -> None:
         judged_plan = vllm(PLAIN, words, machine=Machine(cards=(card,), ram_available=512 * GIB))
         assert judged_plan.verdict is verdict, judged_plan.because
         assert ("by estimates" in judged_plan.because) is (verdict is Verdict.UNKNOWN)
+
+
+GPTQ = replace(
+    QWEN3, stored="gptq", dtype="bfloat16", architecture="qwen3_moe", missing=(),
+    classes=("Qwen3MoeForCausalLM",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("", "experts in GPTQ beside bfloat16"),  # sglang#36822
+        ("--quantization gptq_marlin --dtype bfloat16", "experts in GPTQ beside bfloat16"),
+        ("--tp 2 --dtype half", "tensor parallel ranks beside experts in GPTQ"),  # sglang#13252
+        ("--dtype half", ""),
+        ("--quantization moe_wna16", ""),
+        ("--quantization moe_wna16 --tp 2", ""),
+    ],
+)
+def test_experts_in_gptq_of_sglang(words: str, why: str) -> None:
+    refused, unknown = serving.by_sglang_pairs(GPTQ, sglang_plan(words.split()), cards().cards)
+    assert not refused
+    named = [line for line in unknown if "GPTQ" in line]
+    assert [line.partition(":")[0] for line in named] == ([why] if why else []), unknown
+    dense = replace(GPTQ, experts=replace(GPTQ.experts, count=0))
+    _, unknown = serving.by_sglang_pairs(dense, sglang_plan(words.split()), cards().cards)
+    assert "GPTQ" not in str(unknown)
+    old = cards(compute=(7, 5)).cards
+    _, unknown = serving.by_sglang_pairs(GPTQ, sglang_plan(words.split()), old)
+    assert "bfloat16" not in str(unknown), "such a card computes in float16, whatever is asked"
+
+
+@pytest.mark.parametrize(
+    ("stored", "words", "known"),
+    [
+        ("", "--tp 8 --ep-size 8", False),  # sglang#22784
+        ("", "--tp 8", True),
+        ("mxfp4", "--tp 8 --ep-size 8", True),
+    ],
+)
+def test_experts_of_one_tensor_on_ranks_of_sglang(stored: str, words: str, known: bool) -> None:
+    facts = replace(QWEN3, stored=stored, classes=("GptOssForCausalLM",))
+    _, unknown = serving.by_sglang_pairs(facts, sglang_plan(words.split()), cards(8).cards)
+    assert ("experts stored as one tensor" in str(unknown)) is not known, unknown

@@ -200,8 +200,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
-    for judge in (by_kt, by_sglang_pairs):
-        refused, unknown = judge(facts, plan)
+    for refused, unknown in (by_kt(facts, plan), by_sglang_pairs(facts, plan, machine.cards)):
         ledger.stops += refused
         ledger.unknown += unknown
     if facts.layers is None:

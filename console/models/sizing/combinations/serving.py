@@ -7,8 +7,9 @@ not supported for this model", vllm#52761) and `pp_proxy_tensors` in those of SG
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from console.host.sample import Card
 from console.models.sizing.combinations.table import Feature, judged
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
@@ -16,6 +17,7 @@ from console.models.sizing.serving.backends import used
 from console.models.sizing.serving.classes import divided
 from console.models.sizing.serving.encoders import has_encoder
 from console.models.sizing.serving.kernels import SINKS, SPARSE, SPARSE_LATENT
+from console.models.sizing.serving.refused import BF16_SINCE
 
 TENSOR, STAGES = Feature("tensor parallel ranks"), Feature("pipeline stages")
 COPIES, ATTENTION_COPIES = Feature("data-parallel copies"), Feature("copies of the attention")
@@ -31,6 +33,12 @@ KT = Feature("experts on the processor")
 WINDOW, STATES = Feature("layers with a window", True), Feature("layers with a state", True)
 LATENT, SPARSE_ATTENTION = Feature("latent attention", True), Feature("sparse attention", True)
 SINK, ENCODER = Feature("heads with a sink", True), Feature("an encoder", True)
+GPTQ_EXPERTS = Feature("experts in GPTQ", True)
+BRAIN = Feature("bfloat16")
+FUSED_EXPERTS = Feature("experts stored as one tensor", True)
+FUSED_CLASSES = frozenset(("GptOssForCausalLM", "InklingForCausalLM"))
+"""Classes of SGLang 0.5.23 whose loader takes all experts of a layer from one tensor
+(weight_loader_fused), for MXFP4 by another one."""
 V2_RUNNER = Feature("a class of the V2 runner", True)
 V2_CLASSES = frozenset((
     "DeepseekV2ForCausalLM", "GraniteMoeForCausalLM", "InklingForCausalLM",
@@ -54,11 +62,27 @@ def by_vllm_pairs(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[st
     return refused, [*_stages(facts, "vllm", plan.stages), *unknown]
 
 
-def by_sglang_pairs(facts: ModelFacts, plan: SglangPlan) -> tuple[list[str], list[str]]:
-    """The same of SGLang, with kt-kernel."""
+def by_sglang_pairs(
+    facts: ModelFacts, plan: SglangPlan, cards: Sequence[Card] = ()
+) -> tuple[list[str], list[str]]:
+    """The same of SGLang, with kt-kernel. On cards that do not compute in bfloat16 it takes
+    float16, whatever is asked."""
+    brain = all((card.compute or BF16_SINCE) >= BF16_SINCE for card in cards)
     features = [*_of_sglang(plan), *_of_model(facts, encoder=has_encoder(facts, plan))]
+    features += _of_experts(facts, plan, brain=brain)
     refused, unknown = judged("sglang", features, plan.release)
     return refused, [*_stages(facts, "sglang", plan.stages), *unknown]
+
+
+def _of_experts(facts: ModelFacts, plan: SglangPlan, *, brain: bool) -> Iterator[Feature]:
+    """How experts are stored, where SGLang's loader or kernels make a difference of it."""
+    if facts.experts.count and facts.stored == "gptq" and plan.quantization != "moe_wna16":
+        yield GPTQ_EXPERTS
+        dtype = facts.dtype if plan.dtype in ("", "auto") else plan.dtype
+        if brain and dtype in ("bfloat16", "bf16"):
+            yield BRAIN
+    if FUSED_CLASSES.intersection(facts.classes) and facts.stored != "mxfp4":
+        yield FUSED_EXPERTS
 
 
 def _stages(facts: ModelFacts, engine: str, stages: int) -> list[str]:

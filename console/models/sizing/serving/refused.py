@@ -209,7 +209,10 @@ def by_sglang(facts: ModelFacts, plan: SglangPlan, chunk: int, brain: bool) -> I
         advice = f": {method}_marlin, or --dtype half" if method in ("awq", "gptq") else ""
         yield words + advice
     if method == "gptq" and facts.experts.count:
-        yield "experts with --quantization gptq, which has no kernels for them: gptq_marlin"
+        yield (
+            "experts with --quantization gptq, which has no kernels for them: gptq_marlin or "
+            "moe_wna16"
+        )
     if plan.replicas > 1 and plan.attention_replicas > 1:
         yield "--dp-size and --attn-dp-size together: replicas of a replicated attention"
     if plan.attention_apart and plan.ranks % plan.replicas:
