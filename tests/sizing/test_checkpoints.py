@@ -326,7 +326,8 @@ def test_gptq_that_kt_kernel_reads(more: dict[str, object], verdict: Verdict) ->
     how = {"quant_method": "gptq", "bits": 4, "group_size": 128, **more}
     config = {**KNOWN["Q3-235B-FP8"]["config"], "quantization_config": how}
     words = (
-        "--kt-weight-path /w --kt-method GPTQ_INT4 --kt-num-gpu-experts 2 --max-total-tokens 999"
+        "--kt-weight-path /w --kt-method GPTQ_INT4 --kt-num-gpu-experts 2 --max-total-tokens 999 "
+        "--dtype half"
     )
     plan = plan_of(Loader(engine="kt-kernel", args=tuple(words.split())), Format.SAFETENSORS)
     found = assess(
