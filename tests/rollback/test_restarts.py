@@ -47,27 +47,27 @@ def container(restarts: object, started_ago: float, **state: Any) -> dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("told", "word", "detail"),
+    ("container_json", "word", "detail"),
     [
         (container(0, 5), Word.LOADING, "container is up"),
-        (container(1, 5), Word.LOADING, "container is up (its engine has done so 1 time: "
+        (container(1, 5), Word.LOADING, "container is up (its engine started it again 1 time: "
                                         "docker logs llm)"),
-        (container(3, 5), Word.DOWN, "container ends again and again (its engine has done so "
+        (container(3, 5), Word.DOWN, "container ends again and again (its engine started it again "
                                      "3 times: docker logs llm)"),
-        (container(3, 600), Word.LOADING, "container is up (its engine has done so 3 times: "
+        (container(3, 600), Word.LOADING, "container is up (its engine started it again 3 times: "
                                           "docker logs llm)"),
         (container("x", 5), Word.LOADING, "container is up"),
         (container(2, 5, Running=False, Restarting=True, ExitCode=139), Word.DOWN,
-         "container ended (139), and is to be started again (its engine has done so 2 times: "
+         "container ended (139), and is to be started again (its engine started it again 2 times: "
          "docker logs llm)"),
         (container(0, 5, Restarting=True, ExitCode=1), Word.DOWN,
          "container ended (1), and is to be started again"),
     ],
 )  # fmt: skip
 def test_a_container_that_ends_again_and_again_is_down(
-    told: dict[str, Any], word: Word, detail: str
+    container_json: dict[str, Any], word: Word, detail: str
 ) -> None:
-    assert judge(told, NOW) == (word, detail)
+    assert judge(container_json, NOW) == (word, detail)
 
 
 @pytest.mark.parametrize(

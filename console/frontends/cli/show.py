@@ -193,11 +193,10 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     elif view.back_at:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.back_at))
         when = "the run ended" if view.over else "the runner died"
-        before = f"the baseline was down when {when}"
         if view.fell_after_end:
-            before = "a rollback failed after the run's end"
-        out.append(f"{before}, and the baseline served again at {at}" if view.fell_after_end
-                   else f"{before}, and served again at {at}")  # fmt: skip
+            out.append(f"a rollback failed after the run's end; the baseline served again at {at}")
+        else:
+            out.append(f"the baseline was down when {when}, and served again at {at}")
     verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
     if verbs:
         out.append(f"to go on, type: omni-console tell {short} {' | '.join(verbs)}")

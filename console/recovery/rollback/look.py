@@ -525,7 +525,8 @@ def _starts_again(container: dict[str, Any]) -> str:
     name = one_line(str(container.get("Name") or "").lstrip("/"), 60)
     restarts = _restarts(container)
     see = f": docker logs {name}" if name else ""
-    return f" (its engine has done so {plural(restarts, 'time')}{see})" if restarts > 0 else ""
+    times = plural(restarts, "time")
+    return f" (its engine started it again {times}{see})" if restarts > 0 else ""
 
 
 def _ago(state: dict[str, Any], now: float) -> str:
