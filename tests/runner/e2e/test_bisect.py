@@ -33,7 +33,10 @@ def builds(world: World) -> Path:
 
 
 def playbook(world: World, builds: Path) -> Path:
-    """Its gate lies ten times below the quick builds and ten times above the slow ones."""
+    """A quick build fails its gate after a stall of 1.3 s, a slow one is six times below it.
+
+    A part of the baseline's speed would be no bound: a busy machine moves that by ten times.
+    """
     argv = [f"{builds}/${{{{ inputs.build }}}}", *world.engine(world.model, world.cand_port)[3:]]
     return world.write("upgrade.yaml", json.dumps({
         "schema": "omni.playbook/v1", "name": "upgrade", "title": "Is this build as fast?",
@@ -44,7 +47,7 @@ def playbook(world: World, builds: Path) -> Path:
             {"id": "bench", "on_failure": "rollback", "benchmark": {
                 "service": "candidate", "runs": 3, "max_tokens": 128, "against": "baseline"}},
             {"id": "go", "on_no_go": "rollback", "gate": [
-                {"metric": "bench.tok_s", "go": ">= 0.1 x baseline"}]},
+                {"metric": "bench.tok_s", "go": ">= 100 tok/s"}]},
         ]}],
     }))  # fmt: skip
 
