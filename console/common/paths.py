@@ -11,13 +11,19 @@ import sys
 from pathlib import Path
 
 APP = "omni-console"
+SEALED = "SEALED.sha256"
+"""A file that only a sealed copy has beside the package; see console.recovery.rollback.shell."""
 
 
 def module_argv(name: str) -> tuple[str, ...]:
     """The argv that starts a module of this program as a process of its own.
 
-    `-P`: else the current directory would come first, and a `json.py` there would be imported.
+    `-P`: else the current directory would come first, and a `json.py` there would be imported. The
+    sealed copy of a rollback starts modules of its own, without any installed console.
     """
+    copy = Path(__file__).parents[2]
+    if (copy / SEALED).is_file():
+        return (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(copy), "-m", name)
     return (sys.executable, "-P", "-m", name)
 
 

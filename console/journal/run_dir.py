@@ -69,6 +69,8 @@ class RunDir:
     live = property(lambda self: self.path / "rollback" / "live.jsonl")
     sealed = property(lambda self: self.path / "rollback" / "plan.json")
     script = property(lambda self: self.path / "rollback" / "rollback.sh")
+    without_python = property(lambda self: self.path / "rollback" / "without-python.sh")
+    """What rollback.sh does where no python3 starts."""
     ladder = property(lambda self: self.path / "rollback" / "ladder.jsonl")
     socket = property(lambda self: self.path / "control.sock")
     runner_log = property(lambda self: self.path / "runner.log")

@@ -129,7 +129,7 @@ def open_console(args: Namespace) -> int:
         watchers.close()
     _finish_start(watchers)
     _goodbye(watchers)
-    from console.frontends.cli.rollback import let_go_of_dead_output
+    from console.recovery.rollback.shell.printing import let_go_of_dead_output
 
     let_go_of_dead_output()
     return code

@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TextIO
 
 from console.common import redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
-from console.common.progress import Figures, Pace, Progress, advanced, far_words, left_s
-from console.common.text import clean
-from console.common.units import number
 from console.recovery.rollback.command import rollback as roll_back
 from console.recovery.rollback.finder import keeps_clients, stays_at_other_site
 from console.recovery.rollback.sealed_plan import SealedPlan
+from console.recovery.rollback.shell.printing import Printer, on_line, print_result
 
 ANY_SITE = b"""schema: omni.site/v1
 name: any
@@ -117,23 +112,11 @@ def _set_aside() -> list[str]:
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:
-    printer, load = Printer(sys.stderr if args.json else sys.stdout), LoadNotes()
-
-    def emit(line: dict[str, Any]) -> None:
-        if line.get("state") == "begin" or line.get("rung") == "done":
-            return
-        progress = load.take(line)
-        if progress is None:
-            return
-        printer.say(
-            f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
-            f"{clean(str(line.get('detail', '')), 300)}{progress}"
-        )
-
+    printer = Printer(sys.stderr if args.json else sys.stdout)
     seal = partial(_site_plan, args.site)
     try:
         result = roll_back(
-            seal, explicit_site, emit, seal_at=_site_plan, run_dir=run_dir, site=site,
+            seal, explicit_site, on_line(printer), seal_at=_site_plan, run_dir=run_dir, site=site,
             left_down=None if args.by == "key" else _left_down, automatic=args.by == "watch",
         )  # fmt: skip
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
@@ -144,12 +127,7 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
         raise RollbackFailed("rollback failed", "; ".join(error.lines())) from error
     finally:
         printer.close()
-    lines = [_verdict(result), *(f"  {clean(command)}" for command in result.manual)]
-    with contextlib.suppress(OSError):
-        if args.json:
-            print(redact.dumped({**result.fields(), "detail": result.detail}), flush=True)
-        print("\n".join(lines), file=printer.out, flush=True)
-    let_go_of_dead_output()
+    print_result(result, printer, as_json=args.json)
     return int(result.exit_code)
 
 
@@ -191,83 +169,6 @@ def _left_down(run_dir: str) -> bool:
         return left_down(RunDir(Path(run_dir)), unknown=True)
     except Exception:
         return True
-
-
-class LoadNotes:
-    """How far the load is that a rollback waits for, where that is worth a line."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._pace = Pace()
-
-    def take(self, line: dict[str, Any]) -> str | None:
-        """Words to add to a line: "" for one without figures; None: it is not to be printed."""
-        done, at = number(line.get("done")), number(line.get("at"))
-        if done is None or at is None:
-            return ""
-        figures = Figures(done, number(line.get("total")), str(line.get("unit", "")))
-        self._progress = advanced(self._progress, figures, at)
-        if not self._pace.due("load", self._progress, at):
-            return None
-        return f", {far_words(self._progress, left_s(self._progress, 0.0, None, at))}"
-
-
-class Printer:
-    """Prints in a thread of its own, so that a blocked terminal (Ctrl-S, a dead line) delays the
-    words, not the rollback."""
-
-    def __init__(self, out: TextIO) -> None:
-        self.out = out
-        self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True)
-        try:
-            self._thread.start()
-        except (OSError, RuntimeError):
-            self._thread = None
-
-    def say(self, text: str) -> None:
-        if self._thread is not None:
-            self._lines.put(text)
-        else:
-            self._print(text)
-
-    def close(self) -> None:
-        """Wait until everything is printed; the rollback is over, so a slow reader is no harm."""
-        if self._thread is not None:
-            self._lines.put(None)
-            self._thread.join()
-
-    def _run(self) -> None:
-        while (text := self._lines.get()) is not None:
-            self._print(text)
-
-    def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            print(text, file=self.out, flush=True)
-
-
-def let_go_of_dead_output() -> None:
-    """Drop output that a dead terminal did not take, which would else make Python exit 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
-
-
-def _verdict(result: Any) -> str:
-    notes = "".join(f"; {clean(note)}" for note in result.notes)
-    if result.nothing_to_do:
-        return (clean(result.detail) or "nothing to do") + notes
-    if not result.serving:
-        words = f"ROLLBACK FAILED: {clean(result.detail)}"
-        return f"{words}\nby hand:" if result.manual else words
-    rate = f", {result.tok_s:.1f} tok/s" if result.tok_s is not None else ""
-    reference = f" of {result.reference:g}" if result.reference is not None else ""
-    slow = "DEGRADED, below its reference: " if result.degraded else ""
-    took = f", back in {result.restore_s:.2f} s" if result.restore_s is not None else ""
-    return f"{slow}the baseline serves{took}{rate}{reference}{notes}"
 
 
 def _site_plan(given: str | None) -> SealedPlan:

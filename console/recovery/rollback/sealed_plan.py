@@ -128,6 +128,7 @@ class SealedPlan:
     `grace_s` is how many seconds a candidate gets to end. `keep` names services that stay up in a
     rollback that the runner asked for; an emergency ends them. With `lease_s` 0 there is no lease.
     `finish_argv` is the closer; `finish_env` names variables that it needs, never their values.
+    `copy` is the directory of the sealed copy of the rollback's code, "" where none could be made.
     """
 
     run_id: str
@@ -149,6 +150,7 @@ class SealedPlan:
     lease_s: Positive = 0.0
     label_site: str = ""
     """What the site was called when the run began, if it has another name by now."""
+    copy: str = ""
 
     @property
     def labelled_for(self) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
-from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.config.site.notify import variables
 from console.config.site.site import Site
@@ -23,8 +22,8 @@ from console.host.licence import BASELINES
 from console.host.process import ProcessSpec
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.script.write import render
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
+from console.recovery.rollback.shell import launcher, sealed_copy
 from console.render.effects import service_words
 from console.runner.context import Context
 from console.runner.guard.limits import lease_of
@@ -42,20 +41,30 @@ NVML_S = 2.0
 
 
 def seal(context: Context, baseline: Baseline) -> SealedPlan:
-    """Write plan.json and rollback.sh into the run's rollback directory. Raises OSError."""
+    """Write plan.json and rollback.sh into the run's rollback directory, and the sealed copy that
+    rollback.sh runs beside the runs. Raises OSError."""
     plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
-    plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s))
+    plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s), copy=_copy())
     context.sealed = plan
     sealed.write(plan, context.run.sealed)
-    write_atomically(context.run.script, render(plan), 0o700)
+    launcher.write(plan, context.run.script)
     # one path that can be typed; the baseline of a rehearsal or of the demo is nobody's
     if not context.rehearsal and context.plan.site.base != paths.demo_dir():
         path = sealed.site_script(plan.site_name)
         paths.make(path.parent)
-        write_atomically(path, render(plan), 0o700)
+        launcher.write(plan, path)
         # for a rollback of this run when its directory is lost
         sealed.write(plan, path.with_suffix(".json"), 0o600)
     return plan
+
+
+def _copy() -> str:
+    """The sealed copy's directory; "" where it cannot be written, as on a full disk: rollback.sh
+    is then the script that needs no Python."""
+    try:
+        return str(sealed_copy.make())
+    except OSError:
+        return ""
 
 
 def sealed_plan(

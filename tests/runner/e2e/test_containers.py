@@ -127,12 +127,13 @@ def test_rollback_with_the_docker_package_broken(outage: Boxes, warm: bool) -> N
 
 
 @on_every_engine
-def test_the_sealed_script_alone_under_dash(outage: Boxes) -> None:
+@pytest.mark.parametrize("name", ["rollback.sh", "without-python.sh"])
+def test_the_sealed_script_alone_under_dash(outage: Boxes, name: str) -> None:
     world, before = outage.world, outage.inspect(outage.base_name)["Id"]
     world.kill("runner")
     world.kill("ladder")
     folder = outage.engine.env()["PATH"].split(":")[0]
-    script = [shutil.which("dash") or "/bin/sh", str(world.run.script)]
+    script = [shutil.which("dash") or "/bin/sh", str(world.run.rollback / name)]
     done = subprocess.run(
         script, env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True,
         timeout=90, check=False,
@@ -245,7 +246,7 @@ def model(url: str) -> str:
     return str(json.loads(fetch(f"{url}/props", timeout_s=60.0).body)["model_path"])
 
 
-@pytest.mark.parametrize("way", ["command", "script"])
+@pytest.mark.parametrize("way", ["command", "rollback.sh", "without-python.sh"])
 def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
     done = world.go(world.write("b.yaml", book(UP, STAY)))
@@ -253,9 +254,9 @@ def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> N
     world.over()
     assert model(world.base_url).endswith("tiny.gguf"), "the same address, another server"
     assert not box.running(box.base_name)
-    if way == "script":
+    if way != "command":
         ran = subprocess.run(
-            ["sh", str(world.run.script)], env=world.env, timeout=90, capture_output=True,
+            ["sh", str(world.run.rollback / way)], env=world.env, timeout=90, capture_output=True,
             text=True, check=False,
         )  # fmt: skip
         assert ran.returncode == 0, ran.stdout + ran.stderr

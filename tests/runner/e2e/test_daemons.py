@@ -15,7 +15,7 @@ from tests.runner.e2e.world import World
 LATE = DAEMON.replace("listening", "time.sleep(0.5)\nlistening")
 
 
-@pytest.mark.parametrize("by", ["rollback", "script"])
+@pytest.mark.parametrize("by", ["rollback", "rollback.sh", "without-python.sh"])
 @pytest.mark.parametrize("program", [DAEMON, LATE], ids=["at once", "late"])
 def test_a_daemon_ends_with_the_rollback(world: World, by: str, program: str) -> None:
     """`env -i` clears what it was started with. A late one does not listen when its start fails."""
@@ -29,8 +29,8 @@ def test_a_daemon_ends_with_the_rollback(world: World, by: str, program: str) ->
     assert daemon is not None
     start = process.start_time(daemon.pid)
     world.until(lambda: daemon.pid in {e.pid for e in live.read(world.run.live)}, "on record")
-    if by == "script":
-        done = subprocess.run(["sh", str(world.run.script)], capture_output=True, text=True)
+    if by != "rollback":
+        done = subprocess.run(["sh", str(world.run.rollback / by)], capture_output=True, text=True)
         words, code = done.stdout, done.returncode
     else:
         outcome = world.console("rollback")

@@ -76,14 +76,15 @@ def test_a_whole_run_without_a_package_it_can_do_without(
     restored(world)
 
 
+@pytest.mark.parametrize("name", ["rollback.sh", "without-python.sh"])
 @pytest.mark.parametrize("alive", [True, False])
-def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
+def test_the_sealed_script_alone_under_dash(outage: World, alive: bool, name: str) -> None:
     if not alive:
         outage.kill("runner")
         outage.kill("ladder")
     env = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": outage.env["XDG_STATE_HOME"]}
     shell = shutil.which("dash") or "/bin/sh"
-    script = [shell, str(outage.run.script)]
+    script = [shell, str(outage.run.rollback / name)]
     for _ in range(2):
         done = subprocess.run(
             script, env=env, capture_output=True, text=True, timeout=90, check=False
@@ -148,12 +149,13 @@ def test_a_candidate_that_dies_while_a_question_is_open_is_told(world: World) ->
     assert str(world.over().state) == "rolled_back"
 
 
-def test_the_sealed_script_ends_a_cutover(world: World) -> None:
+@pytest.mark.parametrize("name", ["rollback.sh", "without-python.sh"])
+def test_the_sealed_script_ends_a_cutover(world: World, name: str) -> None:
     stay(world)
     world.run.live.write_text("")  # whatever record is lost
     script = subprocess.run(
-        ["sh", str(world.run.script)], env=world.env, timeout=90, capture_output=True, text=True,
-        check=False,
+        ["sh", str(world.run.rollback / name)], env=world.env, timeout=90, capture_output=True,
+        text=True, check=False,
     )  # fmt: skip
     assert script.returncode == 0, script.stdout + script.stderr
     assert proxy.at(world.base_url) is None

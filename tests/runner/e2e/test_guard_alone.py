@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from console.host import process
 from console.journal.breach import ready
 from tests.runner.e2e.sites import UP, book, gate
@@ -73,11 +75,12 @@ def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
     assert json.loads(world.console("show", dead.id, "--json").out)["state"] == "interrupted"
 
 
-def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World) -> None:
+@pytest.mark.parametrize("name", ["rollback.sh", "without-python.sh"])
+def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World, name: str) -> None:
     outage(world, "--lease", "10m")
     sentinel, ladder = ready(world.run), world.pids("ladder")
     assert sentinel is not None
-    argv = ["sh", str(world.run.rollback / "rollback.sh")]
+    argv = ["sh", str(world.run.rollback / name)]
     done = subprocess.run(argv, env=world.env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     world.until(lambda: not process.alive(*sentinel), "the sentinel has ended")

@@ -19,7 +19,7 @@ from tests.testbed.door import door
 pytestmark = pytest.mark.engine
 
 
-@pytest.mark.parametrize("by", ["rollback", "script"])
+@pytest.mark.parametrize("by", ["rollback", "rollback.sh", "without-python.sh"])
 def test_the_candidate_ends_before_the_baseline_starts(
     box: Boxes, by: str, record_property: Callable[[str, object], None]
 ) -> None:
@@ -42,9 +42,9 @@ def test_the_candidate_ends_before_the_baseline_starts(
             assert starts
             hung.append("from now on")
             begun, ended = time.monotonic(), 0.0
-            if by == "script":
+            if by != "rollback":
                 rolls = subprocess.Popen(
-                    ["sh", str(world.run.script)], stdout=subprocess.PIPE, text=True,
+                    ["sh", str(world.run.rollback / by)], stdout=subprocess.PIPE, text=True,
                     stderr=subprocess.STDOUT,
                 )  # fmt: skip
             else:

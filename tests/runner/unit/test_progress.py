@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.common.progress import Figures, Pace, Progress, advanced, count_words, left_words
-from console.frontends.cli.rollback import LoadNotes
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.journal.store import Event
+from console.recovery.rollback.shell.printing import LoadNotes
 from console.render import progress
 from console.render.cells import ASCII, UNICODE, Row, cells, plain, use_ascii, width_of
 from console.render.progress import (

@@ -93,7 +93,7 @@ def waiting(host: Host, state: dict[str, Any]) -> list[str]:
 def rollback(args: Namespace) -> int:
     """Run each host's own rollback, and wait for it; the exit code is the worst. A host without a
     line is told when it comes back by itself, and nothing waits for it."""
-    from console.frontends.cli.rollback import let_go_of_dead_output
+    from console.recovery.rollback.shell.printing import let_go_of_dead_output
 
     made = load_fleet(args.fleet)
     if bool(args.host) == args.all:

@@ -1,0 +1,46 @@
+"""What the sealed copy runs: one rollback of one run, or a module of the copy as a process.
+
+    python3 -I -S -B COPY RUN_DIR [--json]
+    python3 -I -S -B COPY -m MODULE [ARGUMENT…]
+
+The second form is how the copy starts processes of its own; see `console.common.paths.module_argv`.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from console.common.errors import ConsoleError, Exit
+from console.recovery.rollback.command import rollback
+from console.recovery.rollback.shell.printing import Printer, on_line, print_result
+
+
+def main() -> int:
+    """Exit code 0: the baseline serves; 7: it does not; 2: there is nothing to roll back."""
+    words = sys.argv[1:]
+    if words[:1] == ["-m"] and len(words) > 1:
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        return 0
+    as_json = "--json" in words
+    words = [word for word in words if word != "--json"]
+    if len(words) != 1:
+        print("usage: python3 -I -S -B COPY RUN_DIR [--json]", file=sys.stderr)
+        return int(Exit.USAGE)
+    return _roll_back(words[0], as_json=as_json)
+
+
+def _roll_back(run_dir: str, *, as_json: bool) -> int:
+    printer = Printer(sys.stderr if as_json else sys.stdout)
+    try:
+        result = rollback(None, False, on_line(printer), run_dir=run_dir)
+    except KeyboardInterrupt:  # a second Ctrl-C, or SIGTERM: left unfinished
+        return int(Exit.ROLLBACK_FAILED)
+    except ConsoleError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        return int(error.exit_code)
+    finally:
+        printer.close()
+    print_result(result, printer, as_json=as_json)
+    return int(result.exit_code)
