@@ -15,16 +15,26 @@ SEALED = "SEALED.sha256"
 """A file that only a sealed copy has beside the package; see console.recovery.rollback.shell."""
 
 
-def module_argv(name: str) -> tuple[str, ...]:
-    """The argv that starts a module of this program as a process of its own.
+def module_argv(name: str, copy: str = "") -> tuple[str, ...]:
+    """The argv that starts a module of this program as a process of its own; with `copy`, as that
+    sealed copy has it. A process of a sealed copy starts modules of its copy.
 
-    `-P`: else the current directory would come first, and a `json.py` there would be imported. The
-    sealed copy of a rollback starts modules of its own, without any installed console.
+    `-P`: else the current directory would come first, and a `json.py` there would be imported.
     """
-    copy = Path(__file__).parents[2]
-    if (copy / SEALED).is_file():
-        return (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(copy), "-m", name)
-    return (sys.executable, "-P", "-m", name)
+    copy = copy or own_copy()
+    return sealed_argv(copy, "-m", name) if copy else (sys.executable, "-P", "-m", name)
+
+
+def sealed_argv(copy: str, *words: str) -> tuple[str, ...]:
+    """The argv that starts a sealed copy by the interpreter behind a virtual environment, which is
+    there when that is not."""
+    return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", copy, *words)
+
+
+def own_copy() -> str:
+    """The directory of the sealed copy that this process runs; "" in an installed console."""
+    directory = Path(__file__).parents[2]
+    return str(directory) if (directory / SEALED).is_file() else ""
 
 
 HOMELESS = Path("/proc/no-home")

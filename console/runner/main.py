@@ -320,13 +320,13 @@ def _can_be_stopped(context: Context) -> None:
 
 def _warm_up(context: Context) -> None:
     """Start the standby before the first effect; without it no step starts."""
-    directory = context.run.rollback
+    directory, copy = context.run.rollback, context.way_back().copy
     if standby.is_standing_by(directory):
         return
     log = os.open(directory / "warm.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
-            [*module_argv("console.recovery.rollback.standby"), str(directory)],
+            [*module_argv("console.recovery.rollback.standby", copy), str(directory)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     finally:

@@ -13,7 +13,12 @@ VICTIMS = (
 WAYS = ("rollback", "resume", "race", "start")
 """What follows: a rollback; a resume; resume, rollback and a starting run within half a second; a
 rollback beside a run that starts."""
-WORLDS = ("plain", "full-disk", "read-only", "few-files", "clock", "stop", "shm", "lost-files")
+WORLDS = (
+    "plain", "full-disk", "read-only", "few-files", "clock", "stop", "shm", "lost-files",
+    "no-venv", "upgrade", "no-python",
+)  # fmt: skip
+BY_SCRIPT = ("no-venv", "upgrade", "no-python")
+"""Worlds in which the command cannot be had: the rollback is rollback.sh."""
 REAL_SHARE = 0.05
 RACE_S = 0.5
 
@@ -58,7 +63,7 @@ def draw(seed: int, number: int, world: str = "plain") -> Plan:
     acts = _acts(dice, way)
     return Plan(
         seed, number, world, way,
-        real=dice.random() < REAL_SHARE,
+        real=dice.random() < REAL_SHARE and world not in BY_SCRIPT,
         intruder=world == "plain" and dice.random() < 0.4,
         baseline=("--loading", str(dice.choice((0, 0, 3, 8)))),
         candidate=(

@@ -18,7 +18,7 @@ from pathlib import Path
 from console.host import process
 from console.recovery.rollback.records import read as read_pointer
 from tests.chaos import facts, intruder
-from tests.chaos.draw import Act, Plan
+from tests.chaos.draw import BY_SCRIPT, Act, Plan
 from tests.chaos.facts import Command, Facts
 from tests.chaos.neighbours import Neighbours
 from tests.chaos.worlds import Hostile, build_clock, limit_files
@@ -38,7 +38,9 @@ STARTED = ("run", "resume", "rollback", "attach")
 KINDS = (
     ("closer", "--close"), ("runner", " runner "), ("ladder", "console.recovery.rollback.standby"),
     ("sentinel", "console.recovery.guard.daemon"), ("follower", "omni-console attach"),
-    ("rollback", "omni-console rollback"), ("command", "omni-console "),
+    ("rollback", "omni-console rollback"), ("rollback", "/omni-console/sealed/"),
+    ("rollback", "/rollback/rollback.sh"), ("rollback", "/rollback/without-python.sh"),
+    ("command", "omni-console "),
 )  # fmt: skip
 
 
@@ -57,7 +59,26 @@ class ChaosWorld(World):
         if self.plan.real:
             return super().engine(model, port)
         more = self.plan.baseline if port == self.base_port else self.plan.candidate
-        return [sys.executable, "-I", "-S", standin.__file__, str(port), *more]
+        return [self.interpreter, "-I", "-S", standin.__file__, str(port), *more]
+
+    def start_script(self) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            ["/bin/sh", str(self.run.script)], env=self.env, cwd="/", stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.children.append(child)
+        return child
+
+    @property
+    def interpreter(self) -> str:
+        """Of the engines. They are there in every world: a copy is no Python that a rollback
+        knows of."""
+        if self.plan.world not in BY_SCRIPT:
+            return sys.executable
+        copy = self.root / "interpreter"
+        if not copy.exists():
+            shutil.copy(os.path.realpath(sys.executable), copy)
+        return str(copy)
 
     def bring_up(self) -> tuple[int, int]:
         started = super().bring_up()
@@ -161,7 +182,8 @@ class Trial:
         if what == "run":
             argv.append(str(self._book()))
         self.note(f"start {what}")
-        child = self.world.start(*argv)
+        by_script = what == "rollback" and self.hostile.turned and self.plan.world in BY_SCRIPT
+        child = self.world.start_script() if by_script else self.world.start(*argv)
         if self.hostile.files:
             limit_files(child.pid)
         self.running.append((what, child))
@@ -215,6 +237,8 @@ class Trial:
         return any(c.pid not in self.killed for what, c in self.running if what in awaited)
 
     def _judge(self, what: str, code: int, text: str, serves: bool | None, beside: str) -> None:
+        if what != "rollback" and self.plan.world in BY_SCRIPT:
+            return  # its program is gone
         if serves is False and facts.after_the_proof(text, self.baseline_killed):
             serves = None
         self.commands.append(Command(what, code, text, serves, beside))

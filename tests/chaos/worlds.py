@@ -10,11 +10,17 @@ import contextlib
 import ctypes
 import os
 import resource
+import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.chaos.draw import BY_SCRIPT
+
 CLONE_NEWNS = 0x00020000
+ROOT = Path(__file__).parents[2]
+MOVED = 'raise ImportError("another version has moved this")\n'
 FILES = 32
 STATE_SIZE, SHM_SIZE = "48m", "64k"
 HOUR = 3600
@@ -69,6 +75,8 @@ class Hostile:
         self.name, self.root, self.shim = name, root, shim
         self.state = root / "state"
         self.turned = False
+        self.broken: list[Path] = []
+        """What is hidden behind a mount."""
 
     @property
     def files(self) -> bool:
@@ -76,7 +84,7 @@ class Hostile:
 
     def enter(self) -> None:
         """Before anything of the trial runs."""
-        if self.name in ("full-disk", "read-only", "clock", "shm"):
+        if self.name in ("full-disk", "read-only", "clock", "shm", *BY_SCRIPT):
             private_mounts()
         if self.name == "full-disk":
             mount("-t", "tmpfs", "-o", f"size={STATE_SIZE}", "state", str(self.state))
@@ -103,6 +111,8 @@ class Hostile:
             mount("--move", str(aside), str(self.state))
         elif self.name == "clock":
             self._clock(HOUR if dice() < 0.5 else -HOUR)
+        elif self.name in BY_SCRIPT:
+            self._break_python()
         elif self.name == "few-files":
             for pid in pids:
                 limit_files(pid)
@@ -120,10 +130,39 @@ class Hostile:
             (self.state / "full").unlink()
         elif self.name == "read-only":
             subprocess.run(["umount", "--lazy", str(self.state)], check=True)
+        elif self.name in BY_SCRIPT:
+            for place in self.broken:
+                subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+    def _break_python(self) -> None:
+        """The console's files, its environment, or every Python are gone from now on."""
+        instead = self.root / "instead"
+        if self.name == "upgrade":
+            shutil.copytree(ROOT / "console", instead, ignore=shutil.ignore_patterns("*.pyc"))
+            for path in (instead / "recovery").rglob("*.py"):
+                path.write_text(MOVED)
+            places = [ROOT / "console"]
+        else:
+            instead.mkdir()
+            places = [ROOT / "console", Path(sys.prefix)]
+        for place in places:
+            mount("--bind", str(instead), str(place))
+        pythons = sorted(_pythons()) if self.name == "no-python" else []
+        for python in pythons:
+            mount("--bind", "/dev/null", str(python))
+        self.broken = [*pythons, *places]
 
     def _clock(self, seconds: int) -> None:
         with open(offset_file(self.root), "r+b" if self.turned else "wb") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))
+
+
+def _pythons() -> Iterator[Path]:
+    """Every interpreter that somebody might name, but for copies in other places."""
+    places = [Path(folder) for folder in os.environ["PATH"].split(":")]
+    places += [Path(sys.executable).resolve().parent, Path("/usr/bin"), Path("/usr/local/bin")]
+    found = {path.resolve() for place in places for path in place.glob("python3*")}
+    yield from (path for path in found if path.is_file() and not path.is_relative_to(sys.prefix))
 
 
 def offset_file(root: Path) -> Path:

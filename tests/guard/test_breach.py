@@ -96,8 +96,8 @@ def test_a_command_that_finds_no_room_is_tried_again(make: Make) -> None:
 def test_no_room_for_the_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(breach, "module_argv", lambda name: ["true"])
-    assert breach.start_rollback(started.append)
+    assert breach.start_rollback("/run", started.append)
     assert len(started) == 1
     assert breach._spawned.pop().wait(60) == 0
     monkeypatch.setattr(breach, "module_argv", lambda name: ["/no/such/program"])
-    assert not breach.start_rollback(started.append)
+    assert not breach.start_rollback("/run", started.append)

@@ -32,6 +32,7 @@ from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.recovery.rollback.shell import launcher, sealed_copy
 from console.recovery.rollback.stages import start, verify
 from console.runtime.probe import Health, health
 from tests.clock import FakeClock
@@ -326,9 +327,21 @@ def in_script(stage: Stage, body: str, shell: str = str(DASH)) -> tuple[int, str
     return done.returncode, done.stdout
 
 
-@pytest.fixture(params=["ladder", "script"])
+def run_launcher(stage: Stage, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the rollback.sh that runs the sealed copy, with `more` variables, to its end."""
+    stage.seal(copy=stage.plan.copy or str(sealed_copy.make()))
+    launcher.write(stage.plan, stage.plan.rollback_dir / sealed.SCRIPT)
+    return subprocess.run(
+        [str(DASH), str(stage.plan.rollback_dir / sealed.SCRIPT)], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(stage.root), **more}, cwd="/",
+    )  # fmt: skip
+
+
+@pytest.fixture(params=["ladder", "script", "copy"])
 def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
-    """Restores the baseline, once by the rollback procedure and once by rollback.sh under dash."""
+    """Restores the baseline: by the rollback procedure, by rollback.sh under dash, which runs the
+    sealed copy, and by the script that needs no Python."""
 
     def by_procedure() -> None:
         assert stage.roll_back().serving, stage.lines
@@ -337,9 +350,14 @@ def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
         done = run_script(stage)
         assert done.returncode == 0, done.stdout
 
-    if request.param == "script" and DASH is None:
+    def by_copy() -> None:
+        done = run_launcher(stage)
+        assert done.returncode == 0, done.stdout
+        assert "without Python" not in done.stdout
+
+    if request.param != "ladder" and DASH is None:
         pytest.skip("needs dash")
-    return by_procedure if request.param == "ladder" else by_script
+    return {"ladder": by_procedure, "script": by_script, "copy": by_copy}[request.param]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.files import write_atomically
-from console.common.paths import module_argv
+from console.common.paths import module_argv, own_copy, sealed_argv
 from console.common.text import one_line
 from console.recovery.guard.config import ALLOCATION, BREACH, LEASE, GuardConfig
 from console.recovery.guard.decide.limit_state import Metrics
@@ -310,13 +310,15 @@ def allocation_record(now: float, wall: float) -> BreachRecord:
     return BreachRecord(ALLOCATION, words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
-def start_rollback(lower_priority: Callable[[int], None]) -> bool:
-    """Start `omni-console rollback` in a session of its own, with an ordinary priority. Returns
-    whether the process could be started."""
+def start_rollback(run_dir: str, lower_priority: Callable[[int], None]) -> bool:
+    """Start a rollback of a run in a session of its own, with an ordinary priority. Returns whether
+    the process could be started."""
+    copy = own_copy()
+    argv = sealed_argv(copy, run_dir) if copy else (*module_argv("console.cli"), "rollback")
     environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
     try:
         child = subprocess.Popen(
-            [*module_argv("console.cli"), "rollback"], env=environment,
+            argv, env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip

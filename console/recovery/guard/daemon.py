@@ -146,7 +146,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     deps = Dependencies(
         inbox, collector, ring, killer, LiveTargets(config.rollback_dir / LIVE, killer.trees),
         clock,
-        lambda of: start_rollback(lambda pid: lower_priority(pid, got)),
+        lambda of: start_rollback(str(directory.parent), lambda pid: lower_priority(pid, got)),
     )  # fmt: skip
     rehearsed = killer.rehearse()
     loop = GuardLoop(config, deps)

@@ -30,7 +30,7 @@ from typing import Annotated
 from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import open_untrusted, read_end, write_atomically
-from console.common.paths import module_argv
+from console.common.paths import module_argv, own_copy
 from console.common.record import RecordError
 from console.common.text import clean, decode, one_line
 from console.host import process
@@ -39,7 +39,7 @@ from console.host.privileges import name_of
 from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import PROGRESS_FILE
-from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SITE, SealedPlan
+from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SCRIPT, SITE, SealedPlan
 from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536
@@ -349,13 +349,20 @@ def _holds_host_lock(pointer: Pointer) -> bool:
     return pointer.pid in holders(paths.host_lock(pointer.uid))
 
 
+def _rollback_argv(other: Pointer) -> tuple[str, ...]:
+    """The command of this installation; a sealed copy has only what that user's run sealed."""
+    if own_copy():
+        return ("/bin/sh", f"{other.run_dir}/{ROLLBACK}/{SCRIPT}")
+    return (*module_argv("console.cli"), "rollback")
+
+
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
     """Run `omni-console rollback` with that user's rights, and wait up to LIMIT_S for it. Return
     whether it succeeded in that time."""
     try:
         entry = pwd.getpwuid(other.uid)
         child = subprocess.Popen(
-            [*module_argv("console.cli"), "rollback"], stdin=subprocess.DEVNULL,
+            _rollback_argv(other), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd="/",
             user=other.uid, group=entry.pw_gid,
             extra_groups=os.getgrouplist(entry.pw_name, entry.pw_gid), env=_environment(entry),

@@ -21,6 +21,7 @@ from console.journal.state import Cause, RunState
 from console.notify.event import LEASE
 from console.recovery.guard.record.recorder import sweep
 from console.recovery.rollback import live
+from console.recovery.rollback.shell import sealed_copy
 from console.runner.context import Attempt, Context, StepFailed
 from console.runner.control import Verb
 from console.runner.guard import limits
@@ -49,7 +50,7 @@ class Guard:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.clock = context.clock
-        self.sentinel = SentinelProcess(context.run, context.clock)
+        self.sentinel = SentinelProcess(context.run, context.clock, sealed_copy.place())
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None

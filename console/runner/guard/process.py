@@ -30,8 +30,9 @@ END_S = 5.0
 class SentinelProcess:
     """One sentinel at a time. `pid` is (pid, start time), (0, 0) before the first start."""
 
-    def __init__(self, run: RunDir, clock: Clock) -> None:
-        self.run = run
+    def __init__(self, run: RunDir, clock: Clock, copy: str = "") -> None:
+        """`copy` is the run's sealed copy, which the sentinel runs, "" if there is none."""
+        self.run, self.copy = run, copy
         self.clock = clock
         self.pid = (0, 0)
         self._child: subprocess.Popen[bytes] | None = None
@@ -73,7 +74,7 @@ class SentinelProcess:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._child = subprocess.Popen(
-                [*module_argv("console.recovery.guard.daemon"), str(self.run.guard)],
+                [*module_argv("console.recovery.guard.daemon", self.copy), str(self.run.guard)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         finally:

@@ -44,7 +44,9 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
     """Write plan.json and rollback.sh into the run's rollback directory, and the sealed copy that
     rollback.sh runs beside the runs. Raises OSError."""
     plan = sealed_plan(context.plan.site, baseline, context.plan, str(context.run.path))
-    plan = replace(plan, lease_s=lease_of(context.plan, context.meta.lease_s), copy=_copy())
+    plan = replace(
+        plan, lease_s=lease_of(context.plan, context.meta.lease_s), copy=sealed_copy.place()
+    )
     context.sealed = plan
     sealed.write(plan, context.run.sealed)
     launcher.write(plan, context.run.script)
@@ -56,15 +58,6 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
         # for a rollback of this run when its directory is lost
         sealed.write(plan, path.with_suffix(".json"), 0o600)
     return plan
-
-
-def _copy() -> str:
-    """The sealed copy's directory; "" where it cannot be written, as on a full disk: rollback.sh
-    is then the script that needs no Python."""
-    try:
-        return str(sealed_copy.make())
-    except OSError:
-        return ""
 
 
 def sealed_plan(

@@ -1,14 +1,13 @@
-"""What the sealed copy runs: one rollback of one run, or a module of the copy as a process.
+"""What the sealed copy runs: one rollback of one run.
 
     python3 -I -S -B COPY RUN_DIR [--json]
-    python3 -I -S -B COPY -m MODULE [ARGUMENT…]
 
-The second form is how the copy starts processes of its own; see `console.common.paths.module_argv`.
+`COPY -m MODULE [ARGUMENT…]` runs a module of it instead: the standby, the sentinel and what they
+start; see `console.common.paths.module_argv`.
 """
 
 from __future__ import annotations
 
-import runpy
 import sys
 
 from console.common.errors import ConsoleError, Exit
@@ -18,13 +17,8 @@ from console.recovery.rollback.shell.printing import Printer, on_line, print_res
 
 def main() -> int:
     """Exit code 0: the baseline serves; 7: it does not; 2: there is nothing to roll back."""
-    words = sys.argv[1:]
-    if words[:1] == ["-m"] and len(words) > 1:
-        sys.argv = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        return 0
-    as_json = "--json" in words
-    words = [word for word in words if word != "--json"]
+    as_json = "--json" in sys.argv
+    words = [word for word in sys.argv[1:] if word != "--json"]
     if len(words) != 1:
         print("usage: python3 -I -S -B COPY RUN_DIR [--json]", file=sys.stderr)
         return int(Exit.USAGE)

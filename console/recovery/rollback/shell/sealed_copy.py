@@ -24,21 +24,41 @@ import console
 from console.common import paths
 
 ROOMS = ("common", "host", "runtime", "recovery")
-"""The floors from the ground up to the rollback's own. They need the standard library alone, except
-for what asks an engine through the docker library, which a rollback does not use."""
+"""The floors from the ground up to that of rollback and sentinel. They need the standard library
+alone, except for what asks an engine through the docker library, which neither of the two does."""
+CURVE = ("models/__init__.py", "models/sizing/__init__.py", "models/sizing/load_curve.py")
+"""What a load may take as it goes on, by which the sentinel judges."""
 LIBRARIES = ("pynvml",)
 """Single modules that a rollback uses where they are there: with this one it sees whether the
 candidate's GPU memory is free."""
 KINDS = (".py", ".txt")
 MANIFEST = paths.SEALED
 MAIN = "__main__.py"
-START = b"""from console.recovery.rollback.shell.entry import main
+START = b"""import sys
 
-raise SystemExit(main())
+if sys.argv[1:2] == ["-m"]:  # a process of its own starts a module of the copy
+    import runpy
+
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    from console.recovery.rollback.shell.entry import main
+
+    sys.exit(main())
 """
 UNCHECKED = (1).to_bytes(4, "little")
 """Flags of compiled code that is not compared with its source (PEP 552): MANIFEST covers both."""
 MASK = 0xFFFFFFFF
+
+
+def place() -> str:
+    """Return the directory of this version's copy as `make` does; "" where it cannot be written, as
+    on a full disk. rollback.sh is then the script that needs no Python, and standby and sentinel
+    run what is installed."""
+    try:
+        return str(make())
+    except OSError:
+        return ""
 
 
 def make() -> Path:
@@ -76,7 +96,7 @@ def is_whole(directory: Path) -> bool:
 def _sources() -> Iterator[tuple[str, bytes]]:
     """Each file of the copy that is not compiled: its place in the copy, and its bytes."""
     package = Path(console.__file__).parent
-    files = [package / "__init__.py"]
+    files = [package / name for name in ("__init__.py", *CURVE)]
     for room in ROOMS:
         files += (path for path in (package / room).rglob("*") if path.suffix in KINDS)
     for path in files:

@@ -1,0 +1,205 @@
+"""The sealed copy: what is in it, that it stands alone, and that rollback.sh uses it, or does
+without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import console
+from console.common import paths
+from console.host import process
+from console.recovery.rollback.shell import launcher, sealed_copy
+from tests.rollback.conftest import DASH, Stage, run_launcher
+
+PYTHON = os.path.realpath(sys.executable)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return sealed_copy.make()
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+
+
+def test_every_module_of_a_copy_is_imported_without_any_library(copy: Path) -> None:
+    """All but those that ask an engine through the docker library, or are programs."""
+    names = [
+        ".".join(path.relative_to(copy).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((copy / "console").rglob("*.py"))
+    ]
+    names = [
+        name for name in names
+        if "runtime.docker" not in name and name != "console.host.cgroup_exec"
+    ]  # fmt: skip
+    lines = ("import sys", f"sys.path[:0] = [{str(copy)!r}]", *(f"import {n}" for n in names))
+    ran = run(PYTHON, "-I", "-S", "-B", "-c", "\n".join(lines))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(names) > 100
+
+
+def test_a_process_of_a_copy_starts_modules_of_its_copy(copy: Path) -> None:
+    argv = paths.module_argv("console.common.spans", str(copy))
+    assert argv[:1] == (PYTHON,)
+    ran = run(*argv)
+    assert "console" in ran.stderr, "it is started, and lacks its input"
+    assert "No module" not in ran.stderr
+    asks = f"import sys; sys.path[:0] = [{str(copy)!r}]; from console.common import paths; "
+    ran = run(PYTHON, "-I", "-S", "-c", asks + "print(*paths.module_argv('a.b'))")
+    assert ran.stdout.split() == [*paths.sealed_argv(str(copy)), "-m", "a.b"]
+    assert paths.own_copy() == "", "this is an installed console"
+
+
+def test_the_compiled_code_of_a_copy_is_used(copy: Path) -> None:
+    compiled = next(copy.rglob("text.cpython-*.pyc"))
+    source = copy / "console/common/text.py"
+    source.write_text("raise RuntimeError('compiled anew')\n")
+    asks = f"import sys; sys.path[:0] = [{str(copy)!r}]; import console.common.text"
+    assert run(PYTHON, "-I", "-S", "-B", "-c", asks).returncode == 0
+    compiled.unlink()
+    assert "compiled anew" in run(PYTHON, "-I", "-S", "-B", "-c", asks).stderr
+
+
+def test_runs_of_a_version_share_a_copy_and_another_version_has_its_own(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    date = (copy / "__main__.py").stat().st_mtime_ns
+    assert sealed_copy.make() == copy
+    assert (copy / "__main__.py").stat().st_mtime_ns == date, "it is not written again"
+    monkeypatch.setattr(sealed_copy, "START", sealed_copy.START + b"# another version\n")
+    assert sealed_copy.make() != copy
+    assert sealed_copy.is_whole(copy)
+    assert sorted(copy.parent.iterdir()) == sorted([copy, sealed_copy.make()]), "nothing is left"
+
+
+@pytest.mark.parametrize("damage", ["changed", "lost", "empty", "no list", "half a list"])
+def test_a_damaged_copy_is_made_again(copy: Path, damage: str) -> None:
+    path, manifest = copy / "console/host/process.py", copy / sealed_copy.MANIFEST
+    if damage == "changed":
+        path.write_bytes(path.read_bytes()[:-10])
+    elif damage == "lost":
+        path.unlink()
+    elif damage == "empty":
+        manifest.write_text("")
+    elif damage == "no list":
+        manifest.unlink()
+    else:
+        manifest.write_text(manifest.read_text()[:-30])
+    assert not sealed_copy.is_whole(copy)
+    assert sealed_copy.make() == copy
+    assert sealed_copy.is_whole(copy)
+
+
+def test_without_room_for_a_copy_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").write_text("no directory")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert sealed_copy.place() == ""
+
+
+def test_the_copy_has_what_the_package_has(copy: Path) -> None:
+    package = Path(console.__file__).parent
+    for room in sealed_copy.ROOMS:
+        of_package = {
+            str(path.relative_to(package)) for path in (package / room).rglob("*")
+            if path.suffix in sealed_copy.KINDS
+        }  # fmt: skip
+        assert of_package == {
+            str(path.relative_to(copy / "console")) for path in (copy / "console" / room).rglob("*")
+            if path.suffix in sealed_copy.KINDS
+        }  # fmt: skip
+        assert of_package
+
+
+# -- rollback.sh ----------------------------------------------------------------------------------
+
+needs_dash = pytest.mark.skipif(DASH is None, reason="needs dash")
+
+
+@needs_dash
+def test_the_script_runs_the_copy_and_no_installed_console(stage: Stage) -> None:
+    candidate = stage.sleeper()
+    done = run_launcher(stage, PYTHONPATH="/no/such", PYTHONHOME="/no/such")
+    assert done.returncode == 0, done.stdout
+    assert "the baseline serves, back in" in done.stdout, "words of the procedure"
+    assert "without Python" not in done.stdout
+    assert not process.alive(*candidate)
+
+
+@needs_dash
+@pytest.mark.parametrize("fault", ["lost", "crashes", "nothing to do", "is killed"])
+def test_where_the_copy_fails_the_shell_brings_the_baseline_back(stage: Stage, fault: str) -> None:
+    copy = sealed_copy.make()
+    ends = {
+        "crashes": "raise RuntimeError('!')", "nothing to do": "raise SystemExit(2)",
+        "is killed": "import os; os.kill(os.getpid(), 9)",
+    }  # fmt: skip
+    if fault == "lost":
+        shutil.rmtree(copy)
+        copy.mkdir()
+    else:
+        (copy / "__main__.py").write_text(ends[fault])
+    stage.seal(copy=str(copy))
+    done = run_launcher(stage)
+    assert done.returncode == 0, done.stdout
+    assert "without Python" in done.stdout or f"{copy} is gone" in done.stdout
+    assert "serves" in done.stdout
+
+
+@needs_dash
+def test_a_failed_rollback_of_the_copy_is_the_end(stage: Stage) -> None:
+    """It has the more careful checks: what it leaves alone, the shell leaves alone."""
+    copy = sealed_copy.make()
+    (copy / "__main__.py").write_text("raise SystemExit(7)")
+    stage.seal(copy=str(copy))
+    done = run_launcher(stage)
+    assert (done.returncode, done.stdout) == (7, "")
+
+
+@needs_dash
+def test_without_room_for_a_copy_the_script_is_that_of_the_shell(stage: Stage) -> None:
+    path = stage.plan.rollback_dir / "rollback.sh"
+    launcher.write(stage.plan, path)
+    assert "find_client" in path.read_text()
+    assert not launcher.without_python_path(path).exists()
+
+
+def test_a_person_can_read_the_script(stage: Stage) -> None:
+    text = launcher.render(stage.seal(copy="/copy"), Path("/otherwise"))
+    assert len(text.splitlines()) <= 80
+    assert max(map(len, text.splitlines())) <= 110
+
+
+@needs_dash
+def test_the_first_signal_leaves_a_rollback_and_the_second_one_ends_it(stage: Stage) -> None:
+    copy = sealed_copy.make()
+    (copy / "__main__.py").write_text(
+        "import os, signal, sys\n"
+        "got = []\n"
+        "def take(number, _):\n"
+        "    got.append(number)\n"
+        "    os.write(1, b'got %d\\n' % number)\n"
+        "    if len(got) == 2: sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, take)\n"
+        "os.write(1, b'begun\\n')\n"
+        "while True: signal.pause()\n"
+    )
+    stage.seal(copy=str(copy))
+    path = stage.plan.rollback_dir / "rollback.sh"
+    launcher.write(stage.plan, path)
+    with subprocess.Popen([str(DASH), str(path)], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        assert script.stdout.readline() == "begun\n"
+        for _ in range(2):
+            script.terminate()
+            assert script.stdout.readline() == "got 15\n"
+        assert script.wait(60) == 7
