@@ -373,3 +373,37 @@ def test_a_container_whose_console_runs_is_left_whatever_the_clock_says(
     client: Any = SimpleNamespace(api=api)
     assert oneoff.sweep(client) == len(gone) == removed
     assert process.boot_id() == BOOT
+
+
+@pytest.mark.parametrize(
+    ("architecture", "method", "level", "words"),
+    [
+        ("qwen3_5_moe", "BF16", Level.OK, "tutorial"),
+        ("qwen3_5_moe_text", "FP8", Level.OK, "tutorial"),
+        ("qwen3_next", "FP8", Level.OK, "list of models"),
+        ("qwen3_5_moe", "AMXINT4", Level.OK, "since 0.6.3"),
+        ("qwen3_5_moe", "AMXINT8", Level.UNKNOWN, "in loops"),
+        ("qwen3_5_moe", "GPTQ_INT4", Level.UNKNOWN, "crash"),
+        ("qwen3_5_moe", "LLAMAFILE", Level.UNKNOWN, "no report tells"),
+        ("qwen3_next", "AMXINT4", Level.UNKNOWN, "no report tells"),
+    ],
+)
+def test_kt_kernel_serves_qwen_with_states_by_the_methods_of_its_documents(
+    architecture: str, method: str, level: Level, words: str
+) -> None:
+    """doc/en/Qwen3.5.md, the AVX2 tutorial and ktransformers#1880, #1914, #1928, #2016."""
+    here = Machine(cards=(Card("?", compute=(8, 9)),), cpu_flags=XEON)
+    asked = Question("kt-kernel", "safetensors", architecture, "", method, "", here)
+    (finding,) = of(asked, "architecture")
+    assert (finding.level, words in finding.words) == (level, True), finding.words
+
+
+def test_every_method_of_kt_kernel_has_a_word_for_qwen_with_states() -> None:
+    """A method without a row would be passed over as `the table says nothing about it`."""
+    methods = {method for rule in table().rules if "kt-kernel" in rule.engine
+               for method in rule.when.method}  # fmt: skip
+    for architecture in ("qwen3_next", "qwen3_5_moe"):
+        for method in methods:
+            (finding,) = of(Question("kt-kernel", architecture=architecture, method=method),
+                            "architecture")  # fmt: skip
+            assert "says nothing" not in finding.words, (architecture, method)
