@@ -200,6 +200,8 @@ def weigh(
     facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
 ) -> tuple[Assessment, Placement | None]:
     """The whole sum for one plan. The placement is None if not even the layers are known."""
+    if plan.merges and not plan.graph and not facts.attention.latent:
+        plan = replace(plan, mmap=False)  # merged tensors are in no file that could be mapped
     has_cards = bool(cards_of(plan, machine.cards))
     ledger = Assessment(plan.strategy(has_cards))
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
@@ -209,6 +211,11 @@ def weigh(
     ledger.unknown += plan.unsettled
     ledger.stops += [f"llama-server refuses {what}" for what in plan.refused]
     absent(plan, machine.cards, ledger)
+    if plan.goes_back and facts.recurrent is not None and not plan.uncounted:
+        ledger.unknown.append(
+            "not counted: the copies of states that ik_llama.cpp keeps on the card, so that it can go "
+            "back where a guess was wrong"
+        )
     if plan.mtp and not facts.spare_layers and not plan.uncounted:
         ledger.unknown.append("the file has no layers for --spec-type draft-mtp")
     if facts.layers is None:

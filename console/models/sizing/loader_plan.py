@@ -99,7 +99,8 @@ class LlamaPlan:
     `draft_words`: what of the command line is counted with it.
     `fit_target`: MiB that --fit leaves on each card (none: its default).
     `min_devices`: how many the split mode takes at least; `graph`: ik_llama.cpp is asked to
-    divide each layer; `ik`: ik_llama.cpp's server, which leaves out devices that are not there.
+    divide each layer; `ik`: ik_llama.cpp's server, which leaves out devices that are not there;
+    `goes_back`: something guesses ahead in it, `merges`: it makes one tensor of Q, K and V.
     `refused`: what the server's start refuses, `unsettled`: what some builds refuse, `older`: the
     build takes what those of the table's day do not, `build`: what is known of it besides.
     """
@@ -145,6 +146,8 @@ class LlamaPlan:
     min_devices: int = 0
     graph: bool = False
     ik: bool = False
+    goes_back: bool = False
+    merges: bool = False
     mla: int = 3
     amb: int | None = None
     file: str = ""

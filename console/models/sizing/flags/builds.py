@@ -10,7 +10,7 @@ from console.common import redact
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
-from console.models.sizing.flags.reading import Reading
+from console.models.sizing.flags.reading import Reading, written
 from console.models.sizing.loader_plan import Build
 
 Takes = Mapping[str, bool | str]
@@ -107,7 +107,7 @@ def _shown(argument: Given) -> str:
     alone = (
         argument.option is not None and argument.option.kind != "flag" and argument.value is None
     )
-    own = argument.name if argument.spelling.startswith("-") else argument.spelling
+    own = written(argument) if argument.spelling.startswith("-") else argument.spelling
     return f"{one_line(own, 60)}{' without a value' if alone else ''}"
 
 

@@ -15,6 +15,7 @@ from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
 from console.models.hub.reference import CUT
+from console.models.sizing.flags import ik_speculation
 from console.models.sizing.flags.builds import Takes, of_build
 from console.models.sizing.flags.llama_devices import devices, ik_devices, override, split
 from console.models.sizing.flags.reading import (
@@ -220,11 +221,6 @@ def _limited(reading: Reading, flag: str, value: str) -> None:
         reading.got["amb"] = MIN_AMB
 
 
-def _ik_speculation(reading: Reading, flag: str, value: str) -> None:
-    if value.partition(":")[0] != "none" and not value.startswith("ngram"):
-        reading.uncounted.append(f"{flag} {one_line(value, 60)}")
-
-
 def _speculation(reading: Reading, flag: str, value: str) -> None:
     """Ways to guess ahead: one loads more of the same file, others a file of their own, and those
     that look into the text before load nothing."""
@@ -317,7 +313,11 @@ _LLAMA: Mapping[str, Apply] = {
 _IK: Mapping[str, Apply] = {
     "--split-mode": _ik_split_mode, "--cache-type-k": _ik_cache_type("type_k"),
     "--cache-type-v": _ik_cache_type("type_v"), "--no-flash-attn": _no_flash,
-    "--run-time-repack": _repacked, "--fit": fixed("fit", True), "--spec-type": _ik_speculation,
+    "--run-time-repack": _repacked, "--fit": fixed("fit", True),
+    "--spec-type": ik_speculation.speculation, "--spec-stage": ik_speculation.speculation,
+    "--multi-token-prediction": ik_speculation.mtp,
+    "--no-multi-token-prediction": ik_speculation.no_mtp, "--draft-max": _of_draft,
+    "--merge-qkv": fixed("merges", True),
     "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _whole("mla", 0, 3),
     "--attention-max-batch": _limited, "--ctx-size-draft": _of_draft,
 }  # fmt: skip

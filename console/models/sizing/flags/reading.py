@@ -168,7 +168,13 @@ def _beside(reading: Reading, word: str, stray: Stray, of: Table) -> None:
 def _shown(argument: Given) -> str:
     """An option with its value, if that is no secret."""
     value = redact.argv([argument.name, argument.value])[1] if argument.value else ""
-    return f"{argument.name} {one_line(value, 60)}".rstrip()
+    return f"{written(argument)} {one_line(value, 60)}".rstrip()
+
+
+def written(argument: Given) -> str:
+    """An option as it was written, and by its own name where that was short or a part of it."""
+    plain = re.fullmatch(r"--[A-Za-z0-9][A-Za-z0-9_-]*", argument.spelling)
+    return argument.spelling if plain else argument.name
 
 
 def _apply(reading: Reading, argument: Given, appliers: Mapping[str, Apply]) -> None:
@@ -177,7 +183,7 @@ def _apply(reading: Reading, argument: Given, appliers: Mapping[str, Apply]) -> 
     if name in appliers:
         appliers[name](reading, name, (value or "").strip())
     else:
-        reading.uncounted.append(name)
+        reading.uncounted.append(written(argument))
 
 
 def number(name: str, least: int = 0, most: int = MAX_NUMBER, *, bounded: bool = False) -> Apply:
