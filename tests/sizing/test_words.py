@@ -10,13 +10,14 @@ from console.common.units import both_units
 from console.host.sample import Card, Machine
 from console.models.gguf.header import Array
 from console.models.sizing.assess import assess
-from console.models.sizing.assessment import WIDTH, lines
+from console.models.sizing.assessment import WIDTH, Verdict, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.converter import conversion_plan
+from console.models.sizing.flags.llama import llama_plan
 from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.load_curve import Envelope
-from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
+from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, SglangPlan, VllmPlan
 from console.models.sizing.model_facts import BadFacts
 from tests.sizing import shapes
 from tests.sizing.site import (
@@ -40,6 +41,7 @@ from tests.sizing.site import (
     served,
     sglang,
 )
+from tests.sizing.test_backends import CONFIG
 from tests.sizing.test_real import WINDOWED, windows
 from tests.sizing.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
 
@@ -190,3 +192,29 @@ def test_which_layers_have_a_window(snapshot: SnapshotAssertion) -> None:
     """As the real llama.cpp said when this was written; `make test-all` asks it again."""
     seen = {name: "".join("-w"[flag] for flag in windows(name)) for name in WINDOWED}
     assert seen == snapshot
+
+
+def test_what_is_not_known_is_named_beside_what_does_not_fit() -> None:
+    """A NO-GO of memory would hide an option that decides once there is room."""
+    plan = replace(llama_plan(["-c", "4096", "--lora", "a.gguf"]), mlock=True)
+    small = Machine(ram_available=8 << 30, swap_free=0)
+    found = assess(from_gguf(shapes.llama_70b()), plan, small, advised=False)
+    assert found.verdict is Verdict.NO_GO
+    assert "short" in found.because
+    assert "besides not known: not counted: --lora" in found.because
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [(VllmPlan(ranks=4, ctx=4096), "--tensor-parallel-size 2: GO"),
+     (SglangPlan(ranks=4, ctx=4096), "--tp 2: GO")],
+)  # fmt: skip
+def test_fewer_ranks_are_advised_where_the_machine_has_fewer_cards(
+    plan: VllmPlan | SglangPlan, words: str
+) -> None:
+    cards = tuple(Card(f"card {number}", 96 * GIB, 96 * GIB, compute=(9, 0)) for number in (0, 1))
+    here = Machine(cards=cards, ram_available=256 * GIB, ram_total=256 * GIB)
+    facts = from_config(CONFIG, 16 * GIB)
+    found = assess(facts, plan, here)
+    assert found.verdict is Verdict.NO_GO, found.because
+    assert words in found.would_make_it_go

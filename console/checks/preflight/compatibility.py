@@ -36,7 +36,7 @@ from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
 from console.models.sizing.loader_plan import Build, LlamaPlan, LoaderPlan, SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.serving.kernels import SWITCHED_OFF, TENSOR
+from console.models.sizing.serving.kernels import IN_WORDS, SWITCHED_OFF, TENSOR
 from console.models.sizing.serving.loaded import is_online
 
 TITLE = "the compatibility table is unusable"
@@ -302,6 +302,8 @@ def _unequal(machine: Machine | None) -> bool | None:
 
 def _title(question: Question, about: str) -> str:
     value = getattr(question, about, "")
+    if about in ("attention", "experts"):
+        value = IN_WORDS.get(value, value)
     return f"{question.engine}, {about}" + (f" {value}" if value else "")
 
 

@@ -41,6 +41,8 @@ from console.models.sizing.placement import Placement, capacity, cards_of, label
 from console.models.sizing.serving.loaded import ONLINE_SHARE, is_online
 
 MIN_CTX = 2048
+RANKS = (1, 2, 4, 8)
+"""Tensor-parallel ranks that are tried: powers of two divide the heads of most models."""
 FILE, AHEAD = 5 * GIB, 40 * 10**9
 """The usual size of a file of weights, and what runai_streamer reads ahead where nothing is set."""
 POOL = "RAM that a card shares"
@@ -239,6 +241,8 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
         if fewer is not None:
             also = "" if plan.kt_skips or HOST not in short else "; RAM holds all experts anyway"
             yield f"--kt-num-gpu-experts {fewer} for the cards{also}"
+    elif ledger.stops:
+        yield from _other_ranks(case, plan, ledger, "--tp")
     if HOST in short:
         if plan.kt and not plan.kt_mmap:
             mapped = replace(plan, kt_mmap=True)
@@ -268,12 +272,24 @@ def _vllm(case: Case, plan: VllmPlan, ledger: Assessment) -> Iterator[str]:
     )
     for option, changed in changes if short or case.facts.recurrent is not None else ():
         yield from _advice(option, case.better(ledger.verdict, changed))
-    for ranks in (2, 4, 8) if short else ():
-        if plan.ranks < ranks <= len(case.machine.cards):
-            wider = replace(plan, ranks=ranks)
-            yield from _advice(
-                f"--tensor-parallel-size {ranks}", case.better(ledger.verdict, wider)
-            )
+    yield from _other_ranks(case, plan, ledger, "--tensor-parallel-size")
+
+
+def _other_ranks(
+    case: Case, plan: VllmPlan | SglangPlan, ledger: Assessment, option: str
+) -> Iterator[str]:
+    """More ranks where a card is too small, and fewer where its start refuses so many, or where
+    the machine has not as many cards."""
+    short = {limit.where for limit in ledger.short} & set(labels(case.machine.cards))
+    more = [ranks for ranks in RANKS if plan.ranks < ranks] if short else []
+    fewer = [ranks for ranks in reversed(RANKS) if ranks < plan.ranks] if ledger.stops else []
+    for ranks in (*more, *fewer):
+        if ranks > len(case.machine.cards):
+            continue
+        if better := case.better(ledger.verdict, replace(plan, ranks=ranks)):
+            yield f"{option} {ranks}: {better}"
+            if ranks < plan.ranks:
+                return
 
 
 def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
@@ -387,7 +403,7 @@ def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
 def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None:
     """Sources of the figures that were not simply read or measured here."""
     if facts.weights_from and facts.source != GGUF:
-        ledger.notes.append(f"weights by class: {facts.weights_from}")
+        ledger.notes.append(f"the sizes of experts and other weights: {facts.weights_from}")
     ledger.notes += _sources(tuple(machine.given.items()))
 
 

@@ -211,7 +211,8 @@ class Assessment:
                 f"{format_bytes(limit.need)}: {format_bytes(limit.short_by)} short"
                 for limit in sorted(self.short, key=lambda limit: -limit.short_by)
             ]
-            return "; ".join([*self.stops, *words])
+            besides = f"besides not known: {'; '.join(self.unknown)}" if self.unknown else ""
+            return "; ".join([*self.stops, *words, *([besides] if besides else [])])
         if verdict is Verdict.UNKNOWN:
             return "not known: " + "; ".join(self._not_known())
         if verdict is Verdict.TIGHT:
@@ -277,7 +278,7 @@ def lines(assessment: Assessment, width: int = WIDTH) -> list[str]:
         ]
     out += list(_limiting(assessment, width))
     if assessment.verdict is Verdict.NO_GO and not assessment.would_make_it_go:
-        out += ["", "What would make it go: nothing that was tried here"]
+        out += ["", "What would make it go: none of the changes that the console tries"]
     elif assessment.would_make_it_go:
         out += ["", "What would make it go:"]
         for text in assessment.would_make_it_go:

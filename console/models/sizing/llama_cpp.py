@@ -213,8 +213,8 @@ def weigh(
     absent(plan, machine.cards, ledger)
     if plan.goes_back and facts.recurrent is not None and not plan.uncounted:
         ledger.unknown.append(
-            "not counted: the copies of states that ik_llama.cpp keeps on the card, so that it can go "
-            "back where a guess was wrong"
+            "not counted: the copies of states that ik_llama.cpp keeps on the card, so that it can "
+            "go back where a guess was wrong"
         )
     if plan.mtp and not facts.spare_layers and not plan.uncounted:
         ledger.unknown.append("the file has no layers for --spec-type draft-mtp")

@@ -55,8 +55,9 @@ OLD_CARDS = (
     "with GGML_CUDA_FA_ALL_QUANTS: it is computed on the CPU, with copies of the cache"
 )
 PAIRS = (
-    "Builds before llama.cpp#28079 (September 2026) take only f16, bf16, q8_0 or q4_0 for both K and "
-    "V, unless they are built with GGML_CUDA_FA_ALL_QUANTS; any of these four for both settles it"
+    "Builds before llama.cpp#28079 (September 2026) take only f16, bf16, q8_0 or q4_0, for K and V "
+    "alike, unless they are built with GGML_CUDA_FA_ALL_QUANTS; one of these four for both settles "
+    "it"
 )
 
 

@@ -1,5 +1,5 @@
-"""How ik_llama.cpp's llama-server is told to guess ahead: `--spec-type WAY[:key=value,...]`, and what
-it took before June 2026 (`common_speculative_stage_from_arg` of its common/common.cpp)."""
+"""How llama-server of ik_llama.cpp is told to guess ahead: `--spec-type WAY[:key=value,...]`, and
+what it took before June 2026 (`common_speculative_stage_from_arg` of its common/common.cpp)."""
 
 from __future__ import annotations
 

@@ -26,6 +26,14 @@ _OF_SINKS = frozenset(("GptOssForCausalLM",))
 BLOCK, CHANNEL, TENSOR, GROUP, WHOLE = "block", "channel", "tensor", "group", "none"
 OTHER = "other"
 """A quantization that does not say of how many weights a scale is."""
+IN_WORDS = {
+    PLAIN: "over the whole context", WINDOW: "in a window", WIDE: "with wide heads",
+    STATES: "beside layers with states", SINKS: "with sinks", CHUNKS: "in dual chunks",
+    BLOCK: "with a scale for each block", CHANNEL: "with a scale for each channel",
+    TENSOR: "with one scale for each tensor", GROUP: "with a scale for each group",
+    WHOLE: "without scales", OTHER: "with scales of an unknown kind",
+}  # fmt: skip
+"""How a finding calls a kind, where its name alone says nothing."""
 _STRATEGIES = {
     "block": BLOCK, "channel": CHANNEL, "tensor": TENSOR, "group": GROUP, "tensor_group": GROUP,
 }  # fmt: skip
