@@ -12,6 +12,8 @@ from console.models.hub.checkpoint import Format
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.flags.sglang import sglang_plan
+from console.models.sizing.serving.releases import release_of
 
 GIB = 1 << 30
 QWEN3 = {
@@ -103,3 +105,36 @@ def test_families_that_still_do_so_name_the_newest_release_that_was_read() -> No
     ling = QWEN3 | {"architectures": ["BailingMoeV2ForCausalLM"]}
     found = judged(quantized(ling, GPTQ), SMALL_BYTES, RTX_4090)
     assert "up to 0.5.23" in found.because
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        ("lmsysorg/sglang:v0.4.9.post2-cu126", (0, 4, 9)),
+        ("docker.io/lmsysorg/sglang:v0.5.0rc0-cu126", (0, 5, 0)),
+        ("lmsysorg/sglang:v0.5.23-cu130@sha256:" + "a" * 64, (0, 5, 23)),
+        ("lmsysorg/sglang:v0.3.6.post1-cu124", (0, 3, 6)),
+        ("lmsysorg/sglang:nightly-dev-20251208-5e2cda61", (0, 5, 6)),
+        ("lmsysorg/sglang:nightly-dev-cu13-20260624-b2c8f7a2", (0, 5, 12)),
+        ("lmsysorg/sglang:nightly-dev-20250801-0123abcd", None),
+        ("lmsysorg/sglang:latest", None),
+        ("lmsysorg/sglang:dev-cu13", None),
+        ("own/sglang:v0.5.23", None),
+        ("slimerl/slime:nightly-dev-20260701a", None),
+    ],
+)
+def test_an_image_of_sglang_names_its_release(image: str, release: tuple[int, ...] | None) -> None:
+    assert release_of("sglang", image) == release
+
+
+@pytest.mark.parametrize(
+    ("image", "asks"),
+    [("v0.5.8", True), ("v0.4.9.post2-cu126", True), ("latest", True), ("v0.5.9", False),
+     ("v0.5.23-cu130", False), ("nightly-dev-20260107-dce8b060", True),
+     ("nightly-dev-cu13-20260624-b2c8f7a2", False)],
+)  # fmt: skip
+def test_a_release_that_is_known_to_hold_them_once_is_no_question(image: str, asks: bool) -> None:
+    plan = sglang_plan([], f"lmsysorg/sglang:{image}")
+    facts = from_config(quantized(QWEN3, GPTQ), SMALL_BYTES)
+    found = assess(facts, plan, Machine(cards=RTX_4090, ram_available=256 * GIB))
+    assert whether_twice(found) is asks

@@ -269,7 +269,7 @@ class SglangPlan:
     kt_mmap: bool = False
     kt_weights: str = ""
     kt_experts: int | None = None
-    release: tuple[int, int] | None = None
+    release: tuple[int, ...] | None = None
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -341,7 +341,7 @@ class VllmPlan:
     model: str = ""
     ray: bool = False
     config_format: str = ""
-    release: tuple[int, int] | None = None
+    release: tuple[int, ...] | None = None
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -286,7 +286,7 @@ def _little(
             f"{limit.where} would have {format_bytes(limit.left)} of its static part left, less "
             f"than {HEADROOM:.0%} of it (F-005)"
         )
-    twice, releases = kept_of_experts(facts, plan.quantization, experts)
+    twice, releases = kept_of_experts(facts, plan.quantization, experts, plan.release)
     if limit.left < twice:
         yield (
             f"which release it is: {releases} keep the experts as they were read beside those "

@@ -110,7 +110,7 @@ def _of_pair(
         if row.state == REFUSED and row.until is not None:
             if release is None:
                 doubt = f"{pair}: {shown}; which release it is is not known here"
-            elif release <= row.until:
+            elif release[: len(row.until)] <= row.until:
                 yield REFUSED, shown
                 return
         if row.state == UNKNOWN:

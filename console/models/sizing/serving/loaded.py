@@ -44,12 +44,17 @@ def is_online(facts: ModelFacts, quantization: str) -> bool:
     return quantization in ONLINE and facts.stored in HALF[:2]
 
 
-def kept_of_experts(facts: ModelFacts, quantization: str, experts: int) -> tuple[int, str]:
-    """Bytes of experts that SGLang has twice once they are repacked, and which releases do so."""
+def kept_of_experts(
+    facts: ModelFacts, quantization: str, experts: int, release: tuple[int, ...] | None
+) -> tuple[int, str]:
+    """Bytes of experts that SGLang has twice once they are repacked, and which releases do so. A
+    `release` of its own is known to be no older than this one."""
     named = KEEPING.keys() & set(facts.classes)
     if not named or quantization in NOT_REPACKED:
         return 0, ""
     since = KEEPING[min(named)]
+    if since and release is not None and release >= tuple(map(int, since.split("."))):
+        return 0, ""
     words = f"releases before {since}" if since else "releases up to 0.5.23"
     if is_online(facts, quantization):
         return int(experts * ONLINE_SHARE), words

@@ -13,10 +13,18 @@ from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.tables import CHUNKED
 
-Release = tuple[int, int]
+Release = tuple[int, ...]
 OWN = {"vllm": "vllm-openai", "sglang": "lmsysorg/sglang"}
 """What the publishers call their images. Another's tag may count releases of its own."""
-_TAG = r":v?(\d{1,3})\.(\d{1,3})(?:\.\d|$)"
+_TAG = r":v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3})|$)"
+_NIGHTLY = re.compile(r":nightly-dev(?:-cu\d{2,3})?-(20\d{6})(?:-|@|$)")
+NIGHTLIES = (
+    (20251208, (0, 5, 6)), (20260107, (0, 5, 7)), (20260516, (0, 5, 12)), (20260701, (0, 5, 13)),
+    (20260820, (0, 5, 17)),
+)  # fmt: skip
+"""Days by which a release of SGLang was surely out, so that a nightly image of that day or later
+has all that it has: THUDM/slime's docker/README.md names two nightlies with their releases, the
+others are modal-projects/training-gym#58 and #210, and sglang#35723."""
 CHUNKS_SINCE = 8
 """vLLM 0.8 (V1) takes a prompt in steps of a fixed size. A release before took it whole as long as
 the context has at most LONG tokens, and measured such a step: 2.99 GiB for 29,000 tokens of
@@ -31,9 +39,15 @@ MXFP4_DOUBT = (12, 14)
 
 def release_of(engine: str, image: str, *, own: bool = True) -> Release | None:
     """The release that an image's tag names; None for none, and with `own` for one that is not the
-    publisher's."""
+    publisher's. SGLang has three numbers, as its releases differ in the third; of a nightly image
+    it is one that came before."""
     match = re.search((re.escape(OWN[engine]) if own else "") + _TAG, image)
-    return (int(match[1]), int(match[2])) if match else None
+    if match:
+        numbers = (int(match[1]), int(match[2]), int(match[3] or 0))
+        return numbers if engine == "sglang" else numbers[:2]
+    nightly = _NIGHTLY.search(image) if engine == "sglang" and OWN[engine] in image else None
+    day = int(nightly[1]) if nightly else 0
+    return max((release for since, release in NIGHTLIES if since <= day), default=None)
 
 
 def not_known_of_vllm(facts: ModelFacts, plan: VllmPlan, tokens: int | None) -> Iterator[str]:
