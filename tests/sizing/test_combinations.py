@@ -206,6 +206,38 @@ def test_split_tensors_beside_layers_for_guesses() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "build", "verdict", "why"),
+    [
+        ("-ctk q8_0 -ctv q8_0", 9208, Verdict.NO_GO, "KV cache quantization not implemented"),
+        ("-ctk q8_0 -ctv q8_0", None, Verdict.UNKNOWN, "which release it is"),
+        ("-ctk q8_0 -ctv q8_0", 11549, Verdict.GO, ""),
+        ("-ctk iq4_nl -ctv iq4_nl", 11549, Verdict.UNKNOWN, "llama.cpp#27116"),
+        ("-nkvo", 11549, Verdict.UNKNOWN, "the cache in RAM"), ("", None, Verdict.GO, ""),
+    ],
+)  # fmt: skip
+def test_split_tensors_beside_other_caches(
+    words: str, build: int | None, verdict: Verdict, why: str
+) -> None:
+    """llama.cpp#23567 and #23792, llama.cpp#27116, GenerelSchwerz/llama.cpp#66."""
+    found = gguf(f"-ngl 99 -sm tensor {words}", LLAMA, build=build)
+    assert (found.verdict, why in found.because) == (verdict, True), found.because
+    whole = gguf(f"-ngl 99 {words}", LLAMA, build=build)
+    assert (why or "no word") not in whole.because
+
+
+def test_combinations_that_a_document_was_said_to_have() -> None:
+    """vllm#39273, sglang#37187, sglang#19924: rows that named a page without the pair in it."""
+    sinks = replace(PLAIN, classes=("GptOssForCausalLM",), attends="sinks")
+    apart = sglang_plan(["--tp", "4", "--dp", "4", "--enable-dp-attention"])
+    assert "sglang#37187" in "".join(serving.by_sglang_pairs(sinks, apart)[1])
+    latent = replace(PLAIN, attention=replace(PLAIN.attention, latent=True))
+    moved = sglang_plan(["--cpu-offload-gb", "4"])
+    assert "sglang#19924" in "".join(serving.by_sglang_pairs(latent, moved)[1])
+    looks_up = '--speculative-config {"method":"ngram","num_speculative_tokens":3}'
+    assert "vllm#39273" in vllm(qwen("27B"), f"-tp 2 --max-num-seqs 16 {looks_up}").because
+
+
+@pytest.mark.parametrize(
     ("words", "build", "verdict"),
     [
         ("-ngl 99", None, Verdict.UNKNOWN), ("-ngl 99", 10063, Verdict.NO_GO),

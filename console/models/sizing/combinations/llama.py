@@ -19,6 +19,8 @@ TENSORS, ROWS, GRAPH = (
 )  # fmt: skip
 CARDS, LAYERS_IN_RAM = Feature("layers on several cards"), Feature("layers in RAM")
 EXPERTS_IN_RAM, QUANTIZED = Feature("experts in RAM"), Feature("a quantized cache")
+UNCOMMON = Feature("a cache in q4_1, q5_0, q5_1 or iq4_nl")
+CACHE_IN_RAM = Feature("the cache in RAM")
 OWN, DRAFT = Feature("own layers that guess ahead"), Feature("a draft model")
 SPARE = Feature("layers for guesses in the file", True)
 WINDOW, STATES = Feature("layers with a window", True), Feature("layers with a state", True)
@@ -31,6 +33,7 @@ MAX_INPUTS = 30
 PER_LAYER_TABLE = "per_layer_token_embd."
 SHARED_TENSORS, SINK_TENSORS = "_shexp", "attn_sinks"
 WHOLE_CACHE = ("f32", "f16", "bf16")
+UNCOMMON_CACHE = frozenset({"q4_1", "q5_0", "q5_1", "iq4_nl"})
 BY_GRAPH = frozenset({
     "llama", "qwen3moe", "glm4moe", "mistral3", "command-r", "cohere2", "cohere2moe", "mimo2",
     "qwen3", "qwen3vl", "hunyuan-moe", "gpt-oss", "ernie4_5-moe", "minimax-m2", "minimax-m3",
@@ -71,6 +74,7 @@ def _in_use(facts: ModelFacts, plan: LlamaPlan, cards: int, *, in_ram: bool) -> 
         ROWS: plan.split_mode == "row" and cards > 1, GRAPH: graph,
         CARDS: cards > 1, LAYERS_IN_RAM: in_ram, EXPERTS_IN_RAM: moved and cards > 0,
         SHARED_IN_RAM: shared, QUANTIZED: not types <= set(WHOLE_CACHE),
+        UNCOMMON: bool(types & UNCOMMON_CACHE), CACHE_IN_RAM: cards > 0 and not plan.kv_offload,
         OWN: plan.mtp and facts.spare_layers > 0, DRAFT: plan.draft is not None,
     }  # fmt: skip
     return (feature for feature, used_now in in_use.items() if used_now)
