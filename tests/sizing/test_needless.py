@@ -140,3 +140,28 @@ def test_llamafile_wants_whole_blocks_of_an_expert() -> None:
     for width, refused in ((1408, True), (1536, False)):
         facts = replace(HALF, experts=Experts(8, 2, width=width))
         assert bool(by_kt(facts, plan)[0]) is refused
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--nnodes 1", "-dcp 1 -pcp 1", "--max-loras 4 --max-lora-rank 64 --fully-sharded-loras",
+     "--nnodes 2 --nnodes 1", "--enable-lora --no-enable-lora --max-loras 2"],
+)  # fmt: skip
+def test_options_of_vllm_that_change_nothing_as_they_stand(words: str) -> None:
+    """`create_engine_config` of vLLM's arg_utils.py makes a LoRAConfig with --enable-lora alone."""
+    assert vllm_plan(words.split()).uncounted == ()
+
+
+@pytest.mark.parametrize("words", ["--nnodes 1", "--attn-cp-size 1", "--dcp-size 1"])
+def test_options_of_sglang_that_change_nothing_as_they_stand(words: str) -> None:
+    assert sglang_plan(words.split()).uncounted == ()
+
+
+def test_adapters_and_several_hosts_are_named() -> None:
+    """vllm#15039: out of memory in a step with an adapter."""
+    plan = vllm_plan(["--max-lora-rank", "64", "--enable-lora", "--nnodes", "2", "-dcp", "4"])
+    named = " ".join(plan.uncounted)
+    for words in ("--enable-lora: the slots", "--max-lora-rank 64", "--nnodes 2",
+                  "--decode-context-parallel-size 4"):  # fmt: skip
+        assert words in named
+    assert sglang_plan(["--nnodes", "2"]).uncounted == ("--nnodes 2",)

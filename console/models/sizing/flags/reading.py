@@ -206,6 +206,15 @@ def between(least: int, most: int) -> str:
     return f"a whole number {f'from {least} to' if least > -MAX_NUMBER else 'up to'} {most}"
 
 
+def beyond_one(reading: Reading, flag: str, value: str) -> None:
+    """A size of which 1 is the default, and no sum has more. The last one that is given counts."""
+    reading.uncounted[:] = [words for words in reading.uncounted if words.split()[0] != flag]
+    if not WHOLE.fullmatch(value):
+        reading.refuse_value(flag, value, "a whole number")
+    elif int(value) != 1:
+        reading.uncounted.append(f"{flag} {int(value)}")
+
+
 def human(name: str, units: Mapping[str, int], example: str) -> Apply:
     """A whole number that may end with one of the engine's own units. Of those that are powers of
     ten there may be a fraction; both engines refuse one of the others."""

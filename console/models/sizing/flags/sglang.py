@@ -9,6 +9,7 @@ from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
     Reading,
+    beyond_one,
     choice,
     fixed,
     fp8_of,
@@ -136,6 +137,7 @@ def _kt_method(reading: Reading, flag: str, value: str) -> None:
 
 
 _SGLANG: Mapping[str, Apply] = {
+    "--attn-cp-size": beyond_one, "--dcp-size": beyond_one, "--nnodes": beyond_one,
     "--tensor-parallel-size": number("ranks", 1, 1024),
     "--pp-size": number("stages", 1, 1024), "--pipeline-parallel-size": number("stages", 1, 1024),
     "--data-parallel-size": number("replicas", 1, 1024),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
     Reading,
+    beyond_one,
     choice,
     fixed,
     fp8_of,
@@ -53,7 +55,7 @@ def vllm_plan(
     tag may name an older release than the one that is calculated."""
     release = release_of("vllm", image, own=False)
     old = release is not None and release < MEASURED_SINCE
-    got = plan_of("vllm", _VLLM, argv, env)
+    got = _with_adapters(plan_of("vllm", _VLLM, argv, env))
     if "type_kv" not in got and of_cache_type(got["problems"]):
         got["type_kv"] = NOT_COUNTED
     beyond = old or (env or {}).get(MEASURES) == "0"
@@ -152,7 +154,33 @@ def _limits(reading: Reading, flag: str, value: str) -> None:
     reading.got["limited"] = frozenset(none)
 
 
+def _adapters(reading: Reading, flag: str, value: str) -> None:
+    reading.got["adapters"] = flag == "--enable-lora"
+
+
+def _of_adapters(reading: Reading, flag: str, value: str) -> None:
+    """How adapters are kept: nothing without --enable-lora (`create_engine_config` of arg_utils.py
+    makes no LoRAConfig then)."""
+    reading.got.setdefault("of_adapters", []).append(f"{flag} {one_line(value, 40)}".rstrip())
+
+
+def _with_adapters(got: dict[str, Any]) -> dict[str, Any]:
+    """Slots for adapters have a formula, but no public log has its figures, and a step with an
+    adapter was seen to take more than is measured (vllm#15039)."""
+    settings = got.pop("of_adapters", [])
+    if not got.pop("adapters", False):
+        return got
+    words = "--enable-lora: the slots for adapters, and what a step with an adapter takes"
+    return {**got, "uncounted": tuple(dict.fromkeys((*got["uncounted"], words, *settings)))}
+
+
 _VLLM: Mapping[str, Apply] = {
+    "--enable-lora": _adapters, "--no-enable-lora": _adapters, "--max-loras": _of_adapters,
+    "--max-cpu-loras": _of_adapters, "--max-lora-rank": _of_adapters,
+    "--lora-dtype": _of_adapters, "--lora-target-modules": _of_adapters,
+    "--fully-sharded-loras": _of_adapters,
+    "--decode-context-parallel-size": beyond_one, "--prefill-context-parallel-size": beyond_one,
+    "--nnodes": beyond_one,
     "--tensor-parallel-size": number("ranks", 1, 1024, bounded=True),
     "--pipeline-parallel-size": number("stages", 1, 1024, bounded=True),
     "--data-parallel-size": number("replicas", 1, 1024, bounded=True),
