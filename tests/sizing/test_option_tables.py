@@ -47,6 +47,25 @@ def test_every_option_of_the_engine_is_in_its_table(engine: str) -> None:
         assert unknown == [], path.name
 
 
+def test_what_the_fork_with_kt_kernel_lacks_is_marked() -> None:
+    own, fork = listed(LISTS / "sglang-0.5.23.names"), listed(LISTS / "sglang_kt-0.7.2.names")
+    for option in table("sglang").options:
+        there = own.intersection(option.spellings)
+        lacks = bool(there) and not fork.intersection(option.spellings)
+        assert bool(option.lacks) is lacks, option.name
+
+
+def test_an_option_that_the_fork_lacks_is_no_go_ahead() -> None:
+    """`unrecognized arguments: --language-model-only` of sglang-kt 0.7.2."""
+    words = ["--language-model-only", "--http2-max-concurrent-streams", "8"]
+    kt = ["--kt-weight-path", "/w", "--kt-method", "FP8"]
+    assert sglang.sglang_plan(words).problems == ()
+    named = " ".join(sglang.sglang_plan([*words, *kt]).problems)
+    assert "--language-model-only: sglang-kt 0.7.2" in named
+    assert "--http2-max-concurrent-streams: sglang-kt 0.7.2" in named
+    assert sglang.sglang_plan([*kt, "--cuda-graph-max-bs", "8"]).problems == ()
+
+
 @pytest.mark.parametrize("engine", GRAMMARS)
 def test_the_table_invents_nothing(engine: str) -> None:
     names = set().union(*map(listed, files(engine)))

@@ -3,11 +3,12 @@
 A table is a text file beside this module, one option a line:
 
     EFFECT  KIND  SPELLINGS  [env=NAME,NAME]  [gone=WHEN[: INSTEAD]]  [bare=WHEN[: INSTEAD]]
+                             [lacks=FORK]
 
 Columns are parted by two blanks or more, spellings by one, and `#` begins a comment, the first
 of which names engine and version. The last spelling is the one for messages. `gone`: builds from
 then on refuse the option; `bare`: builds from then on refuse it without a value. Builds before take
-it so, and INSTEAD is what newer ones have.
+it so, and INSTEAD is what newer ones have. `lacks`: the fork that does not have it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Option:
     """One option. `kind`: flag, str, human, opt (a value or none), list (one value or more), two,
     or what its value has to be (`console.common.options.values`), like {a,b} or int(0..2). `env`:
     variables that give its value as well. `gone` and `bare`: since when newer builds refuse it, or
-    refuse it without a value, and what they have instead; "" where all known builds take it."""
+    refuse it without a value, and what they have instead; "" where all known builds take it.
+    `lacks`: the fork of the engine that does not have it; "" for none."""
 
     effect: Effect
     kind: str
@@ -49,6 +51,7 @@ class Option:
     env: tuple[str, ...] = ()
     gone: str = ""
     bare: str = ""
+    lacks: str = ""
 
     @property
     def name(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from console.common.options.command_line import given
+from console.common.options.table import table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import (
     Apply,
@@ -21,6 +23,7 @@ from console.models.sizing.flags.reading import (
     plan_of,
     text,
     told_more,
+    written,
 )
 from console.models.sizing.kv_cache import NOT_COUNTED
 from console.models.sizing.loader_plan import SglangPlan
@@ -49,9 +52,20 @@ def sglang_plan(argv: Sequence[str], image: str = "") -> SglangPlan:
         got["type_kv"] = NOT_COUNTED
     got.pop("", None)
     got = _of_kt(got)
+    if got.get("kt"):
+        got["problems"] += tuple(_not_in_fork(argv))
     if got.get("all_to_all") in SPANNING:
         got["expert_ranks"] = got.get("ranks", 1)
     return SglangPlan(**{**got, **_copies(got)}, release=release_of("sglang", image))
+
+
+def _not_in_fork(argv: Sequence[str]) -> Iterator[str]:
+    """Options that SGLang has and kvcache-ai's fork of it, which comes with kt-kernel, does not."""
+    for argument in given(argv, table("sglang")):
+        if argument.option is not None and argument.option.lacks:
+            shown = one_line(written(argument), 60)
+            fork = argument.option.lacks
+            yield f"{shown}: {fork}, which comes with kt-kernel, has no such option"
 
 
 def _of_kt(got: dict[str, Any]) -> dict[str, Any]:

@@ -69,10 +69,8 @@ def not_known_of_encoder(facts: ModelFacts, plan: SglangPlan, ranks: int) -> lis
         return []
     reasons = []
     if not reads_images(facts):
-        reasons.append(
-            "not counted: what its encoder takes, for which SGLang's formula keeps nothing; "
-            "--language-model-only does without"
-        )
+        words = "not counted: what its encoder takes, for which SGLang's formula keeps nothing"
+        reasons.append(words if plan.kt else f"{words}; --language-model-only does without")
     if words := undivided(facts, ranks):
         reasons.append(
             f"whether this release pads or copies it, as {words} (SGLang does for GLM-4V since "
