@@ -1,5 +1,6 @@
 """Heads of an encoder that ranks do not divide."""
 
+import re
 from typing import Any
 
 import pytest
@@ -48,3 +49,19 @@ def test_sglang_pads_some_encoders_in_some_releases() -> None:
     ):
         found = assess(GLM, sglang_plan(words.split()), HERE)
         assert any("12 heads" in one for one in found.unknown) is doubt
+
+
+@pytest.mark.parametrize("kt", ["", "--kt-weight-path /w --kt-method BF16"])
+def test_the_fraction_that_is_named_leaves_room_for_an_encoder(kt: str) -> None:
+    """SGLang's own formula keeps room for it; the fork with kt-kernel has no other way."""
+
+    def unknown(fraction: str) -> list[str]:
+        plan = sglang_plan(f"--mem-fraction-static {fraction} {kt}".split())
+        found = assess(GLM, plan, HERE).unknown
+        return [words for words in found if "what its encoder takes beside" in words]
+
+    (words,) = unknown("0.95")
+    assert ("--language-model-only" in words) is not bool(kt)
+    named = re.search(r"itself takes (0\.\d+), which", words)
+    assert named is not None
+    assert unknown(named[1]) == []

@@ -452,9 +452,10 @@ def _rest(
     formula = fraction_of(replace(plan, mem_fraction=None), facts, card)
     if has_encoder(facts, plan) and reads_images(facts) and (plan.mem_fraction or 0) > formula:
         without = "" if plan.kt else ", and --language-model-only does without"
+        share = int(formula * 1000) / 1000  # rounded down: with what is named the doubt is gone
         ledger.unknown.append(
             f"not counted: what its encoder takes beside --mem-fraction-static "
-            f"{plan.mem_fraction:g}; SGLang itself takes {formula:.3g}, which leaves room for it"
+            f"{plan.mem_fraction:g}; SGLang itself takes {share:g}, which leaves room for it"
             f"{without}"
         )
 
