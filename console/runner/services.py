@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import paths
-from console.common.errors import EngineError, ServiceError
+from console.common.errors import BaselineNotReady, EngineError, ServiceError
 from console.common.logs.tail import keep_end
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.licence import Licence, Reason, end_cgroup, refusal
 from console.host.memory import pids_of_container
-from console.host.ports import (
-    listeners,
-    port_taken,
-)
+from console.host.ports import held_words, listeners, port_of, port_taken
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.journal.state import Cause
@@ -68,6 +65,8 @@ class RunServices:
         self._attempt: Attempt | None = None
         self._caps: threading.Thread | None = None
         self._closed = threading.Event()
+        self.named_in_outage = ""
+        """The last note of who answers at the baseline's address during its outage."""
 
     @property
     def client(self) -> docker.DockerClient:
@@ -210,7 +209,16 @@ class RunServices:
         if known is not None and self.driver(name).status(known).alive:
             return known
         self.gone(name)  # it died: a new attempt starts a new one
-        return self.driver(name).find()
+        return self._find_baseline() if name == "baseline" else self.driver(name).find()
+
+    def _find_baseline(self) -> Handle | None:
+        """The live handle of the baseline. Compose may have made its container anew, and a person
+        may have taken it away: which one it is, is asked each time."""
+        self._drivers.pop("baseline", None)
+        try:
+            return self.driver("baseline").find()
+        except BaselineNotReady:
+            return None  # its service has no container
 
     def use(self, spec: ServiceSpec) -> None:
         """Set the specification of one of the console's own services for this step."""
@@ -316,9 +324,10 @@ class RunServices:
 
 
 def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> None:
-    """Stop a baseline that its engine (`restart: always`) or a person started during its outage, so
-    that two engines are not loaded. Raises StepFailed if a step that `starts` a service would load
-    it beside an unrecorded server in the baseline's place."""
+    """Stop a baseline that its engine (`restart: always`) or a person started during its outage,
+    also in a container that was made anew, so that two engines are not loaded. Another server in
+    its place is no baseline, so it is named and left alone, and the outage goes on. Raises
+    StepFailed if a step that `starts` a service would load the first one beside it."""
     services = context.services
     try:
         back = services.find("baseline") is not None
@@ -329,14 +338,25 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
         services.stop("baseline", attempt)
         outage(context, attempt.step, attempt.number)  # a proof of while it was back ends no outage
         attempt.say(wait_released(context, attempt), always=True)
-    elif starts and not services.handles and not context.view.cutover:
+    elif not context.view.cutover and not _of_this_run(services):
         base = context.plan.site.baseline_spec()
-        if health(base.url, base.ready.path)[0] is Health.SERVING:
-            raise StepFailed(
-                Cause.PRECONDITION,
-                f"something that this run did not start answers at {base.url} during the outage; "
-                "two engines would be loaded: stop it, then retry",
-            )
+        if health(base.url, base.ready.path)[0] is not Health.SERVING:
+            return
+        words = f"something that this run did not start answers at {base.url} during the outage"
+        if starts and not services.handles:
+            hint = "two engines would be loaded: stop it, then retry"
+            raise StepFailed(Cause.PRECONDITION, f"{words}; {hint}")
+        who = held_words(base.url)
+        note = one_line(f"{words}: {who}" if who else words, 400)
+        if note != services.named_in_outage:
+            services.named_in_outage = note
+            context.record("run.note", text=note)
+
+
+def _of_this_run(services: RunServices) -> bool:
+    """Whether a live service of the run has the port of the baseline's address."""
+    port = port_of(services.spec("baseline").url)
+    return any(port_of(services.spec(name).url) == port for name in services.handles)
 
 
 def refuse_stranger(context: Context, name: str) -> None:

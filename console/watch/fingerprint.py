@@ -23,7 +23,7 @@ from console.common.text import decode, one_line
 from console.host import process, units
 from console.host.ports import listeners
 from console.host.process import BASELINE_COOKIE
-from console.recovery.rollback.look import inspected
+from console.recovery.rollback.observe import inspected
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import RawEngine
 

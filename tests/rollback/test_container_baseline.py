@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import pytest
 
+from console.host.ports import listeners, port_of
 from console.recovery.rollback import evidence, observe
 from console.recovery.rollback.baseline_state import Evidence, Kind, Witness, Word
 from console.recovery.rollback.look import Looker, container_state
+from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.runtime.made_engine import MadeEngine
@@ -83,6 +85,25 @@ def test_one_that_is_made_anew_under_the_name_is_the_baseline(yard: Yard) -> Non
     assert not yard.said("start", "note"), yard.lines
     known = evidence.container_of("ws", yard.plan.baseline.url, yard.plan.baseline.container_name)
     assert known == fresh
+
+
+@pytest.mark.parametrize("by", ["its name", "its service"])
+def test_one_that_is_made_anew_during_a_run_is_the_baseline(yard: Yard, by: str) -> None:
+    """`docker compose up --force-recreate`: the sealed id is gone, and nobody else answers."""
+    assert isinstance(yard.engine, MadeEngine)
+    base, service = yard.plan.baseline, {COMPOSE_PROJECT: "stack", COMPOSE_SERVICE: "llm"}
+    identity = yard.engine.find(base.container_name).id
+    argv = ("docker", "compose", "-p", "stack", "up", "-d", "llm")
+    yard.plan = replace(yard.plan, baseline=replace(base, container_id=identity, compose_argv=argv))
+    yard.remove(identity)
+    name = base.container_name if by == "its name" else "other"
+    fresh = yard.engine.make(name, list(standin(port_of(base.url)).argv), service)
+    yard.raw.start(fresh)
+    until(lambda: listeners(base.url), "it listens")
+    assert observe.somebody_else(yard.plan) == ""
+    until(lambda: observe.serves(yard.plan), "it is known and serves")
+    assert yard.roll_back().serving, yard.lines
+    assert yard.up(fresh)
 
 
 @pytest.mark.skipif(DASH is None, reason="needs dash")

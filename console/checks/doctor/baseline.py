@@ -394,8 +394,7 @@ def _unit(check: Check, unit: UnitSpec) -> Finding:
 
 
 def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
-    from console.recovery.rollback.look import inspected
-    from console.recovery.rollback.observe import renamed
+    from console.recovery.rollback.observe import inspected, renamed
 
     url = site.model.baseline.url
     engine = facts.engine()

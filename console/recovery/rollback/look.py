@@ -34,7 +34,6 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
 
 if TYPE_CHECKING:
-    from console.runtime.engine_api import RawEngine
     from console.runtime.probe import Health
     from console.runtime.proxy import Relay
 
@@ -349,7 +348,7 @@ def paused_words(plan: SealedPlan) -> str:
 def _renamed(plan: SealedPlan) -> str:
     """Which other name the container of a baseline that serves has by now, and what to do about it;
     "" if it has its own, as far as known."""
-    from console.recovery.rollback.observe import renamed
+    from console.recovery.rollback.observe import inspected, renamed
     from console.runtime.engine_api import RawEngine
 
     if plan.baseline.kind != "container":
@@ -441,6 +440,7 @@ def without(detail: str, url: str) -> str:
 
 def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
     """Loading when it is up, else down or unknown; clean words. Never raises EngineError."""
+    from console.recovery.rollback.observe import inspected, renamed
     from console.runtime.engine_api import NoSuchContainer, RawEngine
 
     try:
@@ -456,31 +456,9 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[Word, str]:
         return Word.DOWN, f"there is no container {one_line(name, 60)}{other}"
     except EngineError as error:
         return Word.UNKNOWN, one_line(str(error), 120)
-    from console.recovery.rollback.observe import renamed
-
     word, words = judge(container, time.time())
     other = renamed(plan.baseline, container)
     return word, f"{words}; {other}" if other else words
-
-
-def inspected(plan: SealedPlan, engine: RawEngine) -> dict[str, Any]:
-    """The baseline's existing container: by its name and ids, or as compose made it.
-
-    Raises NoSuchContainer, and EngineError for an engine that does not answer.
-    """
-    from console.recovery.rollback.observe import ways
-    from console.runtime.engine_api import NoSuchContainer
-
-    base = plan.baseline
-    for name in ways(plan, engine):
-        try:
-            return engine.inspect(name)
-        except NoSuchContainer:
-            continue
-    container_id = engine.of_compose(base.compose_argv) if base.compose_argv else ""
-    if not container_id:
-        raise NoSuchContainer("the plan's container is gone")
-    return engine.inspect(container_id)
 
 
 def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:

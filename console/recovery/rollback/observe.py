@@ -190,8 +190,14 @@ class Observed:
         if limit_s is not None:
             engine = RawEngine(engine.path, limit_s)
         try:
-            name = name or engine.of_compose(self.plan.compose_argv)
-            self.inspected = engine.inspect(name) if name else None
+            try:
+                known = name or engine.of_compose(self.plan.compose_argv)
+                self.inspected = engine.inspect(known) if known else None
+            except NoSuchContainer:
+                if name != self.container:
+                    raise
+                self.inspected = inspected(self.context.plan, engine)  # it was made anew
+                self.container = str(self.inspected.get("Id") or name)
         except NoSuchContainer:
             self.inspected = {}
         except EngineError:
@@ -357,6 +363,23 @@ def ways(plan: SealedPlan, engine: RawEngine | None) -> list[str]:
                 if is_up(container) and not (at and published_elsewhere(container, base.url)):
                     return [name, *known[:at], *known[at + 1 :]]
     return known
+
+
+def inspected(plan: SealedPlan, engine: RawEngine) -> dict[str, Any]:
+    """The baseline's existing container: by its name and ids, or as compose made it.
+
+    Raises NoSuchContainer, and EngineError for an engine that does not answer.
+    """
+    base = plan.baseline
+    for name in ways(plan, engine):
+        try:
+            return engine.inspect(name)
+        except NoSuchContainer:
+            continue
+    container_id = engine.of_compose(base.compose_argv) if base.compose_argv else ""
+    if not container_id:
+        raise NoSuchContainer("the plan's container is gone")
+    return engine.inspect(container_id)
 
 
 def _has_name_of_one_off(base: Baseline, recorded: str, engine: RawEngine | None) -> bool:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.text import one_line
-from console.recovery.rollback.look import inspected
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ class BaselineLog:
 
     def _follow(self, file: CappedFile) -> None:
         """Follow until the container ends. Raises EngineError."""
+        from console.recovery.rollback.observe import inspected
         from console.runtime.docker.client import connect
         from console.runtime.docker.log_stream import LogStream
         from console.runtime.engine_api import RawEngine
