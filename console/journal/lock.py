@@ -142,11 +142,16 @@ def held_name() -> str:
 
 def refuse_others() -> None:
     """Raise HostBusy if another user's run is active."""
-    for pointer in live_runs_of_others({os.getuid()}):
+    for words in runs_of_others():
         raise HostBusy(
-            "another run holds this host", _words(pointer),
+            "another run holds this host", words,
             "to run beside it, OMNI_HOST_DIR names another directory for the lock",
         )  # fmt: skip
+
+
+def runs_of_others() -> list[str]:
+    """The live runs of other users that hold this host, in words."""
+    return [_words(pointer) for pointer in live_runs_of_others({os.getuid()})]
 
 
 def holder() -> str:

@@ -7,10 +7,12 @@ import pytest
 
 from console.checks.doctor import user
 from console.checks.doctor.facts import Level
+from console.cli import main
 from console.common import paths
 from console.host import process
 from console.journal.lock import HostLock
 from console.recovery.rollback.live import LIVE, Live, append
+from console.recovery.rollback.records import Pointer
 from tests.doctor.conftest import GONE, Look, history, on_now
 
 RUNNING = ("run.state", {"state": "running"})
@@ -165,3 +167,35 @@ LOCALES: list[tuple[dict[str, str], dict[str, str], str]] = [
 def test_the_locale_that_the_operator_chose() -> None:
     for env, first, name in LOCALES:
         assert user.locale_of(env, first) == name
+
+
+@pytest.fixture
+def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's run is on; this user has none."""
+    theirs = Pointer("r9", "/r", "eve", 65534, 4321, 1, "book", "ws", 1.0)
+    monkeypatch.setattr("console.journal.lock.live_runs_of_others", lambda mine: [theirs])
+
+
+@pytest.mark.usefixtures("of_another")
+def test_the_run_of_another_user_holds_the_host(look: Look) -> None:
+    """It was "no run holds this host", where `run` refuses to start beside it."""
+    (finding,) = look("console.lock")
+    assert finding.level is Level.NOTE
+    assert "run r9 of eve (pid 4321), book" in finding.detail
+
+
+@pytest.mark.usefixtures("of_another")
+@pytest.mark.parametrize("has_run", [False, True])
+def test_runs_and_abort_name_the_run_of_another_user(
+    has_run: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if has_run:
+        history(
+            "20260102-mine", ("run.end", {"exit_code": 0}), ("run.state", {"state": "succeeded"})
+        )
+    assert main(["runs"]) == 0
+    assert "run r9 of eve (pid 4321), book" in capsys.readouterr().out
+    assert main(["abort", "--reason", "late"]) != 0
+    error = capsys.readouterr().err
+    assert "run r9 of eve (pid 4321), book" in error
+    assert "there is no run yet" not in error

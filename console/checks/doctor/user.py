@@ -234,8 +234,9 @@ def config(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def lock(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Who holds the host's lock. Reads the kernel's table and never touches the lock."""
-    from console.journal.lock import holder
+    """Who holds the host: this user's run by its lock, read from the kernel's table and never
+    touched, or another user's run."""
+    from console.journal.lock import holder, runs_of_others
 
     path = paths.host_lock(os.getuid())
     if is_locked(path, facts.root):
@@ -243,6 +244,13 @@ def lock(facts: Facts, check: Check) -> Iterator[Finding]:
             f"another run can start when this is over: {holder()}",
             "omni-console attach joins it; omni-console abort stops it",
         )
+        return
+    if others := runs_of_others():
+        for words in others:
+            yield check.note(
+                f"another run can start when this is over: {words}",
+                "that user stops it, or root by omni-console rollback",
+            )
         return
     missing = not os.path.lexists(path)
     why = refusal(path.parent) if missing else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from console.config.locate import site as site_of
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
 from console.host.privileges import operator
-from console.journal.lock import runner_alive
+from console.journal.lock import runner_alive, runs_of_others
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import read_view
 from console.journal.state import ENDS, RunState
@@ -194,7 +195,11 @@ def _typed(path: Path) -> str:
 
 def _live_run(name: str | None) -> RunDir:
     """A run that accepts verbs. Raises ControlError when its runner is gone."""
-    run_dir = find_run(name)
+    others = [] if name else runs_of_others()
+    try:
+        run_dir = find_run(name)
+    except UsageError as error:
+        raise _of_another(others) if others else error from None
     if runner_alive(run_dir):
         return run_dir
     try:
@@ -204,12 +209,19 @@ def _live_run(name: str | None) -> RunDir:
     if state in ENDS:
         from console.runner.slurm.standing import waiting
 
+        if others:
+            raise _of_another(others)
         detail = "\n".join([str(state), *([] if name else waiting())])
         raise ControlError(f"run {run_dir.id} has ended", detail, "omni-console show says how")
     raise ControlError(
         f"run {run_dir.id} is interrupted: its runner is gone", f"it was {state}",
         "omni-console resume goes on; omni-console rollback brings the baseline back",
     )  # fmt: skip
+
+
+def _of_another(others: Sequence[str]) -> ControlError:
+    hint = "only that user can tell it anything; root ends it by omni-console rollback"
+    return ControlError("this user has no run now; another user has", "\n".join(others), hint)
 
 
 def _send(run: RunDir, message: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from console.frontends.cli.machine import DRAWN, guard_json, text_signs
 from console.frontends.tui.watch.history import RunRow, rows
 from console.journal.breach import crossed, each
 from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch
-from console.journal.lock import ladder_busy, runner_alive
+from console.journal.lock import ladder_busy, runner_alive, runs_of_others
 from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import (
@@ -60,12 +60,15 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 
 
 def runs(args: Namespace) -> int:
-    run_rows, waits = rows(), waiting()
+    run_rows, waits, others = rows(), waiting(), runs_of_others()
     if args.json:
-        print(redact.dumped({"runs": [_as_json(row) for row in run_rows], "waiting": waits}))
+        table = {"runs": [_as_json(row) for row in run_rows], "waiting": waits, "others": others}
+        print(redact.dumped(table))
         return int(Exit.OK)
     for words in waits:
         print(words)
+    for words in others:
+        print(clean(f"of another user, on now: {words}"))
     if not run_rows and not waits:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
     for row in run_rows:
