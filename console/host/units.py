@@ -7,6 +7,7 @@ job, and the caller looks until it is done, because a unit may take as long to s
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ CALL_S = 5.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5
 UP = ("active", "activating", "reloading", "refreshing", "deactivating")
 PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ControlGroup,InvocationID"
+INVOCATION = re.compile("[0-9a-f]{32}")
+OF_INVOCATION, OF_USERS = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID"), "USER_INVOCATION_ID"
+"""Fields of the journal with a start's invocation: what its processes wrote, and what systemd, or a
+user's systemd, wrote of it."""
 ENDED = ("auto-restart", "auto-restart-queued")
 """Sub-states of a unit that has ended and that its systemd will start again."""
 _HINT = "does systemd run here? `systemctl status` says; a user unit needs the user's own systemd"
@@ -130,9 +135,16 @@ def pids(state: UnitState) -> set[int]:
     return members
 
 
-def last_lines(spec: UnitSpec, count: int) -> list[str]:
-    """The last lines that it wrote to the journal, clean; none if that cannot be read."""
-    argv = [*spec.journal(count), "--output=cat", "--quiet"]
+def last_lines(spec: UnitSpec, count: int, invocation: str = "") -> list[str]:
+    """The last lines that it wrote to the journal, clean, and what its systemd said of it; none if
+    that cannot be read. `invocation`: of this start alone, since an earlier one may have ended for
+    another reason."""
+    argv = spec.journal(count)
+    if INVOCATION.fullmatch(invocation):
+        fields = [*OF_INVOCATION, *([OF_USERS] if spec.user else [])]
+        matches = [f"{field}={invocation}" for field in fields]
+        argv = [*argv[:1], *argv[3:], *" + ".join(matches).split()]
+    argv += ["--output=cat", "--quiet"]
     try:
         _, out, _ = children.run(argv, CALL_S, env=_environment())
     except (OSError, subprocess.TimeoutExpired):

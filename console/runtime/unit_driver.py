@@ -43,7 +43,11 @@ class UnitDriver:
         units.stop(licence, self.unit, grace_s, self.clock)
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
-        return units.last_lines(self.unit, count)
+        try:
+            invocation = units.look(self.unit).invocation
+        except ServiceError:
+            invocation = ""
+        return units.last_lines(self.unit, count, invocation)
 
     def _handle(self, state: UnitState) -> Handle:
         start = process.start_time(state.main) if state.main else None

@@ -39,7 +39,7 @@ def main(place: Path, words: list[str]) -> int:
             "ActiveState": "active" if up else "inactive",
             "SubState": "running" if up else "dead",
             "MainPID": str(pid if up else 0), "ControlGroup": "",
-            "InvocationID": start_of(pid) if up else "",
+            "InvocationID": f"{pid:032x}" if pid else "",  # it stays until the next start
         }  # fmt: skip
         wanted = next(w for w in words if w.startswith("--property="))[11:].split(",")
         print("\n".join(f"{key}={rows[key]}" for key in wanted))

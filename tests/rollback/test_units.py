@@ -165,6 +165,23 @@ def test_a_plan_names_the_unit(unit: Unit) -> None:
         sealed.SealedPlan.from_json(value)
 
 
+def test_the_end_of_an_earlier_start_is_no_cause_of_this_one(unit: Unit) -> None:
+    """`CUDA error` is what ended the start before; this one says nothing of it."""
+    (unit.place / UNIT.name).write_text(json.dumps(["sh", "-c", "exit 3"]))
+    units.start(UNIT)
+    until(lambda: not units.look(UNIT).is_up, "it has ended")
+    before = units.look(UNIT).invocation
+    other = f"*{before}*) echo CUDA error ;; *_INVOCATION_ID=*) echo bad flag ;;"
+    unit.stage.tool("journalctl", f'case "$*" in {other} *) echo CUDA error ;; esac')
+    assert units.last_lines(UNIT, 5, before) == ["CUDA error"]
+    result = unit.stage.roll_back()
+    assert not result.serving
+    assert "bad flag" in result.detail
+    assert "CUDA error" not in result.detail
+    lines = UnitDriver(ServiceSpec("baseline", "", UNIT)).last_lines(Handle("b", "process"), 5)
+    assert lines == ["bad flag"]
+
+
 def test_the_driver(unit: Unit) -> None:
     spec = ServiceSpec("baseline", unit.stage.plan.baseline.url, UNIT)
     driver, seen = UnitDriver(spec), list[Handle]()

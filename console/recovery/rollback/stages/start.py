@@ -140,7 +140,8 @@ class Baseline(Observed):
                 begin = process.log_begin_of(records, self.plan.name, *self.process)
             return read_last(log_path(self.context.plan), count, begin)
         if self.plan.unit is not None:
-            return units.last_lines(self.plan.unit, count)
+            unit = None if earlier else self.unit or self.unit_state()
+            return units.last_lines(self.plan.unit, count, unit.invocation if unit else "")
         try:
             since = 0.0 if earlier else started_at(self.inspected)
             engine = self.context.engine if self.container else None
