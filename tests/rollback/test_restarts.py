@@ -26,7 +26,8 @@ from console.recovery.rollback.look import Looker, judge
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.stages.start import Baseline
 from console.runtime.engine_api import RawEngine
-from tests.rollback.conftest import DASH, Stage, run_script
+from tests.ports import free_port
+from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process, on_a_real_one
 from tests.rollback.test_ladder_limits import context_of
 from tests.runtime.made_engine import MadeEngine
@@ -229,3 +230,39 @@ def test_what_an_earlier_life_of_its_container_wrote_is_not_why_it_ended(
 def report(folder: Path) -> Report:
     clock = SystemClock()
     return Report(folder / "lines", new_trigger(clock), clock, None)
+
+
+LOOPS = """
+case "$*" in
+  *.RestartCount*) count=$(($(cat {0} 2>/dev/null || echo 0) + 1)); echo "$count" >{0}
+    [ "$count" -lt 3 ] || more=', out of memory'
+    echo "$count, exit code 137$more" ;;
+  *.State.Running*) echo "false false true 0 $(cat {0})" ;;
+esac
+"""
+
+
+@pytest.mark.skipif(DASH is None, reason="needs dash")
+def test_the_script_does_not_wait_for_one_that_ends_each_time(stage: Stage) -> None:
+    """`restart: always`: each look finds it about to be started again."""
+    path = stage.tool("docker", LOOPS.format(stage.root / "count"))
+    stage.base(
+        kind="container", process=None, container_id="a" * 64, container_name="base",
+        ready_timeout_s=3600.0,
+    )  # fmt: skip
+    done = run_script(stage, path)
+    assert done.returncode == 7
+    words = "its container engine starts it again and again: the baseline ended, exit code 137, "
+    assert f"{words}out of memory" in done.stdout
+
+
+@pytest.mark.skipif(DASH is None, reason="needs dash")
+def test_the_script_names_the_port_at_which_it_answers(stage: Stage) -> None:
+    other = free_port()
+    argv = tuple(
+        str(other) if word == str(stage.port) else word for word in standin(stage.port).argv
+    )
+    stage.base(process=ProcessSpec(argv), ready_timeout_s=3.0)
+    done = run_script(stage)
+    assert done.returncode == 7
+    assert f"it answers at port {other}, and the url says port {stage.port}" in done.stdout

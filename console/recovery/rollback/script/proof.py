@@ -292,7 +292,7 @@ is_ours() {
 # Returns 2 if a server from before this rollback accepts connections but never answers.
 wait_ready() {
   now=$(uptime_s); since=$now; sent=-1; allowed=$now; end=$((now + READY_S))
-  looks=0; WORD=down; ALIVE=''; spent=''; worked=''
+  looks=0; WORD=down; ALIVE=''; spent=''; worked=''; starts=0; newest=''; how=''
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
@@ -322,6 +322,7 @@ wait_ready() {
       who=$(stranger)
       say ready "the baseline ended${who:+; something else answers there$who}"; return 1
     fi
+    if [ $((looks % 5)) -eq 0 ] && ends_each_time; then return 1; fi
     # A router answers 404 until what is behind it has loaded.
     case "$FRESH$code" in
       yes401|yes403|yes407|yes3??|[34]??) if [ $((now - allowed)) -ge "$REFUSING_S" ]; then
@@ -364,6 +365,9 @@ is_late() {
       say ready "$late$(path_says), which refuses: $IS_LEFT"
       answers_all_the_same; return 1 ;;
   esac
+  if [ "$code" = 000 ] && at=$(listens_at); then
+    say ready "$late: it answers at port $at, and the url says port $PORT"; return 1
+  fi
   say ready "$late$(path_says)"
   if [ -z "$code" ]; then cannot_ask; return 1; fi
   runs || return 1

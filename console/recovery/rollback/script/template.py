@@ -194,6 +194,37 @@ address_lingers() {
   return 1
 }
 
+# Whether its engine or systemd starts it again and again: each look finds it up or about to be, and
+# waiting for it has no end.
+ends_each_time() {
+  form='{{.RestartCount}}{{if .State.Restarting}}, exit code {{.State.ExitCode}}{{end}}'
+  form="$form"'{{if .State.OOMKilled}}, out of memory{{end}}'
+  case "$KIND" in
+    container) who='its container engine'
+      start=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null) ;;
+    unit) who=systemd; start=$(unit_has InvocationID) ;;
+    *) return 1 ;;
+  esac
+  case "$start" in *,*) how=", $(printf %s "${start#*, }" | tr -dc '\40-\176')" ;; esac
+  case "${start%%,*}" in ''|"$newest") return 1 ;; esac
+  newest=${start%%,*}; starts=$((starts + 1))
+  [ "$starts" -gt "$MAX_STARTS" ] || return 1
+  say ready "$who starts it again and again: the baseline ended$how"
+}
+
+# The first other port at which its health path is well, where nobody listens at its own.
+listens_at() {
+  [ -z "$(answering 1)" ] || return 1
+  for pid in $(own_pids; [ "$KIND" != container ] || pids_in_host); do
+    for port in $(ports_of "$pid"); do
+      if [ "$(http_code "http://127.0.0.1:$port/${HEALTH#*://*/}")" = 200 ]; then
+        echo "$port"; return
+      fi
+    done
+  done
+  return 1
+}
+
 # Waits up to $1 seconds for the unit to be down.
 unit_ends() {
   end=$(($(uptime_s) + $1))

@@ -167,6 +167,7 @@ def _limits() -> dict[str, float]:
     return {
         "HUNG_S": verify.HUNG_S, "HEALTH_S": probe.HEALTH_S, "QUICK_S": verify.QUICK_S,
         "REFUSING_S": verify.REFUSING_S, "ADDRESS_S": start.ADDRESS_S,
+        "MAX_STARTS": verify.MAX_STARTS,
         "AGAIN_S": start.RESTART_GRACE_S, "ENGINE_S": ENGINE_WAIT_S,
     }  # fmt: skip
 
