@@ -31,7 +31,12 @@ from console.journal.watch_record import (
 )
 from console.recovery.rollback import observe, records
 from console.recovery.rollback.baseline_state import Word
-from console.recovery.rollback.look import paused_words, who_is_there
+from console.recovery.rollback.look import (
+    QUICK_S,
+    container_state,
+    paused_words,
+    who_is_there,
+)
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
@@ -145,6 +150,8 @@ class Looker:
             words = _why(words, pid)
             if state is Health.REFUSED and (other := observe.elsewhere(self.plan)):
                 words = f"{words}; {other}"
+            if state is Health.REFUSED and (ended := self._ended_container()):
+                words = f"{words}; {ended}"
             if state is not Health.REFUSED and (paused := paused_words(self.plan)):
                 words = f"{words}; {paused}"
             if cut := records.cut_over(self.plan):
@@ -154,6 +161,13 @@ class Looker:
             lives = state in (Health.REFUSING, Health.SLOW)
             return Look(UNJUDGED if lives else SUSPECT, words)
         return seen
+
+    def _ended_container(self) -> str:
+        """How the baseline's container ended, as its engine says within QUICK_S; "" for another."""
+        if self.plan.baseline.kind != "container":
+            return ""
+        word, words = container_state(self.plan, QUICK_S)
+        return words if word is Word.DOWN else ""
 
     def _answer(
         self, pid: int | None, held: Holder | None, state: Health, words: str,

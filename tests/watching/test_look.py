@@ -36,6 +36,7 @@ from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.sealed_plan import write as write_plan
 from console.recovery.rollback.trigger import Lock
 from console.runtime.answers.completion import LONGER, Completion
+from console.runtime.engine_api import RawEngine
 from console.runtime.occupancy import Occupancy
 from console.runtime.probe import ALL_THE_SAME
 from console.runtime.proxy import Relay
@@ -501,3 +502,26 @@ def test_whatever_another_program_answers_the_baseline_is_down(
     down = evidence_of(seen, 9.0)
     assert down is not None
     assert (down.kind, down.word) == (Kind.AWAY, Word.DOWN)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"Status": "exited", "ExitCode": 137, "OOMKilled": True},
+         "container exited (137, out of memory)"),
+        ({"Restarting": True, "ExitCode": 137, "OOMKilled": True},
+         "container ended (137, out of memory), and is to be started again"),
+    ],
+)  # fmt: skip
+def test_how_a_container_that_refuses_has_ended_is_said(
+    monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], words: str
+) -> None:
+    """That a connection is refused is no cause of an outage."""
+    plan = plan_of(f"http://127.0.0.1:{free_port()}").sealed
+    base = replace(plan.baseline, kind="container", container_name="llm", process=None)
+    plan = replace(plan, baseline=base)
+    monkeypatch.setattr(RawEngine, "inspect", lambda engine, name: {"Name": "/llm", "State": state})
+    seen = Looker(plan, Settings(interval_s=60.0), FakeClock()).look()
+    assert seen.word == SUSPECT
+    assert seen.detail.endswith(words)
+    assert "refused" in seen.detail

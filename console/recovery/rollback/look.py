@@ -483,13 +483,14 @@ def judge(container: dict[str, Any], now: float) -> tuple[Word, str]:
     status = one_line(str(state.get("Status", "")), 20) or "stopped"
     if status == "created":
         return Word.DOWN, "container created, never started"
-    why = ", out of memory" if state.get("OOMKilled") is True else ""
-    return Word.DOWN, f"container {status} ({_code(state)}{why}){_ago(state, now)}"
+    return Word.DOWN, f"container {status} ({_code(state)}){_ago(state, now)}"
 
 
 def _code(state: dict[str, Any]) -> str:
+    """The exit code of the container's last end, and whether the kernel ended it for memory."""
     code = state.get("ExitCode")
-    return str(code) if isinstance(code, int) else "?"
+    why = ", out of memory" if state.get("OOMKilled") is True else ""
+    return f"{code if isinstance(code, int) else '?'}{why}"
 
 
 def _restarts(container: dict[str, Any]) -> int:
