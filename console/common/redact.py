@@ -179,15 +179,25 @@ def data(value: Any, shown: Any = text, parent: str = "") -> Any:
 
 def secret_keys(table: dict[Any, Any], parent: str = "") -> set[Any]:
     """The keys of a JSON-like table whose values are secret: by themselves, beside the name of a
-    variable (`{"name": "API_KEY", "value": …}`), or by the name of the table, `parent`."""
+    variable (`{"name": "API_KEY", "value": …}`), by the name of the table, `parent`, or as what
+    pydantic repeats of a request (`{"loc": ["body", "api_key"], "input": …}`)."""
+    loc, given = table.get("loc"), table.get("input")
+    loc = loc if isinstance(loc, list | tuple) else []
     beside = next(
         (value for key, value in table.items() if str(key).lower() in ("name", "key")), None
     )
     return {
         key for key, value in table.items()
-        if names(key, value) or (str(key).lower() == "value"
+        if names(key, value) or (key == "input" and any(_names_any(part, given) for part in loc))
+        or (str(key).lower() == "value"
                                and (_names_beside(beside, value) or names(parent, value)))
     }  # fmt: skip
+
+
+def _names_any(name: Any, value: Any) -> bool:
+    """Whether a name is one of a secret, and its value, or one of a list of them, holds one."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return any(names(name, each) for each in values)
 
 
 def dumped(value: Any, indent: int | None = None) -> str:

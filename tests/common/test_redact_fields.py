@@ -14,6 +14,10 @@ MADE, HEX = "Zx7Qv9Lm2Kp4Wt", "9f86d081884c7d659a2feaa0c55ad015"
 SHORT, DASHED, LITELLM, WORD = "llama3serve", "my-secret-key-2024", "sk-1234", "mysecretpass"
 
 LAID_OUT = """\
+{"detail": [{"type": "extra_forbidden", "loc": ["body", "api_key"], "msg": "Extra", "input": "@"}]}
+{"detail":[{"loc":["header","Authorization"],"msg":"Input should be [a]","input":["@"]}]}
+[{'type': 'string_type', 'loc': ('body', 'api_key', 0), 'msg': 'no string', 'input': '@'}]
+"body: {\\"loc\\": [\\"body\\", \\"api_key\\"], \\"msg\\": \\"Extra\\", \\"input\\": \\"@\\"}"
 | api key | @ |
 | API key | `@` |
 | API Key      | @     | admin |
@@ -272,3 +276,16 @@ def test_a_key_without_its_kind_is_hidden_if_it_looks_made(form: str) -> None:
 )  # fmt: skip
 def test_a_login_without_its_password_stays(line: str) -> None:
     assert redact.text(line) == line
+
+
+def test_what_a_server_repeats_of_a_request_that_it_refuses_is_hidden() -> None:
+    """FastAPI answers 422 with the place and the value of each field."""
+    refused = {"loc": ["body", "api_key"], "msg": "Extra", "input": SHORT, "api_key": LITELLM}
+    listed = {"loc": ("body", "api_key"), "input": [SHORT]}
+    shown = redact.dumped({"detail": [refused, listed]})
+    assert SHORT not in shown
+    assert LITELLM not in shown
+    harmless = {"loc": ["body", "max_tokens"], "msg": "too many", "input": "9000"}
+    assert redact.data(harmless) == harmless
+    text = '{"loc": ["body", "max_tokens"], "msg": "a string", "input": "9000"}'
+    assert redact.text(text) == text

@@ -68,6 +68,10 @@ _TABLE = tuple(hints.row(words, pattern) for words, pattern in (
     (('value"', "value'"),
      rf"\\?[\"']{_NAME}\\?[\"']\s{{0,8}}:\s{{0,8}}\{{[^{{}}]{{0,300}}?\\?[\"']value\\?[\"']\s{{0,8}}:"
      r"\s{0,8}\\?[\"'](?P<value>[^\"'\\]{1,4096})"),
+    # `{"loc": ["body", "api_key"], "msg": "…", "input": "…"}`, what pydantic repeats of a request
+    (('loc"', "loc'", 'loc\\"'),
+     rf"\bloc\\?[\"']\s{{0,4}}:\s{{0,4}}[\[(][^\])]{{0,300}}?\\?[\"']{_NAME}\\?[\"'](?:,\s{{0,4}}\d{{0,6}})?"
+     r"\s{0,4}[\])][^{}]{0,500}?\binput\\?[\"']\s{0,4}:\s{0,4}[\[(]?\s{0,4}\\?[\"'](?P<value>[^\"'\\]{1,4096})"),
     # `<password>…</password>`, `<entry key="password">…</entry>`
     (("</",),
      r"<(?:\w{1,20}\s{1,4}(?:key|name)=[\"'])?(?P<name>[\w.:-]{2,64})[\"']?>"
