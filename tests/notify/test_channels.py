@@ -35,6 +35,20 @@ def test_a_webhook_gets_the_event_with_its_key_and_the_headers(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [({"authorization": "Bearer abcdefgh"}, "Bearer abcdefgh"), ({}, "Basic bWU6aHVudGVyMjJrSjg=")],
+)
+def test_a_header_goes_before_the_user_of_the_address(
+    hook: Hook, headers: dict[str, str], sent: str
+) -> None:
+    url = hook.url.replace("http://", "http://me:hunter22kJ8@")
+    assert deliver(channel(webhook=url, headers=headers), event()).delivered
+    (told,) = hook.came
+    names = {name.lower(): value for name, value in told.headers.items()}
+    assert names["authorization"] == sent
+
+
 def test_ntfy_gets_text_with_title_priority_and_tags(hook: Hook) -> None:
     where = channel(ntfy=f"{hook.url}/my-topic")
     deliver(where, event(kind="guard-kill", title="Rückfall: gestoppt", text="zu heiß"))
