@@ -411,6 +411,24 @@ def test_a_container_that_a_unit_runs_is_that_unit(
     assert "r1.service" in found.names
 
 
+def test_the_root_directory_is_no_model_of_a_container(tmp_path: Path) -> None:
+    """`-v /:/host`: the weights below it are known by their own path, the directory is none."""
+    (tmp_path / "a.gguf").touch()
+    one = container(tmp_path, free_port())
+    one["Mounts"] = [{"Source": "/", "Destination": "/host"}]
+    one["Args"] = ["-m", f"/host{tmp_path}/a.gguf", "--media-path", "/host", "--host", "0.0.0.0"]
+    assert some(in_engine(tmp_path, one).box).models == (f"{tmp_path}/a.gguf",)
+
+
+def test_a_container_that_is_paused_cannot_be_the_baseline_and_says_why(tmp_path: Path) -> None:
+    one = container(tmp_path, free_port())
+    one["State"]["Paused"] = True
+    server = in_engine(tmp_path, one)
+    assert (server.unfit, server.hint) == (
+        "it is paused and answers nobody", "docker unpause r1"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate", "rehearsal"])
 def test_a_container_that_cannot_be_the_baseline(tmp_path: Path, fault: str) -> None:
     one = container(tmp_path, free_port())

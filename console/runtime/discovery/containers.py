@@ -97,6 +97,8 @@ def _box(container: dict[str, Any]) -> Box | None:
     if of_run:
         why, hint = "a run or a rehearsal of this console made it, and ends it", ""
     name = str(container.get("Name", "")).lstrip("/")
+    if not why and _table(container, "State").get("Paused") is True:
+        why, hint = "it is paused and answers nobody", f"docker unpause {one_line(name, 60)}"
     models = tuple(_models(container, argv))
     unit = None if of_run else _unit_of_client(name, identity)
     if not why and unit is None:  # a unit makes its container again
@@ -158,8 +160,9 @@ def _models(container: Mapping[str, Any], argv: tuple[str, ...]) -> list[str]:
         for mount in container.get("Mounts") or ():
             inside, outside = str(mount.get("Destination", "")), str(mount.get("Source", ""))
             if path == inside or path.startswith(f"{inside.rstrip('/')}/"):
-                at = os.path.normpath(outside + path[len(inside.rstrip("/")) :])
-                if inside and outside and os.path.exists(at):
+                at = os.path.normpath(outside.rstrip("/") + path[len(inside.rstrip("/")) :])
+                # the root directory of this machine (`-v /:/host`) is nobody's weights
+                if inside and outside and at not in (".", "/") and os.path.exists(at):
                     model_files.append(at)
     return list(dict.fromkeys(model_files))
 
