@@ -49,6 +49,7 @@ def test_status(snapshot: SnapshotAssertion) -> None:
         "slow": replace(WELL, slow_since=NOW - 3000, why=["driver 575 → 580", "image changed"]),
         "down": replace(WELL, word=DOWN, detail="connection refused", restores=[NOW - 9] * 3),
         "planned": replace(WELL, word=PLANNED, detail="run x is on", level=None, at_most=0),
+        "clock set back": replace(WELL, at=NOW + 3600, next_at=NOW + 3660, due_by=NOW + 3700),
         "trouble": replace(WELL, trouble="the site file cannot be used: line 3"),
     }
     proven = Evidence(Kind.MEASURED, Word.SERVING, NOW - 600, Witness.ROLLBACK, tok_s=10.4)

@@ -36,8 +36,9 @@ def _last_look(state: WatchState, now: float) -> str:
     words = f"{state.word} since {when(state.since)}" if state.since else state.word
     if state.detail:
         words += f" ({state.detail})"
-    ago = format_duration(max(0.0, now - state.at))
-    words += f"; {ago} ago"
+    if state.at > now:
+        return f"{words}; at {when(state.at)}, by a clock that was ahead of this one"
+    words += f"; {format_duration(now - state.at)} ago"
     if state.next_at > now and state.looks_on(now):
         words += f", next in {format_duration(state.next_at - now)}"
     return words
