@@ -11,6 +11,7 @@ from console.common.units import format_duration, number, plural
 from console.fleet.known import Known, clock
 from console.fleet.protocol import part
 from console.host.gpu.nvml import NO_LIBRARY
+from console.recovery.rollback.baseline_state import Word
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
 WHY = " --reason WHY"
@@ -39,6 +40,13 @@ def notes(record: Known) -> list[str]:
     blind = _blind(record)
     remarks = [*needs(record), *jobs(record.state), *([f"cards: {blind}"] if blind else [])]
     return [] if record.trouble else remarks
+
+
+def is_down(record: Known) -> bool:
+    """Whether a host that answers says that its baseline does not serve, and no run of it is on,
+    which may be in its outage."""
+    word, run = record.part("baseline").get("word"), record.part("run")
+    return not record.trouble and word in (Word.DOWN, Word.GARBLED) and not run.get("alive")
 
 
 def _blind(record: Known) -> str:

@@ -36,6 +36,21 @@ def test_what_was_known_of_a_name_is_not_known_of_another_machine(
     assert not last(Host("a", "a")).at, "it answers under another name now"
 
 
+@pytest.mark.parametrize(
+    ("word", "alive", "code"),
+    [("down", False, 5), ("garbled", False, 5), ("down", True, 0), ("loading", False, 0)],
+)
+def test_a_baseline_that_is_down_without_a_run_is_no_success(
+    fars: dict[str, ToldHost], word: str, alive: bool, code: int
+) -> None:
+    """`omni-console fleet && …` went on though a host had no baseline."""
+    run = {**STATE["run"], "alive": alive}
+    fars["a"].state_told = {**STATE, "baseline": {"word": word}, "run": run}
+    assert main(["fleet"]) == code
+    fars["a"].lose = ["state"]
+    assert main(["fleet"]) == 4, "what is not known comes first"
+
+
 def test_a_wrong_file_of_a_host_leaves_it_unknown_or_without_its_state(
     fars: dict[str, ToldHost],
 ) -> None:

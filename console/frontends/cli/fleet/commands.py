@@ -18,17 +18,20 @@ from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
 from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, at_once, control_dir
 from console.fleet.protocol import BINDS, WHOLE, BridgeError, LineLost, code_of, part
-from console.fleet.table import as_json, lines, rows
+from console.fleet.table import as_json, is_down, lines, rows
 
 
 def fleet(args: Namespace) -> int:
-    """A line for each host. Exit 0, or 4 if one did not answer."""
+    """A line for each host. Exit 0, or 4 if one did not answer, else 5 if the baseline of one is
+    down or answers garbage, and no run is on there."""
     records = look(load_fleet(args.fleet).hosts, control_dir())
     if args.json:
         print(redact.dumped({"hosts": [as_json(record) for record in records]}))
     else:
         print("\n".join(lines(records, time.time(), columns(sys.stdout))))
-    return int(Exit.HOLD if any(record.trouble for record in records) else Exit.OK)
+    if any(record.trouble for record in records):
+        return int(Exit.HOLD)
+    return int(Exit.FAILED if any(map(is_down, records)) else Exit.OK)
 
 
 def tell(args: Namespace) -> int:
