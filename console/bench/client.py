@@ -337,12 +337,19 @@ def _follow(
     got.events += [(got.ended_ns, data) for data in parser.close()]
 
 
+def _is_reset(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ConnectionResetError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def _transport(error: Exception, streaming: bool) -> Failure:
     import httpx
 
     text = one_line(str(error)) or type(error).__name__
     if isinstance(error, httpx.TimeoutException):
         return Failure(FailureKind.TRANSPORT, f"timeout, {type(error).__name__}")
-    if streaming and isinstance(error, httpx.RemoteProtocolError):
+    # whoever ends a stream that has begun, by an end or by a reset, is not this side
+    if streaming and (isinstance(error, httpx.RemoteProtocolError) or _is_reset(error)):
         return Failure(FailureKind.TRUNCATED, text)
     return Failure(FailureKind.TRANSPORT, text)

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Answer, str]] = {
     "a key with an escape": (answers(401, b"no\x1b[2J key"), "refused"),
     "loading": (answers(503, b'{"error":{"message":"Loading model"}}'), "server error"),
     "a reset": (Handler.reset, "transport"),
-    "a reset in mid-stream": (_reset, "transport"),
+    "a reset in mid-stream": (_reset, "truncated"),
     "an end in mid-stream": (streams([ROLE, delta(content="a")]), "truncated"),
     "no JSON": (streams([ROLE, b"data: {half\n\n"]), "not a stream"),
     "an error in mid-stream":

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from console.bench import client
+from console.bench.answers import failure_of
 from console.bench.client import ChatRequest, endpoint, stream_chat
+from console.bench.metrics import measure
 from console.bench.soak_requests import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.bench.scripted import (
@@ -115,6 +117,21 @@ def test_a_silence_is_told_apart_from_an_end() -> None:
     ended = httpx.RemoteProtocolError("peer closed")
     found = [client._transport(ended, streaming).kind for streaming in (True, False)]
     assert found == [FailureKind.TRUNCATED, FailureKind.TRANSPORT]
+
+
+def test_a_stream_that_the_server_resets_is_cut_short_by_the_server() -> None:
+    """A benchmark of the baseline whose every stream was reset said nothing of its state."""
+    heard: list[str] = []
+
+    def resets(handler: Handler) -> None:
+        handler.stream([delta(content="one"), delta(content="two")])
+        until(lambda: len(heard) == 2, "the client has read both tokens")
+        handler.reset()
+
+    with scripted(resets) as server:
+        got = stream_chat(server.url, REQUEST, on_event=heard.append)
+    assert failed(got) is FailureKind.TRUNCATED
+    assert "reset" in failure_of(server.url, [measure(got, REQUEST.max_tokens)])
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://x", "http://[::bad", "http://\x00"])
