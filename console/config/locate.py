@@ -5,14 +5,16 @@ Parsers are imported only when a file is read, so that a screen appears first.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.common import paths
-from console.common.errors import UsageError
+from console.common.errors import ConsoleError, UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
 
@@ -121,6 +123,22 @@ def demo_site() -> Path:
         paths.make(path.parent)
         write_atomically(path, _site(dict(zip(names, ports, strict=True))))
     return path
+
+
+@contextlib.contextmanager
+def leaving_no_demo() -> Iterator[None]:
+    """Take the demo's site file away again if it is made for a command that then fails: it would be
+    the site of whoever asks after a baseline (`own_site`)."""
+    path = paths.demo_dir() / "site.yaml"
+    existed = path.exists()
+    try:
+        yield
+    except ConsoleError:
+        with contextlib.suppress(OSError):
+            if not existed and os.listdir(path.parent) == [path.name]:  # no model, no server of it
+                path.unlink()
+                path.parent.rmdir()
+        raise
 
 
 def _free_ports(count: int) -> list[int]:

@@ -30,3 +30,14 @@ def test_a_site_of_an_earlier_version_has_no_garbled_candidate(
     assert "the demo has no candidate 'garbled'" in said
     assert "demo --stop removes it" in said
     assert not (paths.demo_dir() / "models").exists(), "nothing was made"
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_run_that_is_refused_leaves_no_demo_behind(home: Path, existed: bool) -> None:
+    """Its site would be taken for the operator's from then on."""
+    if existed:
+        demo_site()
+    assert main(["run", "nothing-of-this-name"]) == 2
+    assert paths.demo_dir().is_relative_to(home)
+    assert (paths.demo_dir() / "site.yaml").exists() is existed
+    assert paths.demo_dir().exists() is existed

@@ -16,7 +16,7 @@ from console.common import redact
 from console.common.errors import ConsoleError, ControlError, Exit, UsageError
 from console.common.text import clean
 from console.common.units import parse_duration
-from console.config.locate import inputs_of, playbook_of, playbook_places
+from console.config.locate import inputs_of, leaving_no_demo, playbook_of, playbook_places
 from console.config.locate import site as site_of
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
@@ -45,11 +45,12 @@ def run(args: Namespace) -> int:
 
         waited = begun(args, lease_of(args))
         return follow(waited, args) if waited is not None else int(Exit.OK)
-    site = site_of(args.site)
-    playbook = playbook_of(args.playbook, args.input, site)
-    made = start(
-        site, playbook, inputs_of(args.input), args, asked_at=getattr(args, "given_at", None)
-    )
+    with leaving_no_demo():
+        site = site_of(args.site)
+        playbook = playbook_of(args.playbook, args.input, site)
+        made = start(
+            site, playbook, inputs_of(args.input), args, asked_at=getattr(args, "given_at", None)
+        )
     if args.detach:
         print_detached(args, made)
         return int(Exit.OK)
