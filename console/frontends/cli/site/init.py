@@ -231,16 +231,29 @@ def _named(search: Search, word: str) -> Server:
         matches = [servers[int(word) - 1]]
     if len(matches) != 1:
         why = "several have this name" if matches else "none of those that were found"
-        raise UsageError(
-            f"nothing was written: {one_line(word, 60)}", why,
-            "a number of the list, a URL, a pid, a container or a unit",
-        )  # fmt: skip
+        hint = "a number of the list, a URL, a pid, a container or a unit"
+        if not matches and (who := _listens(word)):
+            why = f"{who} listens there, and is no model server of this machine"
+            hint = "where it leads to another machine (`ssh -L`), init on that one finds the server"
+        raise UsageError(f"nothing was written: {one_line(word, 60)}", why, hint)
     if matches[0].unfit:
         raise UsageError(
             f"nothing was written: {matches[0].words} cannot be the baseline",
             one_line(matches[0].unfit, 400), matches[0].hint,
         )  # fmt: skip
     return matches[0]
+
+
+def _listens(word: str) -> str:
+    """Who listens at the URL or port of this machine that was picked, in clean words; "" for
+    nobody who is seen."""
+    from console.host.ports import listener
+
+    try:
+        who = listener(word if "://" in word else f"http://127.0.0.1:{int(word.lstrip(':'))}")
+    except ValueError:
+        return ""
+    return f"pid {who.pid}, {who.words}," if who is not None else ""
 
 
 def _can_ask(args: Namespace) -> bool:
