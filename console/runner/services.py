@@ -327,7 +327,7 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
     """Stop a baseline that its engine (`restart: always`) or a person started during its outage,
     also in a container that was made anew, so that two engines are not loaded. Another server in
     its place is no baseline, so it is named and left alone, and the outage goes on. Raises
-    StepFailed if a step that `starts` a service would load the first one beside it."""
+    StepFailed if a step that `starts` the run's first service would load it beside that server."""
     services = context.services
     try:
         back = services.find("baseline") is not None
@@ -342,10 +342,13 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
         base = context.plan.site.baseline_spec()
         if health(base.url, base.ready.path)[0] is not Health.SERVING:
             return
-        words = f"something that this run did not start answers at {base.url} during the outage"
         if starts and not services.handles:
-            hint = "two engines would be loaded: stop it, then retry"
-            raise StepFailed(Cause.PRECONDITION, f"{words}; {hint}")
+            raise StepFailed(
+                Cause.PRECONDITION,
+                f"something that this run did not start answers at {base.url} during the outage; "
+                "two engines would be loaded: stop it, then retry",
+            )
+        words = f"something that is not the baseline answers at {base.url} during the outage"
         who = held_words(base.url)
         note = one_line(f"{words}: {who}" if who else words, 400)
         if note != services.named_in_outage:
@@ -356,7 +359,8 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
 def _of_this_run(services: RunServices) -> bool:
     """Whether a live service of the run has the port of the baseline's address."""
     port = port_of(services.spec("baseline").url)
-    return any(port_of(services.spec(name).url) == port for name in services.handles)
+    held = [services.specs[name] for name in services.handles if name in services.specs]
+    return any(port_of(spec.url) == port for spec in held)
 
 
 def refuse_stranger(context: Context, name: str) -> None:
