@@ -4,8 +4,8 @@ What nobody catches, in whatever process of it, is told by `console.common.crash
 itself would print an exception with the foreign text that it quotes, secrets and all.
 """
 
+import _thread
 import sys
-import threading
 
 VERSION = "0.1.0"
 
@@ -20,5 +20,8 @@ if sys.excepthook is sys.__excepthook__:  # a test runner has its own
     sys.excepthook = _crashed
 if sys.unraisablehook is sys.__unraisablehook__:
     sys.unraisablehook = _crashed
-if threading.excepthook is threading.__excepthook__:
-    threading.excepthook = _crashed
+# threading takes its hook from there when it is loaded, which takes longer than help takes to print
+if "threading" not in sys.modules:
+    _thread._excepthook = _crashed
+elif sys.modules["threading"].excepthook is sys.modules["threading"].__excepthook__:
+    sys.modules["threading"].excepthook = _crashed  # type: ignore[attr-defined]

@@ -14,28 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from console.common.errors import ConsoleError, Exit, UsageError
+from console.frontends.cli.commands import chain_of, defaults
 
 BEGAN = time.time()
 """When this program began, in Unix seconds. Its process may be older: a shell becomes its last
 command, whatever that shell has done before."""
-BARE: dict[tuple[str, ...], str] = {
-    (): "console:open_console",
-    ("--readonly",): "console:open_console",
-    ("bridge",): "fleet.bridge:bridge",
-}
-"""Handlers of what is called often, by all arguments: no table of commands is made for them."""
-FOLLOWING = (
-    "run:run",
-    "search.bisect:bisect",
-    "run:attach",
-    "run:resume",
-    "run:abort",
-    "run:tell",
-    "demo:demo",
-    "demo:rehearse",
-    "fleet.rollout:run",
-)
-"""Handlers that end with the outcome of a run."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,8 +43,7 @@ def _take_interrupts() -> None:
 
 
 def _run(given: list[str], *, own: bool) -> int:
-    bare = BARE.get(tuple(given))
-    args = _without_table(bare, given) if bare else _parsed(given)
+    args = _called_by_name(given) or _parsed(given)
     if getattr(args, "site", None) is None:
         args.site = args.console_site
     args.given_at = BEGAN if own else None
@@ -78,7 +60,7 @@ def _run(given: list[str], *, own: bool) -> int:
     except BrokenPipeError:
         # the reader went away (| head); of a run that is followed the outcome is not known
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.INTERRUPTED if args.handler in FOLLOWING else Exit.OK)
+        return int(Exit.INTERRUPTED if args.follows else Exit.OK)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         failure = ConsoleError("the system refused", f"{where}{error.strerror or error}")
@@ -114,14 +96,16 @@ def _refuse_readonly(args: Any) -> None:
     args.readonly = True
 
 
-def _without_table(handler: str, given: list[str]) -> SimpleNamespace:
-    return SimpleNamespace(
-        handler=handler, console_site=None, readonly="--readonly" in given, json=False
-    )
+def _called_by_name(given: list[str]) -> SimpleNamespace | None:
+    """The arguments of a command that nothing but its name stands for, as the screens, a bridge or
+    a rollback: no parser is loaded for it. None for any other."""
+    readonly = given == ["--readonly"]
+    usual = defaults(chain_of([] if readonly else given))
+    return SimpleNamespace(**usual | {"console_readonly": readonly}) if usual else None
 
 
 def _parsed(given: list[str]) -> Any:
-    from console.frontends.cli.arguments import parser_for
+    from console.frontends.cli.parser import parser_for
 
     args = parser_for(given).parse_args(given)
     if args.handler == "run:run" and (args.rehearse or args.fault):

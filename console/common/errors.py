@@ -1,4 +1,4 @@
-"""Errors the operator reads, and the one table of exit codes.
+"""Errors the operator reads, and the exit codes.
 
 ConsoleError
 ├── UsageError           bad command line
@@ -22,7 +22,8 @@ from console.common.text import clean
 
 
 class Exit(IntEnum):
-    """Exit codes, the same for the same outcome in every command."""
+    """Exit codes, the same for the same outcome in every command; their meaning in words is
+    `EXIT_MEANING` in `console.common.output`."""
 
     OK = 0
     INTERNAL = 1
@@ -35,21 +36,6 @@ class Exit(IntEnum):
     BUSY = 8
     LINT = 9
     INTERRUPTED = 130
-
-
-EXIT_MEANING: dict[Exit, str] = {
-    Exit.OK: "done, or GO",
-    Exit.INTERNAL: "internal error",
-    Exit.USAGE: "bad usage or invalid file",
-    Exit.NO_GO: "NO-GO",
-    Exit.HOLD: "HOLD or unknown",
-    Exit.FAILED: "step failed, or run cancelled",
-    Exit.ROLLED_BACK: "rolled back, baseline serving",
-    Exit.ROLLBACK_FAILED: "rollback failed, baseline not proven",
-    Exit.BUSY: "another run holds the host",
-    Exit.LINT: "lint findings",
-    Exit.INTERRUPTED: "interrupted (a detached run goes on)",
-}
 
 
 class ConsoleError(Exception):

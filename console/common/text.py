@@ -6,17 +6,15 @@ that its own text marks as one (`console.common.redact`).
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import Any
 
 from console.common import redact
+from console.common.output import UNLIMITED as UNLIMITED  # both belong to text, but load nothing
+from console.common.output import columns as columns
 from console.common.secrets import lines
 
-UNLIMITED = 1 << 20
-"""The width of what nobody wraps."""
 LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
 DEEPEST = 12
@@ -121,19 +119,6 @@ def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[st
 def split_lines(text: str, most: int = 1000) -> list[str]:
     """The first lines of a text as they are; `\\r` counts as a line end."""
     return re.split(r"\r\n|\n|\r", text)[:most]
-
-
-def columns(out: TextIO, piped: int = UNLIMITED) -> int:
-    """How wide a line may be that is printed to `out`: COLUMNS if it is set, else the width of the
-    terminal. What reads a pipe or a file wants whole lines; `piped` is for what is drawn as wide as
-    there is room."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and int(given):
-        return int(given)
-    with contextlib.suppress(OSError, ValueError):  # closed, or none of the system's files
-        if out.isatty():
-            return os.get_terminal_size(out.fileno()).columns or 80
-    return piped
 
 
 def folded(line: str, width: int) -> list[str]:

@@ -17,14 +17,13 @@ from console.common import paths
 from console.common.errors import ConsoleError, UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
+from console.config.candidates import CANDIDATES
 
 if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
     from console.config.site.site import Site
 
 PORTS = range(18080, 18180)
-CANDIDATES = ("fast", "slow", "garbled")
-"""What the embedded demo can try against its baseline."""
 GARBLED = ("--repeat-penalty", "0.01")
 """A wrong setting that garbles every answer: what was said once is a hundred times as likely."""
 

@@ -7,9 +7,9 @@ import pytest
 
 from console.cli import main
 from console.common import errors
-from console.common.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem
+from console.common.errors import ConsoleError, Exit, InvalidFile, Problem
+from console.common.output import EXIT_MEANING
 from console.config.yaml import Document
-from console.frontends.cli import arguments
 
 CODES = {
     "ConsoleError": 1, "UsageError": 2, "InvalidFile": 2, "EngineError": 5, "EngineTimeout": 5,
@@ -42,7 +42,8 @@ def test_help_lists_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert [t for c, t in EXIT_MEANING.items() if f"{int(c)} {t}" not in shown] == []
+    assert [words for code, words in EXIT_MEANING.items() if f"{code} {words}" not in shown] == []
+    assert set(EXIT_MEANING) == set(Exit)
 
 
 def test_an_error_is_title_detail_and_hint() -> None:
@@ -67,13 +68,6 @@ def test_problems_come_once_and_in_the_order_of_the_file() -> None:
     error = InvalidFile("bad", problems, "hint")
     assert error.lines() == ["bad", "  f:2:1: x", "  f:2:5: x", "  f:9:1: x", "  hint: hint"]
     assert error.problems == problems
-
-
-def test_each_command_is_in_the_group_that_makes_it() -> None:
-    for make, names in arguments.GROUPS:
-        commands = arguments.Parser().add_subparsers(parser_class=arguments.Parser)
-        make(commands)
-        assert set(commands.choices) == names
 
 
 def test_bad_usage_is_one_object_too(capsys: pytest.CaptureFixture[str]) -> None:

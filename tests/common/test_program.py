@@ -1,5 +1,7 @@
 """How the process `omni-console` ends."""
 
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -80,7 +82,7 @@ console.__main__.program()
     ("module", "code"),
     [
         ("console.common.errors", -signal.SIGINT),
-        ("console.frontends.cli.arguments", 130),
+        ("console.frontends.cli.parser", 130),
         ("console.frontends.cli.lessons", 130),
         ("ruamel.yaml", 130),
     ],
@@ -88,7 +90,53 @@ console.__main__.program()
 def test_ctrl_c_leaves_no_traceback_at_any_moment(module: str, code: int) -> None:
     """Before the command has begun the signal itself ends the program, which a shell calls 130."""
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, module, "lessons"],
+        [sys.executable, "-c", INTERRUPTED, module, "lessons", "gpu"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (code, "")
+
+
+HELP = """
+import sys
+
+sys.argv[0] = "omni-console"
+from console.__main__ import program
+
+program()
+if sys.stderr is not None:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["rollback", "--help"], ["check", "-h"]])
+def test_help_loads_next_to_nothing(words: list[str]) -> None:
+    """What takes as long to load as the interpreter takes to start is no part of it."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *words], capture_output=True, text=True, timeout=60,
+        env=env | {"COLUMNS": "100"}, check=True,
+    )  # fmt: skip
+    loaded = set(done.stderr.split())
+    assert "console.frontends.cli.commands.help" in loaded
+    heavy = {"argparse", "re", "enum", "typing", "threading", "signal", "collections", "gettext"}
+    assert loaded & (heavy | {"console.cli", "console.common.text", "textwrap"}) == set()
+    assert done.stdout.startswith("usage: omni-console ")
+
+
+def test_help_for_a_reader_that_is_gone_or_knows_only_ascii() -> None:
+    command = [sys.executable, "-c", HELP, "--help"]
+    for redirected in (">&-", ">/dev/full", "| true"):
+        line = f"{shlex.join(command)} {redirected}"
+        done = subprocess.run(["sh", "-c", f"{line} 2>/dev/null"], timeout=60, check=False)
+        assert done.returncode == 0, redirected
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, timeout=60, env=env, check=True)
+    assert b"tell a run: next, auto, pause, approve, ?" in done.stdout
+
+
+def test_ctrl_c_while_help_is_loaded_leaves_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "console.frontends.cli.commands.help", "--help"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -2,7 +2,7 @@
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.errors import EXIT_MEANING
+from console.common.output import EXIT_MEANING
 
 
 def test_exit_codes(snapshot: SnapshotAssertion) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from console.cli import main
 from console.common.errors import Exit
-from console.config.locate import CANDIDATES
+from console.config.candidates import CANDIDATES
 from console.config.playbook.kinds import KINDS, WRITTEN
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import reference

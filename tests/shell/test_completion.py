@@ -14,8 +14,8 @@ import pytest
 from console.cli import main
 from console.common import paths
 from console.config.locate import shipped
-from console.frontends.cli.arguments import parser_for
-from console.frontends.cli.parser import HIDDEN
+from console.frontends.cli.commands import HIDDEN
+from console.frontends.cli.parser import parser_for
 from console.frontends.cli.shell.completion import made
 from console.frontends.cli.shell.values import KINDS, SAFE
 from tests.waiting import until

@@ -16,7 +16,8 @@ from console.common import redact
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.text import clean, columns, folded
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate, plural
-from console.config.locate import CANDIDATES, playbook_of, services, shipped, site_file
+from console.config.candidates import CANDIDATES
+from console.config.locate import playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.config.playbook.verdict import Verdict
 

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from console.common.errors import EXIT_MEANING, UsageError
+from console.common.errors import UsageError
 from console.common.files import open_regular, write_atomically
+from console.common.output import EXIT_MEANING
 from console.common.text import one_line
 from console.config.lessons.registry import Lesson
-from console.frontends.cli.arguments import described
+from console.frontends.cli.commands import shown
+from console.frontends.cli.commands.record import DECIDES, LOADS, LOOKS, RESCUES
 from console.render.brief import AVOID, WORKS, advices
 from console.render.report.markdown import code, prose, table
 
@@ -22,27 +24,19 @@ MARK = "<!-- omni-console lessons --export wrote this; sha256 "
 _MARK_END = " -->"
 MAX_BYTES = 16 << 20
 
-KINDS = {
-    "These only look, and change nothing, except that `lessons --draft`, `lessons --export` and "
-    "`report --to` write a file, `lessons --due --run` runs the commands of the lessons, and "
-    "`clean --yes` deletes what it names:": (
-        "show", "runs", "logs", "report", "recorder", "doctor", "gauges", "metrics", "lessons",
-        "plan", "lint", "schema", "keys", "clean", "playbooks", "completion", "man",
-    ),
-    "These change nothing either, but take time or load the machine: `attach` follows a run until "
-    "it ends, `check` may start a container for a moment, `bench` sends requests to a server that "
-    "others may be using, and `notify --test` calls the operator:": (
-        "attach", "check", "bench", "notify",
-    ),
-    "In an emergency only. It ends what a trial started and brings the baseline back; it asks "
-    "nothing, deletes nothing, and does no harm when it runs twice:": ("rollback",),
-    "These start, stop or decide something. Use one only if the operator asked you for it, and "
-    "never approve in the operator's place:": (
-        "run", "tune", "bisect", "resume", "abort", "tell", "promote", "schedule", "boot", "watch",
-        "web", "demo", "init", "adopt", "fleet", "bridge",
-    ),
-}  # fmt: skip
-"""A sentence → the commands that it holds for. Every command stands in one of them."""
+SENTENCES = {
+    LOOKS: "These only look, and change nothing, except that `lessons --draft`, `lessons --export` "
+    "and `report --to` write a file, `lessons --due --run` runs the commands of the lessons, and "
+    "`clean --yes` deletes what it names:",
+    LOADS: "These change nothing either, but take time or load the machine: `attach` follows a run "
+    "until it ends, `check` may start a container for a moment, `bench` sends requests to a server "
+    "that others may be using, and `notify --test` calls the operator:",
+    RESCUES: "In an emergency only. It ends what a trial started and brings the baseline back; it "
+    "asks nothing, deletes nothing, and does no harm when it runs twice:",
+    DECIDES: "These start, stop or decide something. Use one only if the operator asked you for "
+    "it, and never approve in the operator's place:",
+}
+"""What is said of the commands of each `danger`."""
 
 
 def guide(lessons: Sequence[Lesson]) -> str:
@@ -132,9 +126,11 @@ def _ssh(host: str) -> list[str]:
         "Give ssh a `-o ConnectTimeout=10`, and do not retry in a loop. If the shell does not find "
         "`omni-console`, its own `doctor` prints the line that mends that.", "",
     ]  # fmt: skip
-    words = described()
-    for sentence, names in KINDS.items():
-        rows = [(code(name), prose(words[name])) for name in names]
+    for danger, sentence in SENTENCES.items():
+        rows = [
+            (code(command.name), prose(command.text))
+            for command in shown() if command.danger == danger
+        ]  # fmt: skip
         out += [sentence, "", *table(("command", "what it does"), rows)]
-    codes = [(str(int(exit_code)), prose(words)) for exit_code, words in EXIT_MEANING.items()]
+    codes = [(str(exit_code), prose(words)) for exit_code, words in EXIT_MEANING.items()]
     return [*out, "### Exit codes", "", *table(("code", "meaning"), codes)]

@@ -1,4 +1,4 @@
-"""The argument parser of every command: its words for bad usage, and what all commands share."""
+"""The argument parser, made of the records of the commands, and its words for bad usage."""
 
 from __future__ import annotations
 
@@ -9,38 +9,30 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from console.common.errors import Exit
-from console.common.text import UNLIMITED, clean, columns, one_line
-
-SITE_HELP = (
-    "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else "
-    "/etc/omni-console/site.yaml, else the demo's)"
-)
-INPUT_HELP = "give an input of the playbook a value"
-PLAYBOOK_HELP = "a file, or the name of a playbook (omni-console playbooks lists them)"
-RUN_HELP = "a run by its id or the end of it (default: the newest)"
-INTERNAL = "(internal)"
-"""How the description of a command begins that no person types."""
-HIDDEN = ("runner", "values")
-"""The names of those."""
-WIDEST = 100
-"""The widest help on a terminal."""
-
-
-class Help(argparse.RawDescriptionHelpFormatter):
-    """argparse's form, as wide as the output allows."""
-
-    def __init__(self, prog: str) -> None:
-        width = columns(sys.stdout)
-        super().__init__(prog, width=width if width == UNLIMITED else min(width, WIDEST) - 2)
+from console.common.text import clean, one_line
+from console.frontends.cli.commands import HIDDEN, ROOT, chain_of
+from console.frontends.cli.commands.help import Chain, help_of
+from console.frontends.cli.commands.record import SUPPRESS, Argument, Command, OneOf
 
 
 class Parser(argparse.ArgumentParser):
     """argparse that says what to do next, and exits with this project's code for bad usage."""
 
     as_json = False
-    rest = ""
-    """Where the words behind `--` go, whatever stands before it; "" for argparse's own way, which
-    gives them to no positional argument once an option has followed the others."""
+    chain: Chain = ()
+    """The program, the command and its part that this parses the words of."""
+
+    def __init__(self, **options: Any) -> None:
+        # never prints: of a width that is not given it would load what measures terminals
+        form = {"formatter_class": lambda prog: argparse.HelpFormatter(prog, width=80)}
+        super().__init__(**{**form, **options})
+        self.register("type", "path", path)
+
+    @property
+    def rest(self) -> str:
+        """Where the words behind `--` go, whatever stands before it; "" for argparse's own way,
+        which gives them to no positional argument once an option has followed the others."""
+        return self.chain[-1].rest if self.chain else ""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -52,8 +44,8 @@ class Parser(argparse.ArgumentParser):
             setattr(parsed, self.rest, [*getattr(parsed, self.rest), *words[mark + 1 :]])
         return parsed, unknown
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": Help, **options})
+    def format_help(self) -> str:
+        return help_of(self.chain)
 
     def error(self, message: str) -> NoReturn:
         message, hint = _nearest(message)
@@ -67,6 +59,49 @@ class Parser(argparse.ArgumentParser):
             print(json.dumps(failure))
         sys.stderr.write(f"{self.prog}: {message}\n  hint: {hint}\n")
         sys.exit(int(Exit.USAGE))
+
+
+def parser_for(argv: Sequence[str]) -> Parser:
+    """A parser with the command that `argv` begins with; with all of them where it begins with
+    none, since making all takes a tenth of the time to the first frame."""
+    Parser.as_json = "--json" in argv  # of the commands' own parsers too
+    named = chain_of(list(argv[:1]))[1:]
+    parser = Parser(prog=ROOT.name, description=ROOT.text)
+    _fill(parser, (ROOT,), named or ROOT.parts)
+    return parser
+
+
+def _fill(parser: Parser, chain: Chain, parts: tuple[Command, ...]) -> None:
+    """Give a parser the arguments of the last command of a chain, and these parts of it."""
+    command = chain[-1]
+    parser.chain = chain
+    for entry in command.arguments:
+        if isinstance(entry, OneOf):
+            group = parser.add_mutually_exclusive_group()
+            for argument in entry.arguments:
+                _add(group, argument)
+        else:
+            _add(parser, entry)
+    if command.handler:
+        parser.set_defaults(handler=command.handler, follows=command.follows, **command.values)
+    if not parts:
+        return
+    commands = parser.add_subparsers(
+        prog=parser.prog, metavar=command.parts_are, required=not command.handler,
+        parser_class=Parser,
+    )  # fmt: skip
+    for part in parts:
+        listed: dict[str, Any] = {} if part.hidden else {"help": part.listed}
+        of_part = commands.add_parser(part.name, description=part.text, **listed)
+        _fill(of_part, (*chain, part), part.parts)
+
+
+def _add(parser: argparse._ActionsContainer, argument: Argument) -> None:
+    options: dict[str, Any] = {
+        key: argparse.SUPPRESS if value == SUPPRESS else value  # it is known by its identity
+        for key, value in argument.options.items()
+    }
+    parser.add_argument(*argument.names, **options)
 
 
 def _nearest(message: str) -> tuple[str, str]:
@@ -86,55 +121,9 @@ def _nearest(message: str) -> tuple[str, str]:
     return f"{what} '{one_line(match[2], 60)}'", hint
 
 
-def add_command(
-    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False,
-    data: bool = True,
-) -> Parser:  # fmt: skip
-    """Add a command. `hidden`: no help and no shell tells of it. `data`: it can print an object."""
-    extra = {} if hidden else {"help": text}
-    parser: Parser = commands.add_parser(name, description=text, **extra)
-    parser.set_defaults(handler=handler)
-    if data:
-        parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    if site:
-        parser.add_argument("--site", type=path, metavar="FILE", help=SITE_HELP)
-    return parser
-
-
 def path(text: str) -> str:
     """The type of an argument that names a file: an empty one is refused, because it is a variable
     that is not set, and the default would be another file than the one that was meant."""
     if not text:
         raise argparse.ArgumentTypeError("an empty path (a variable that is not set?)")
     return text
-
-
-def add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=RUN_HELP)
-
-
-def add_input(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help=INPUT_HELP
-    )
-
-
-def add_start(parser: argparse.ArgumentParser) -> None:
-    """What every command that starts a run takes."""
-    add_input(parser)
-    parser.add_argument("--step", action="store_true", help="pause before every step")
-    parser.add_argument("--detach", action="store_true", help="return as soon as it runs")
-    add_unattended(parser)
-
-
-def add_unattended(parser: argparse.ArgumentParser) -> None:
-    """What a run takes for the time in which nobody is there."""
-    parser.add_argument("--yes", action="store_true", help="approve whatever asks (recorded)")
-    parser.add_argument(
-        "--lease", metavar="TIME",
-        help="bring the baseline back when nobody has been attached for TIME (30m; 0: never)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="RULE=WHY",
-        help="run despite this lint error (recorded)",
-    )  # fmt: skip

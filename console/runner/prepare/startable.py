@@ -23,7 +23,7 @@ from console.common.options.engines import engine_of, engine_of_image
 from console.common.options.table import is_same
 from console.common.options.values import is_there, opened
 from console.common.text import one_line
-from console.config.locate import CANDIDATES
+from console.config.candidates import CANDIDATES
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step

@@ -24,7 +24,7 @@ from console.fleet.protocol import MAX_NAME, SEVERAL, BridgeError, LineLost
 from console.fleet.report import Decided, decided, markdown
 from console.fleet.starts import Wanted
 from console.fleet.table import tell_words
-from console.frontends.cli.fleet.arguments import REMOTE_VERBS
+from console.frontends.cli.commands.shared import REMOTE_VERBS
 from console.frontends.cli.follow import EventPrinter, at_terminal, forget_typed
 from console.frontends.cli.run import lease_of
 from console.frontends.cli.site.slurm import pairs

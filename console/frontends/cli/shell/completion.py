@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from console.common.errors import Exit
-from console.frontends.cli.arguments import parser_for
+from console.frontends.cli.parser import parser_for
 from console.frontends.cli.shell.values import KINDS
 
 FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "fish": "(__fish_complete_path)"}

@@ -1,14 +1,16 @@
-"""`man`: the manual page, made from the parser of the commands, so that it says what they take."""
+"""`man`: the manual page, made from the records of the commands, so that it says what they take."""
 
 from __future__ import annotations
 
-import argparse
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 
 from console import VERSION
-from console.common.errors import EXIT_MEANING, Exit
-from console.frontends.cli.arguments import ABOUT, by_heading, parser_for
+from console.common.errors import Exit
+from console.common.output import EXIT_MEANING
+from console.frontends.cli.commands import ABOUT, HEADINGS, ROOT
+from console.frontends.cli.commands.help import Chain, usage_of
+from console.frontends.cli.commands.record import Command
 
 EVERYWHERE = (
     ".PP",
@@ -37,68 +39,51 @@ def manual(args: Namespace) -> int:
 
 def page() -> list[str]:
     """The page in the roff of man(7)."""
-    parser = parser_for([])
     out = [
         f'.TH OMNI-CONSOLE 1 "" "omni-console {VERSION}" "User Commands"',
         ".nh", ".ad l",  # a name that is to be typed is not hyphenated
         ".SH NAME", f"omni-console \\- {_text(ABOUT[0].lower() + ABOUT[1:-1])}",
-        ".SH SYNOPSIS", ".B omni-console", _text(_usage(parser).partition(" ")[2]),
-        ".SH DESCRIPTION", *map(_text, str(parser.description).splitlines()),
-        *_entries(parser), *EVERYWHERE, ".SH COMMANDS",
+        ".SH SYNOPSIS", ".B omni-console", _text(_usage((ROOT,)).partition(" ")[2]),
+        ".SH DESCRIPTION", *map(_text, ROOT.text.splitlines()),
+        *_entries(ROOT), *EVERYWHERE, ".SH COMMANDS",
     ]  # fmt: skip
-    parsers = _commands(parser)
-    for heading, commands in by_heading(parser):
+    for heading, commands in HEADINGS.items():
         out.append(f".SS {_text(heading)}")
         for command in commands:
-            out += _command(parsers[command.dest], str(parsers[command.dest].description))
-    codes = [(str(int(exit_code)), words) for exit_code, words in EXIT_MEANING.items()]
+            out += _command((ROOT, command))
+    codes = [(str(code), words) for code, words in EXIT_MEANING.items()]
     out += [".SH EXIT STATUS", *_pairs(codes)]
     out += [".SH FILES", *_pairs(FILES), ".SH ENVIRONMENT", *_pairs(ENVIRONMENT)]
     return out
 
 
-def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands of a parser that people use, by their names."""
-    return {
-        command.dest: action.choices[command.dest]
-        for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-        for command in action._get_subactions()
-    }  # fmt: skip
-
-
-def _command(parser: argparse.ArgumentParser, words: str) -> Iterator[str]:
+def _command(chain: Chain) -> Iterator[str]:
+    """A command that people use, and its parts."""
+    command = chain[-1]
+    if command.hidden:
+        return
     yield ".TP"
-    yield f".B {_text(_usage(parser))}"
-    yield _text(words)
-    more = [*_entries(parser, but=("json", "site"))]
+    yield f".B {_text(_usage(chain))}"
+    yield _text(command.text)
+    more = [*_entries(command, but=("--json", "--site"))]
     if more:
         yield from (".RS", *more, ".RE")
-    for subparser in _commands(parser).values():
-        yield from _command(subparser, str(subparser.description))
+    for part in command.parts:
+        yield from _command((*chain, part))
 
 
-def _usage(parser: argparse.ArgumentParser) -> str:
+def _usage(chain: Chain) -> str:
     """The usage in a line, without what all commands have."""
-    usage = " ".join(parser.format_usage().split())
-    return usage.removeprefix("usage: ").replace("[-h] ", "").replace(" [-h]", "")
+    names = [command.name for command in chain]
+    return " ".join([*names, *(word for word in usage_of(chain) if word != "[-h]")])
 
 
-def _entries(parser: argparse.ArgumentParser, but: Sequence[str] = ()) -> Iterator[str]:
-    """Every argument of a parser with its description; none for those of all commands."""
-    for action in parser._actions:
-        if (
-            isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
-            or action.dest in but
-            or action.help == argparse.SUPPRESS
-        ):
-            continue
-        names = ", ".join(action.option_strings)
-        value = action.metavar if action.nargs != 0 or not names else ""
-        if value is None:
-            value = (
-                "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest
-            )
-        yield from _pairs([(f"{names} {value}".strip(), str(action.help))])
+def _entries(command: Command, but: Sequence[str] = ()) -> Iterator[str]:
+    """Every argument of a command with its description; none for those of all commands."""
+    for argument in command.flat:
+        if argument.is_shown and argument.names[0] not in but:
+            names = ", ".join(argument.names) if argument.is_option else ""
+            yield from _pairs([(f"{names} {argument.value}".strip(), argument.help)])
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
