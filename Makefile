@@ -8,6 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # four workers more than processors: one holds the terminals and one the engines, and all wait a lot
 WORKERS ?= $(shell expr $$(nproc) + 4)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# an older pip makes a command that loads `re`, which takes as long as printing help does
+NEW_PIP := $(INSTALL) 'pip>=25.2'
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .PHONY: run test test-all check golden coverage bench mutants chaos yard \
@@ -87,10 +89,12 @@ $(VENV)/.python:
 
 $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing omni-console and its demo engine …"
+	@$(NEW_PIP)
 	@$(INSTALL) -c constraints.txt -e '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
+	@$(NEW_PIP)
 	@$(INSTALL) -c constraints.txt -e '.[demo,dev]'
 	@touch $(VENV)/.run $@
 
