@@ -11,18 +11,19 @@ from tests.lint.faults import CASES, NOTHING, R1, SGLANG, UNEQUAL, C, found, sai
 
 def test_the_fault_is_found_once_and_the_same_done_right_is_not() -> None:
     wrong = {}
-    for at, case in enumerate(CASES):
+    for case in CASES:
         found = [
             [one for one in said(case.file, text) if one[0] == case.rule]
             for text in (case.wrong, case.right)
         ]
         if (len(found[0]), found[1]) != (1, []):
-            wrong[f"{case.rule}-{at}"] = found
+            wrong[case.name] = found
     assert wrong == {}
 
 
 def test_every_rule_has_a_fault() -> None:
     assert set(rules()) == {case.rule for case in CASES}
+    assert len({case.name for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,10 @@ phases:
 def test_each_fault(snapshot: SnapshotAssertion) -> None:
     """On the machine it is about, on one of which nothing is known, and on another."""
     told = {}
-    for at, case in enumerate(CASES):
+    for case in CASES:
         for facts in (UNEQUAL, NOTHING, EQUAL):
             rows = [f"{one.text} | {one.fix}" for one in found(case.file, case.wrong, facts)]
-            told.setdefault(f"{case.rule} {at}", []).append("\n".join(rows))
+            told.setdefault(case.name, []).append("\n".join(rows))
     once = {name: list(dict.fromkeys(rows)) for name, rows in told.items()}
     assert once == snapshot
 

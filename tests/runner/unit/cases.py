@@ -22,36 +22,64 @@ from tests.runner.unit.conftest import TWO
 GIB = 1 << 30
 R = RunState
 
-EVERY_STEP = (
-    "run: [cmake, --build, build dir]", "run: [x], where: {service: cand}",
-    "run: [x], where: {image: i, gpus: all, memory: 2GiB}", "run: [x], where: {image: i}",
-    "script: 'a; b'",
-    "build: {context: ., tag: t, dockerfile: D, target: x, platform: linux/amd64}",
-    "check: {port_free: 8001}", "check: {file: f, min_bytes: 1MiB}", "check: {file: f}",
-    "check: {cpu: avx512f}", "check: {image: i, platform: linux/amd64}", "check: {image: i}",
-    "check: {output: [x], matches: a, not_matches: b}", "check: {output: [x], not_matches: b}",
-    "check: {http: {url: 'http://a:1'}}", "check: {http: {url: 'http://a:1', matches: ok}}",
-    "service: {start: cand}", "service: {stop: cand}", "service: {start: box}",
-    "service: {start: stack}", "service: {wait: box}", "service: {wait: cand}",
-    "benchmark: {service: cand, against: baseline, endpoint: completions, concurrency: [2, 4]}",
-    "soak: {service: cand, duration: 1h, every: 5s, arrivals: fixed, max_errors: 3}",
-    "soak: {service: cand, duration: 1h, every: 5s}",
-    "contract: {service: cand, cases: own.yaml}", "contract: {service: baseline, repeat: 3}",
-    "contract: {url: 'http://a:1', against: kept.json, cases: own.yaml, suite: [bench, --all]}",
-    "contract: {service: cand, suite: [bench, --all]}, outputs: {n: {pattern: '(a)'}}",
-    "approval: {prompt: sure?, confirm: yes}", "approval: {prompt: sure?}",
-    "manual: {do: sudo x, verify: {port_free: 1}}", "manual: {do: sudo x}",
-    "note: hello", "report: {to: out.md}", "report: {}",
-    "host: {driver: 580.95.05, ports: [1], images: [i], sched_ext: true, gpus: true}", "host: {}",
-    "checkpoint: {repo: a/b, include: ['*Q4*'], engine: llama.cpp, ctx: 8192, to: /m}",
-    "checkpoint: {repo: a/b, service: cand, beside: true}",
-    "gguf: {file: m.gguf, image: i}", "gguf: {file: m.gguf, binary: /b}", "gguf: {file: m.gguf}",
-    "imports: {image: i, modules: [a, b]}", "download: {repo: a/b, to: /m}",
-    "note: x, requires: [{port_free: 1}], unless: {run: [a, b]}, on_failure: rollback, "
-    "retry: {attempts: 3, backoff: 7s}", "note: x, unless: {file: f, min_bytes: 1MiB}",
-    "run: [x], outputs: {n: {pattern: '(a)', unit: s}, m: {pattern: '(b)'}}, figures: llama-bench",
-    "note: x, when: false",
-)  # fmt: skip
+EVERY_STEP = {
+    "build-dir": "run: [cmake, --build, build dir]",
+    "in-service": "run: [x], where: {service: cand}",
+    "in-image": "run: [x], where: {image: i, gpus: all, memory: 2GiB}",
+    "in-bare-image": "run: [x], where: {image: i}",
+    "script": "script: 'a; b'",
+    "build": "build: {context: ., tag: t, dockerfile: D, target: x, platform: linux/amd64}",
+    "port-free": "check: {port_free: 8001}",
+    "file-size": "check: {file: f, min_bytes: 1MiB}",
+    "file": "check: {file: f}",
+    "cpu": "check: {cpu: avx512f}",
+    "image-platform": "check: {image: i, platform: linux/amd64}",
+    "image": "check: {image: i}",
+    "matches": "check: {output: [x], matches: a, not_matches: b}",
+    "not-matches": "check: {output: [x], not_matches: b}",
+    "http": "check: {http: {url: 'http://a:1'}}",
+    "http-matches": "check: {http: {url: 'http://a:1', matches: ok}}",
+    "start": "service: {start: cand}",
+    "stop": "service: {stop: cand}",
+    "start-container": "service: {start: box}",
+    "start-compose": "service: {start: stack}",
+    "wait-container": "service: {wait: box}",
+    "wait": "service: {wait: cand}",
+    "benchmark": "benchmark: {service: cand, against: baseline, endpoint: completions, "
+    "concurrency: [2, 4]}",
+    "soak": "soak: {service: cand, duration: 1h, every: 5s, arrivals: fixed, max_errors: 3}",
+    "soak-plain": "soak: {service: cand, duration: 1h, every: 5s}",
+    "contract": "contract: {service: cand, cases: own.yaml}",
+    "contract-baseline": "contract: {service: baseline, repeat: 3}",
+    "contract-url": "contract: {url: 'http://a:1', against: kept.json, cases: own.yaml, suite: "
+    "[bench, --all]}",
+    "contract-suite": "contract: {service: cand, suite: [bench, --all]}, outputs: {n: {pattern: "
+    "'(a)'}}",
+    "approval-word": "approval: {prompt: sure?, confirm: yes}",
+    "approval": "approval: {prompt: sure?}",
+    "manual-verified": "manual: {do: sudo x, verify: {port_free: 1}}",
+    "manual": "manual: {do: sudo x}",
+    "note": "note: hello",
+    "report-to": "report: {to: out.md}",
+    "report": "report: {}",
+    "host": "host: {driver: 580.95.05, ports: [1], images: [i], sched_ext: true, gpus: true}",
+    "host-plain": "host: {}",
+    "checkpoint": "checkpoint: {repo: a/b, include: ['*Q4*'], engine: llama.cpp, ctx: 8192, to: "
+    "/m}",
+    "checkpoint-beside": "checkpoint: {repo: a/b, service: cand, beside: true}",
+    "gguf-image": "gguf: {file: m.gguf, image: i}",
+    "gguf-binary": "gguf: {file: m.gguf, binary: /b}",
+    "gguf-baseline": "gguf: {file: m.gguf}",
+    "imports": "imports: {image: i, modules: [a, b]}",
+    "download": "download: {repo: a/b, to: /m}",
+    "guarded": "note: x, requires: [{port_free: 1}], unless: {run: [a, b]}, on_failure: rollback, "
+    "retry: {attempts: 3, backoff: 7s}",
+    "unless": "note: x, unless: {file: f, min_bytes: 1MiB}",
+    "outputs": "run: [x], outputs: {n: {pattern: '(a)', unit: s}, m: {pattern: '(b)'}}, figures: "
+    "llama-bench",
+    "never": "note: x, when: false",
+}  # fmt: skip
+"""A step of every kind, in every form that a plan words otherwise, by its id."""
 
 
 LIMITS = (

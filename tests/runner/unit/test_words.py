@@ -258,9 +258,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_plan(plan: MakePlan, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    steps = [f"{{id: s{n}, {step}}}" for n, step in enumerate(cases.EVERY_STEP)]
-    gate = "{id: g, gate: [{metric: s22.tok_s, go: '>= 20', no_go: '< 10'}, {metric: s22.ttft_s, "
-    gate += "go: '<= 2s'}, {metric: gpu.peak_used, of: sum, no_go: '> 9GB'}], outcomes: {go: soak},"
+    steps = [f"{{id: {name}, {step}}}" for name, step in cases.EVERY_STEP.items()]
+    gate = "{id: g, gate: [{metric: benchmark.tok_s, go: '>= 20', no_go: '< 10'}, "
+    gate += "{metric: benchmark.ttft_s, go: '<= 2s'}, {metric: gpu.peak_used, of: sum, "
+    gate += "no_go: '> 9GB'}], outcomes: {go: soak},"
     made = plan(*steps, f"{gate} on_no_go: rollback}}", restore_s=74.0)
     text = "\n".join(plan_text.lines(made))
     assert text.replace(str(tmp_path), "HERE") == snapshot
