@@ -18,7 +18,7 @@ from console.frontends.cli.commands import shown
 from console.journal.run_dir import RunDir
 from console.render.cells import cells
 from tests.clock import FakeClock
-from tests.lessons.conftest import Put
+from tests.lessons.conftest import COUNT, Put
 from tests.runner.unit import reported
 
 Capture = pytest.CaptureFixture[str]
@@ -49,7 +49,7 @@ def ids(lines: str) -> list[str]:
 
 def test_all_of_them(capsys: Capture) -> None:
     code, out, err = said(capsys)
-    assert (code, err, len(ids(out)), ids(out)[0]) == (0, "", 53, "F-001")
+    assert (code, err, len(ids(out)), ids(out)[0]) == (0, "", COUNT, "F-001")
 
 
 def test_one_by_its_id_in_any_form(capsys: Capture) -> None:
@@ -159,7 +159,7 @@ def test_a_page_of_what_matches(capsys: Capture, put: Put) -> None:
 def test_a_file_for_agents_and_newcomers(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     code, made = told(capsys, "--export", str(path))
-    assert (code, made) == (0, {"file": str(path), "lessons": 53})
+    assert (code, made) == (0, {"file": str(path), "lessons": COUNT})
     text = path.read_text()
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
