@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from console.checks.lint.rule import Facts, rules
+from console.checks.lint import output, rule, run
+from console.checks.lint.rule import Facts, Rule, rules
 from console.checks.lint.run import BROKEN
+from console.checks.lint.unit import Hit, Place, Severity
 from tests.lint.faults import CASES, NOTHING, R1, SGLANG, UNEQUAL, C, found, said, stack
 
 
@@ -26,8 +28,51 @@ def test_every_rule_has_a_fault() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+PAGE = "https://docs.example.com/driver#limits"
+
+
+@pytest.fixture
+def of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only rule is one that no lesson taught, but a page of a vendor."""
+    known = Rule(
+        "old-driver", Severity.WARNING, (), "An old driver", "It ends there.", "a newer one",
+        lambda unit, facts: [Hit(Place(1, 1), "an old driver")], page=PAGE,
+    )  # fmt: skip
+    for module in (rule, run, output):
+        monkeypatch.setattr(module, "rules", lambda: {known.id: known})
+
+
+@pytest.mark.usefixtures("of_a_page")
+def test_a_rule_cites_a_page_of_a_vendor_where_no_lesson_taught_it() -> None:
+    (finding,) = found("x.sh", "ls\n")
+    assert finding.text == f"x.sh:1:1: warning: an old driver [old-driver {PAGE}]"
+    shown = output.as_json(finding)
+    assert (shown["lessons"], shown["page"]) == ([], PAGE)
+    (described,) = [one for one in output.sarif("1", [finding], [], [])["runs"][0]["tool"]
+                    ["driver"]["rules"] if one["id"] == "old-driver"]  # fmt: skip
+    assert described["helpUri"] == PAGE
+    assert f"An old driver (warning; {PAGE})." in output.document()
+    put_aside = f"ls  # omni: ignore old-driver {PAGE} one card, and it is new\n"
+    assert [one.suppressed for one in found("x.sh", put_aside)] == [
+        f"{PAGE}: one card, and it is new"
+    ]
+    texts = [one.text for one in found("x.sh", "ls  # omni: ignore old-driver F-001 why not\n")]
+    assert any(f"name its page ({PAGE})" in text for text in texts)
+
+
+def test_a_rule_that_cites_nothing_is_none() -> None:
+    with pytest.raises(ValueError, match="neither a lesson nor"):
+        rule.rule("cites-nothing", Severity.INFO, title="x", why="x", fix="x")(lambda *_: [])
+    assert "cites-nothing" not in rules()
+
+
+def test_a_rule_of_lessons_has_no_page_in_what_programs_read() -> None:
+    (finding,) = [one for one in found("x.sh", "pkill -f sglang\n") if one.lessons]
+    assert "page" not in output.as_json(finding)
+
+
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    ("text", "named"),
     [
         (f"llama-server --split_mode graph --model {R1}\n", "split-mode-graph-moe"),
         (f"LLAMA_ARG_MODEL={R1} llama-server -sm graph\n", "split-mode-graph-moe"),
@@ -40,8 +85,8 @@ def test_every_rule_has_a_fault() -> None:
         (f"{SGLANG} --model /m/x.gguf\n", "gguf-into-kt-kernel"),
     ],
 )
-def test_an_option_is_known_however_the_engine_takes_it(text: str, rule: str) -> None:
-    assert rule in [one[0] for one in said("x.sh", text)]
+def test_an_option_is_known_however_the_engine_takes_it(text: str, named: str) -> None:
+    assert named in [one[0] for one in said("x.sh", text)]
 
 
 H200 = Facts((143771 << 20,) * 8, ((9, 0),) * 8, 512 << 30)

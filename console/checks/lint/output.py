@@ -64,6 +64,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "fix": finding.fix,
         "suppressed": finding.suppressed,
         "overdue": list(finding.overdue),
+        **({"page": finding.page} if finding.page else {}),
     }
 
 
@@ -71,6 +72,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     return {
         "rule": rule.id, "severity": str(rule.severity), "lessons": list(rule.lessons),
         "title": rule.title, "why": rule.why, "fix": rule.fix, "needs": rule.needs,
+        **({"page": rule.page} if rule.page else {}),
     }  # fmt: skip
 
 
@@ -127,8 +129,8 @@ the same. The plan shows them from the start ([lessons.md](lessons.md)).
     {FORM}
 
 on the line, or in a comment above the line, instruction or value. LESSON is one that the rule
-cites. Without it or without the reason, the comment has no effect (`{BAD}`, warning);
-one that suppresses nothing is reported, too (`{UNUSED}`, info).
+cites, or the address of the page that it cites. Without it or without the reason, the comment has
+no effect (`{BAD}`, warning); one that suppresses nothing is reported, too (`{UNUSED}`, info).
 
 ## Rules
 """.splitlines()
@@ -145,7 +147,7 @@ _TAIL = [
 
 def _rules() -> Iterator[str]:
     for rule in rules().values():
-        about = f"{rule.title} ({rule.severity}; {', '.join(rule.lessons)})."
+        about = f"{rule.title} ({rule.severity}; {', '.join(rule.cites)})."
         yield from (f"### {rule.id}", "", about, "", rule.why, "")
         if rule.needs:
             yield from (f"Needs: {rule.needs}.", "")
@@ -182,6 +184,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "help": {"text": f"Fix: {rule.fix}."},
         "defaultConfiguration": {"level": LEVEL[rule.severity]},
         "properties": {"tags": list(rule.lessons)},
+        **({"helpUri": rule.page} if rule.page else {}),
     }
 
 

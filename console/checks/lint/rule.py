@@ -1,6 +1,7 @@
 """Lint's rules, the machine facts that they use, and comments that suppress a finding.
 
-A rule is a named fault, the lessons that taught it, and a function that finds it.
+A rule is a named fault, the lessons that taught it, or the vendor's page that does, and a function
+that finds it.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ When = Callable[[Unit, Facts], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`lessons`: ids of the registry, or the name of the plan that taught it. `needs`: site facts
-    that it needs to be certain; `when`: the files it applies to."""
+    """`lessons`: ids of the registry, or the name of the plan that taught it; `page`: the address
+    of the vendor's page that says it. `needs`: site facts that it needs to be certain; `when`: the
+    files it applies to."""
 
     id: str
     severity: Severity
@@ -105,21 +107,32 @@ class Rule:
     check: Check
     needs: str = ""
     when: When | None = None
+    page: str = ""
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """Its lessons, and the page."""
+        return (*self.lessons, *([self.page] if self.page else []))
 
 
 _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    id: str, severity: Severity, lessons: str, *, title: str, why: str, fix: str, needs: str = "",
-    when: When | None = None,
+    id: str, severity: Severity, lessons: str = "", *, title: str, why: str, fix: str,
+    needs: str = "", when: When | None = None, page: str = "",
 ) -> Callable[[Check], Check]:  # fmt: skip
-    """Register a function as a rule; `lessons` are separated by blanks."""
+    """Register a function as a rule; `lessons` are separated by blanks. Raises ValueError where
+    neither a lesson nor a page is cited."""
 
     def register(check: Check) -> Check:
         if id in _RULES:
             raise ValueError(f"two rules named {id}")
-        _RULES[id] = Rule(id, severity, tuple(lessons.split()), title, why, fix, check, needs, when)
+        if not (lessons or page):
+            raise ValueError(f"{id} cites neither a lesson nor a vendor's page")
+        _RULES[id] = Rule(
+            id, severity, tuple(lessons.split()), title, why, fix, check, needs, when, page
+        )
         return check
 
     return register
@@ -145,7 +158,8 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
             finding = unit.finding(
                 hit.place, lint_rule.id, severity, hit.what, fix, lint_rule.lessons
             )
-            yield replace(finding, overdue=_overdue(lint_rule.lessons, date.today()))
+            overdue = _overdue(lint_rule.lessons, date.today())
+            yield replace(finding, overdue=overdue, page=lint_rule.page)
 
 
 @cache
@@ -166,8 +180,9 @@ def _overdue(lessons: tuple[str, ...], today: date) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class Suppression:
     """`# omni: ignore RULE LESSON reason`: a finding that somebody has judged and explained. It
-    stands on the line itself, or in a comment of its own above it. Without lesson or reason it has
-    no effect and is reported itself, and so is an unused one. `lines`: the lines that it covers."""
+    stands on the line itself, or in a comment of its own above it. Instead of a lesson it may name
+    the page that the rule cites. Without either, or without a reason, it has no effect and is
+    reported itself, and so is an unused one. `lines`: the lines that it covers."""
 
     rule: str
     reason: str
@@ -214,8 +229,9 @@ def _wrong(text: str, rules: dict[str, Rule]) -> str:
     rule = rules.get(words[0])
     if rule is None:
         return f"no rule is named {words[0]}"
-    if len(words) < 2 or words[1] not in rule.lessons:
-        return f"{words[0]} is not suppressed: name its lesson ({' or '.join(rule.lessons)})"
+    if len(words) < 2 or words[1] not in rule.cites:
+        what = "lesson" if rule.lessons else "page"
+        return f"{words[0]} is not suppressed: name its {what} ({' or '.join(rule.cites)})"
     if len(words) < 3 or len(words[2].strip()) < 3:
         return f"{words[0]} is not suppressed: say why"
     return ""

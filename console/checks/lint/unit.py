@@ -107,6 +107,8 @@ class Finding:
     suppressed: str = ""
     overdue: tuple[str, ...] = ()
     """Those of the lessons whose day of review is past, with that day."""
+    page: str = ""
+    """The vendor's page that says it."""
 
     def __post_init__(self) -> None:
         for name in ("file", "what", "fix", "suppressed"):
@@ -119,7 +121,7 @@ class Finding:
     @property
     def text(self) -> str:
         """`file:line:column: severity: what [rule F-003]`, and what of it is due for a review."""
-        cited = " ".join((self.rule, *self.lessons))
+        cited = " ".join(filter(None, (self.rule, *self.lessons, self.page)))
         text = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.what} [{cited}]"
         return f"{text}; to be reviewed since {', '.join(self.overdue)}" if self.overdue else text
 
