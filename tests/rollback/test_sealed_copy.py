@@ -14,6 +14,7 @@ import pytest
 import console
 from console.common import paths
 from console.host import process
+from console.recovery.rollback import command, procedure
 from console.recovery.rollback.shell import launcher, sealed_copy
 from tests.rollback.conftest import DASH, Stage, run_launcher
 
@@ -203,3 +204,43 @@ def test_the_first_signal_leaves_a_rollback_and_the_second_one_ends_it(stage: St
             script.terminate()
             assert script.stdout.readline() == "got 15\n"
         assert script.wait(60) == 7
+
+
+# -- an upgrade in the middle of a run ------------------------------------------------------------
+
+
+def test_the_command_rolls_back_by_the_code_that_began_the_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And this console would not bring the baseline back."""
+    stage.seal(copy=str(sealed_copy.make()))
+    monkeypatch.setattr(sealed_copy, "START", sealed_copy.START + b"# upgraded\n")
+    monkeypatch.setattr(procedure, "Procedure", None)
+    candidate = stage.sleeper()
+    lines: list[dict[str, object]] = []
+    result = command.rollback(None, False, lines.append, run_dir=stage.plan.run_dir)
+    assert result.serving, lines
+    assert not process.alive(*candidate)
+    assert {"fence", "stop", "start", "completion", "done"} <= {line["rung"] for line in lines}
+
+
+@pytest.mark.parametrize("fault", ["same version", "damaged", "ends"])
+def test_the_command_rolls_back_itself_where_the_copy_is_no_use(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    copy = sealed_copy.make()
+    stage.seal(copy=str(copy))
+    if fault != "same version":
+        monkeypatch.setattr(sealed_copy, "START", sealed_copy.START + b"# upgraded\n")
+    if fault == "damaged":
+        (copy / "console/host/process.py").write_text("raise SystemExit(0)")
+    if fault == "ends":
+        monkeypatch.setattr(paths, "sealed_argv", lambda *words: ("false",))
+    started: list[str] = []
+    true_argv = paths.sealed_argv
+    monkeypatch.setattr(
+        paths, "sealed_argv", lambda *words: (started.append(words[0]), true_argv(*words))[1]
+    )
+    lines: list[dict[str, object]] = []
+    assert command.rollback(None, False, lines.append, run_dir=stage.plan.run_dir).serving, lines
+    assert started == ([str(copy)] if fault == "ends" else [])

@@ -251,7 +251,12 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
     assert run_script(stage, **quoted).returncode == 7, "whatever ls is told to print"
 
 
-@pytest.mark.parametrize("host", ["127.0.1.1", "box.localhost"])
+@pytest.mark.parametrize(
+    ("host", "restore"),
+    [("127.0.1.1", "ladder"), ("127.0.1.1", "script"), ("127.0.1.1", "copy"),
+     ("box.localhost", "ladder"), ("box.localhost", "script")],
+    indirect=["restore"],
+)  # fmt: skip
 def test_a_baseline_by_another_name_of_this_machine_is_the_baseline(
     stage: Stage, host: str, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,12 +20,16 @@ from console.host.privileges import requester
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import (
     NOTHING,
+    POLL_S,
+    PROGRESS_FILE,
     Emit,
+    Follower,
     Result,
     Trigger,
     new_trigger,
     quiet_limit,
     record_request,
+    size_of,
     through_standby,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -163,12 +168,44 @@ def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigg
             plan.rollback_dir, emit, clock,
             first_line_s=STANDBY_WORD_S, quiet_s=lambda: quiet_limit(plan),
         )  # fmt: skip
+        if followed is None and _has_copy_of_another_version(plan):
+            followed = _through_copy(plan, emit, clock)
         if followed is not None:
             return followed
     # Imported only here: to trigger the standby, which has it loaded already, must not take longer.
     from console.recovery.rollback.procedure import Procedure
 
     return Procedure(plan, clock=clock, trigger=trigger, emit=emit).run()
+
+
+def _has_copy_of_another_version(plan: SealedPlan) -> bool:
+    # imported only here, for its hash functions: a standby that answers needs none of this
+    from console.recovery.rollback.shell import sealed_copy
+
+    return sealed_copy.is_of_another_version(plan.copy)
+
+
+def _through_copy(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
+    """Roll back by the code that began the run, which an upgrade has replaced since; `emit` gets
+    each line. Return None where the copy ends without a result: the caller then rolls back."""
+    path = plan.rollback_dir / PROGRESS_FILE
+    follower = Follower(path, size_of(path), emit)
+    try:
+        child = subprocess.Popen(
+            paths.sealed_argv(plan.copy, plan.run_dir), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        return None
+    try:
+        while follower.poll() is None and child.poll() is None:
+            clock.sleep(POLL_S)
+        return follower.poll()
+    except KeyboardInterrupt:  # left unfinished, as the second signal asks
+        child.kill()
+        raise
+    finally:
+        child.wait()
 
 
 def _emit_line(

@@ -81,6 +81,16 @@ def make() -> Path:
     return directory
 
 
+def is_of_another_version(copy: str) -> bool:
+    """Whether a run's sealed copy is there, whole, and not what this installation would seal: the
+    console was upgraded since. A copy does not look: it is what the run has sealed."""
+    if not copy or paths.own_copy() or not is_whole(Path(copy)):
+        return False
+    with contextlib.suppress(OSError):  # the installation is damaged
+        return Path(copy).name != _digest({MAIN: START, **dict(_sources())})
+    return True
+
+
 def is_whole(directory: Path) -> bool:
     """Whether everything that MANIFEST names is there, unchanged."""
     try:
