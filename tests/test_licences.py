@@ -33,6 +33,7 @@ OWN = {
     "console/models/hub/download.py": "its own child, a download",
     "console/recovery/guard/kill/killer.py": "its own child, on which a kill is rehearsed",
     "console/recovery/guard/kill/mrelease.py": "its own child; descriptors that the sentinel sends",
+    "console/recovery/rollback/command.py": "its own child, the sealed copy",
     "console/rehearsal/inside/command.py": "its own child, inside a stand-in's container",
     "console/rehearsal/speed.py": "the stand-in baseline, by the name that the rehearsal made",
     "console/runner/executors/command.py": "its own child, the command of a step",

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_runs_of_a_version_share_a_copy_and_another_version_has_its_own(
     assert sealed_copy.make() != copy
     assert sealed_copy.is_whole(copy)
     assert sorted(copy.parent.iterdir()) == sorted([copy, sealed_copy.make()]), "nothing is left"
+
+
+def test_a_copy_that_no_run_uses_goes_with_the_next_new_one(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = copy.parent / "of an upgrade"
+    shutil.copytree(copy, made)
+    long_ago = time.time() - sealed_copy.UNUSED_S - 60
+    for old in (copy, made):
+        os.utime(old, (long_ago, long_ago))
+    assert sealed_copy.make() == copy, "a run seals it again"
+    monkeypatch.setattr(sealed_copy, "START", sealed_copy.START + b"# another version\n")
+    newer = sealed_copy.make()
+    assert sorted(copy.parent.iterdir()) == sorted([copy, newer])
 
 
 @pytest.mark.parametrize("damage", ["changed", "lost", "empty", "no list", "half a list"])

@@ -16,6 +16,7 @@ import os
 import shutil
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
@@ -32,6 +33,8 @@ LIBRARIES = ("pynvml",)
 """Single modules that a rollback uses where they are there: with this one it sees whether the
 candidate's GPU memory is free."""
 KINDS = (".py", ".txt")
+UNUSED_S = 90 * 86400.0
+"""Seconds after which a copy that no run has sealed goes; longer than any run takes."""
 MANIFEST = paths.SEALED
 MAIN = "__main__.py"
 START = b"""import sys
@@ -67,8 +70,11 @@ def make() -> Path:
     sources = {MAIN: START, **dict(_sources())}
     directory = paths.state_dir() / "sealed" / _digest(sources)
     if is_whole(directory):
+        with contextlib.suppress(OSError):
+            os.utime(directory)
         return directory
     paths.make(directory.parent)
+    _remove_unused(directory.parent, time.time() - UNUSED_S)
     made = directory.with_name(f".{directory.name}.{os.getpid()}")
     try:
         _write(made, sources)
@@ -79,6 +85,14 @@ def make() -> Path:
         for left in (made, made.with_suffix(".old")):
             shutil.rmtree(left, ignore_errors=True)
     return directory
+
+
+def _remove_unused(place: Path, before: float) -> None:
+    """Remove copies that no run has sealed since a Unix time."""
+    for copy in place.iterdir():
+        with contextlib.suppress(OSError):
+            if copy.stat().st_mtime < before:
+                shutil.rmtree(copy, ignore_errors=True)
 
 
 def is_of_another_version(copy: str) -> bool:
