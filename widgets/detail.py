@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from console.bench.metrics import METRICS, SOAK_METRICS
 from console.common.logs.cause import cause_of
 from console.common.progress import clock
 from console.common.text import clean
@@ -29,7 +30,7 @@ from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
 
-EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
+EVIDENCE = [name for name, metric in {**METRICS, **SOAK_METRICS}.items() if metric.evidence]
 """Figures that an approval is shown."""
 LOWEST, LOW = 7, 12
 """Rows of a panel from which on there is a title, and from which on a title and a criterion have as

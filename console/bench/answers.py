@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from console.bench.client import PROMPTS, ChatRequest
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.sse import FailureKind, Reply
 from console.common import redact
 from console.common.text import one_line

@@ -26,15 +26,9 @@ from console.bench.client import (
 )
 from console.bench.concurrency import Level, Say, measure_level, unmeasured
 from console.bench.interference import Look, Surroundings
-from console.bench.metrics import (
-    MAX_PROMPT,
-    MIN_PROMPT,
-    Sample,
-    Tokenize,
-    measure,
-    repeated,
-)
+from console.bench.metrics import MAX_PROMPT, MIN_PROMPT
 from console.bench.prompt_rate import ANSWER, PromptRate, measure_prompt_rates, prompt_flags
+from console.bench.sample import Sample, Tokenize, measure, repeated
 from console.bench.sse import SILENCE_S, FailureKind, Reply, json_object
 from console.bench.statistics import MetricSummary, cv, describe, finite, summarise
 from console.common.clock import Clock, SystemClock

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.statistics import finite, median
 
 PROMPTS_A_STREAM = 3

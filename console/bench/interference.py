@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.beside.users import LookAt, Seen, Users, WatchedServer, ask
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.common.argv import LEFT_OUT, started
 from console.common.text import decode, one_line
 from console.common.units import format_bytes

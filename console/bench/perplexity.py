@@ -127,8 +127,10 @@ def read_figures(lines: Sequence[str], tokens: int) -> dict[str, dict[str, Any]]
             value, error = value / 100, error / 100
             ends = wilson(value * tokens, tokens)
         value, low, high = (max(0.0, number) for number in (value, *ends))
-        figures[name] = {"value": value, "unit": QUALITY_METRICS[name], "n": tokens, "error": error,
-                       "low": low, "high": high}  # fmt: skip
+        figures[name] = {
+            "value": value, "unit": QUALITY_METRICS[name].unit, "n": tokens, "error": error,
+            "low": low, "high": high,
+        }  # fmt: skip
     return figures
 
 

@@ -13,7 +13,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from console.bench.metrics import PROMPT_ROUNDS, Sample
+from console.bench.metrics import PROMPT_ROUNDS
+from console.bench.sample import Sample
 from console.bench.statistics import cv, finite, median, std
 from console.common.units import format_number
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from console.bench.client import PROMPTS
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.soak_requests import Answer, Out
 from console.bench.soak_stats import Line, Normal, Patience, Tally
 from console.common.clock import Clock

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.bench.answers import Garbage
-from console.bench.metrics import DRIFT_SAMPLES, MAX_SAMPLES, SOAK_METRICS, Sample
+from console.bench.metrics import DRIFT_SAMPLES, MAX_SAMPLES, SOAK_METRICS
+from console.bench.sample import Sample
 from console.bench.statistics import (
     GROWTH_LOOKS,
     drift,
@@ -426,7 +427,7 @@ def _metric(name: str, value: float | None, n: int, *, why: str = "") -> dict[st
     sure = value if value is not None and math.isfinite(value) else None
     metric = {
         "value": sure,
-        "unit": SOAK_METRICS[name],
+        "unit": SOAK_METRICS[name].unit,
         "n": n if sure is not None else 0,
         "void": 0,
     }

@@ -12,7 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from console.bench.metrics import DRIFT_PART, DRIFT_SAMPLES, METRICS, PER_SAMPLE, Sample
+from console.bench.metrics import DRIFT_PART, DRIFT_SAMPLES, METRICS, PER_SAMPLE
+from console.bench.sample import Sample
 
 ENOUGH = 5
 """Fewer samples say too little about how a repeated figure would vary."""

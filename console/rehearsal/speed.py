@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.bench.metrics import QUALITY_METRICS, TASK_METRICS
+from console.bench.metrics import QUALITY_METRICS, TASK_METRICS, metric_of
 from console.common import paths, record
 from console.common.errors import ServiceError, UsageError
 from console.common.record import RecordError
@@ -165,7 +165,6 @@ ROOM = 0.15
 """Least share of its middle that a grey zone has on either side: less, and a drift leaves it."""
 FALLBACK = 12.0
 """tok/s assumed for a playbook without a gate on speed."""
-SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
 
 RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2
@@ -179,12 +178,12 @@ PROMPT = 1024
 POINTS = 6
 """Most points of a tuning step: stand-ins are as fast with any flags."""
 MODEL_AS_GOOD = {
-    name: (value, QUALITY_METRICS[name])
+    name: (value, QUALITY_METRICS[name].unit)
     for name, value in (
         ("mean_kld", 0.0001), ("top1_agreement", 0.999), ("ppl", 5.0), ("ppl_ratio", 1.0),
     )
 }  # fmt: skip
-TASKS_PASSED = {"correct": (1.0, TASK_METRICS["correct"])}
+TASKS_PASSED = {"correct": (1.0, TASK_METRICS["correct"].unit)}
 """What a quality step measures in a rehearsal: figure and unit."""
 STABLE_S, WATCH_S = 2.0, 10.0
 SAMPLES = 10
@@ -226,7 +225,8 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
     aborts: list[float] = []
     zones: list[float] = []
     for criterion in criteria:
-        if criterion.metric.rpartition(".")[2] not in SPEEDS:
+        metric = metric_of(criterion.metric)
+        if metric is None or not metric.generates:
             continue
         go = _value(criterion.go, baseline_tok_s, (">", ">="))
         abort = _value(criterion.no_go, baseline_tok_s, ("<", "<="))

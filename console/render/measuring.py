@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from console.bench.metrics import METRICS
 from console.common.text import clean
 from console.common.units import format_number, number
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_of
 
-METRICS = (("tok_s", "tok/s", "tok/s"), ("ttft_s", "ttft", "s"))
-"""Name, label and unit of what each run measures."""
 SHARE_OF_TOP = 1.15
 MIN_RUNS = 3
 """Runs below which bars show nothing, where there are as many."""
@@ -42,20 +41,20 @@ def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[
     if not step.runs:
         return []
     rows: list[Row] = []
-    for metric, label, unit in METRICS:
-        values = runs_of(step, metric)
+    for metric, record in METRICS.items():
+        values = runs_of(step, metric) if record.label else []
         if not values:
             continue
         mean, base = sum(values) / len(values), _baseline(view, step, metric)
         curve = curve_line(values, max(values) * SHARE_OF_TOP, signs)
-        lead: Row = ((f"{label:<6}", "dim"), (curve, "accent"))
+        lead: Row = ((f"{record.label:<6}", "dim"), (curve, "accent"))
         rule, word = _rule(view, step, metric, mean, base)
         endings: list[Row] = []
         if rule:
             endings = [((f"  {rule}", ""), ("  so far ", "dim"), (word, VERDICT_TONE[word]))]
             endings.append(((f"  {rule}: ", ""), (word, VERDICT_TONE[word])))
             endings.append(((f" {rule.partition(' if ')[2]}: ", ""), (word, VERDICT_TONE[word])))
-        rows.append(_fitting(lead, mean, base, unit, endings, width, signs))
+        rows.append(_fitting(lead, mean, base, record.unit, endings, width, signs))
     void = [clean(str(run["void"]), 80) for run in step.runs if run.get("void")]
     words = f"void  {len(void)} of {len(step.runs)}" + (f": {void[-1]}" if void else "")
     rows.append(cut(((words, "warn" if void else "dim"),), width, signs))

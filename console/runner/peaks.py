@@ -21,9 +21,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from console.bench.metrics import GAUGE_METRICS
 from console.common.clock import Clock
 from console.common.text import one_line
-from console.config.playbook.measuring_steps import GAUGE_METRICS
 from console.journal.samples import GaugeFile
 
 if TYPE_CHECKING:

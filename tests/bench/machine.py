@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.host.gpu.clocks import Watch
 
 TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")

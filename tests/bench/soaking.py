@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.soak import End, Look, Soak, SoakPlan
 from console.bench.soak_requests import Answer
 from console.bench.soak_stats import Line, Patience, Tally

@@ -9,7 +9,7 @@ import pytest
 from console.bench.answers import MAX_ANSWER, MAX_KEPT, Answers, Exchange, kept
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import ChatRequest
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.sse import Reply
 from console.runtime.answers.sanity import Garbled, Kind
 from tests.bench.scripted import (

@@ -9,7 +9,8 @@ import pytest
 from console.bench import sse as stream
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import ChatRequest
-from console.bench.metrics import PER_SAMPLE, Sample, measure
+from console.bench.metrics import PER_SAMPLE
+from console.bench.sample import Sample, measure
 from console.bench.sse import Capture, FailureKind, read_reply
 from console.rehearsal.demo import passage
 from tests.bench.scripted import (

@@ -11,7 +11,7 @@ import pytest
 from console.bench import client
 from console.bench.answers import failure_of
 from console.bench.client import ChatRequest, endpoint, stream_chat
-from console.bench.metrics import measure
+from console.bench.sample import measure
 from console.bench.soak_requests import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.bench.scripted import (

@@ -7,7 +7,7 @@ import pytest
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import PROMPTS
 from console.bench.concurrency import measure_level
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from tests.bench.scripted import answers, reply, scripted, streams
 
 GOOD = streams(reply(8))

@@ -7,7 +7,7 @@ import pytest
 
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.interference import SWAP_IN_LEAST, Engine, Surroundings
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from tests.bench.machine import BASELINE, OTHER, PAGE, RUN_S, SERVER, Host, NoWatch, still
 from tests.bench.scripted import reply, scripted, streams
 

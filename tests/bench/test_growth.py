@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from console.bench.client import PROMPTS
-from console.bench.growth import REQUESTS, Growth, context_of
-from console.bench.metrics import Sample
-from console.bench.soak_requests import Asker
+from console.bench.sample import Sample
+from console.bench.soak_requests import REQUESTS, Asker, Growth, context_of
 from console.bench.soak_stats import Tally
 from tests.bench.embedded import Counter, served
 from tests.bench.scripted import reply, scripted, streams

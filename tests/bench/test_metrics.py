@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.bench.metrics import PER_SAMPLE, Sample, measure
+from console.bench.metrics import PER_SAMPLE
+from console.bench.sample import Sample, measure
 from console.bench.sse import Event, Failure, FailureKind, Reply, Timings
 from console.bench.statistics import cv, describe, interval, mean, median, std, summarise
 from tests.waiting import some

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from console.bench.benchmark import Benchmark, Protocol
-from console.bench.metrics import PROMPT_ROUNDS, Sample
+from console.bench.metrics import PROMPT_ROUNDS
 from console.bench.prompt_rate import PromptRate, measure_prompt_rates, prompt_flags
+from console.bench.sample import Sample
 from tests.bench.embedded import Counter, served
 from tests.testbed.models import tiny_llama
 

@@ -11,7 +11,8 @@ import pytest
 from console.bench import benchmark as protocol
 from console.bench.benchmark import Benchmark, Protocol, tokenize
 from console.bench.client import PROMPTS
-from console.bench.metrics import METRICS, Sample, repeated
+from console.bench.metrics import METRICS
+from console.bench.sample import Sample, repeated
 from console.rehearsal.demo import passage
 from tests.bench.scripted import (
     DONE,

@@ -7,7 +7,7 @@ import pytest
 
 from console.bench.benchmark import Benchmark, Protocol, tokenize
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.metrics import measure
+from console.bench.sample import measure
 from console.bench.sse import FailureKind
 from tests.bench.embedded import embedded
 from tests.bench.scripted import failed

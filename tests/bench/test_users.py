@@ -12,7 +12,7 @@ import pytest
 from console.bench.benchmark import MAX_FAILURES, WAIT_S, WAITS_S, Benchmark, Protocol
 from console.bench.beside.users import STALE_S, Users, WatchedServer
 from console.bench.interference import Engine
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.soak_requests import Asker
 from console.runtime.occupancy import Occupancy
 from tests.bench.machine import Host, still

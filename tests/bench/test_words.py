@@ -13,7 +13,7 @@ from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_wo
 from console.bench.client import PROMPTS
 from console.bench.concurrency import Level, measure_level
 from console.bench.llama_bench import read_figures
-from console.bench.metrics import Sample, measure, repeated
+from console.bench.sample import Sample, measure, repeated
 from console.bench.soak import Look, SoakPlan
 from console.bench.soak_stats import Tally
 from console.bench.sse import SILENCE_S, Failure, FailureKind, Reply

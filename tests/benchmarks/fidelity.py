@@ -17,7 +17,7 @@ import httpx
 
 from console.bench.benchmark import tokenize
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.metrics import Sample, measure
+from console.bench.sample import Sample, measure
 from tests.bench.embedded import embedded
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Figure, Measured, Row

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from console.bench.benchmark import Benchmark, Protocol, model_of, tokenize
-from console.bench.growth import context_of
 from console.bench.llama_bench import read_figures
+from console.bench.soak_requests import context_of
 from console.rehearsal.inside import relay
 from console.rehearsal.inside.dialect import CHAT, PLAIN, SGLANG, VLLM, Server
 from console.rehearsal.inside.ik_llama import bench_entry, named, refused

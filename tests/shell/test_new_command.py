@@ -1,14 +1,11 @@
 """A new command is a record, a module and a row of the docs: no other place has to know it."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.copied import changed, copied_tree, python
+
 RECORD = """COMMANDS = (
     Command(
         "shade",
@@ -37,33 +34,13 @@ HOLDS = (
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program with one more command, and its tests; what does not change is linked."""
-    tree = tmp_path_factory.mktemp("tree")
-    changed = {"", "console", "console/frontends", "docs", "docs/reference"}
-    for place in sorted(changed):
-        (tree / place).mkdir(exist_ok=True)
-        for entry in (ROOT / place).iterdir():
-            path = entry.relative_to(ROOT).as_posix()
-            if path not in changed and not entry.name.startswith(".") and "pycache" not in path:
-                (tree / path).symlink_to(entry)
-    rows, room = tree / "docs/reference/commands.md", tree / "console/frontends/cli"
-    rows.unlink()
-    rows.write_text((ROOT / "docs/reference/commands.md").read_text() + ROW)
-    room.unlink()
-    shutil.copytree(ROOT / "console/frontends/cli", room)
-    (room / "shade.py").write_text(MODULE)
-    records = room / "commands/machine.py"
-    records.write_text(records.read_text().replace("COMMANDS = (\n", RECORD, 1))
-    return tree
-
-
-def python(tree: Path, *argv: str) -> "subprocess.CompletedProcess[str]":
-    own = {"PYTHONPATH": str(tree), "HOME": str(tree), "COLUMNS": "100"}
-    env = {key: value for key, value in os.environ.items() if not key.startswith("COV")} | own
-    return subprocess.run(
-        [sys.executable, *argv], cwd=tree, env=env, capture_output=True, text=True, timeout=240,
-        check=False,
-    )  # fmt: skip
+    """The program with one more command, and its tests."""
+    page = "docs/reference/commands.md"
+    return copied_tree(tmp_path_factory.mktemp("tree"), {
+        "console/frontends/cli/shade.py": MODULE,
+        **changed("console/frontends/cli/commands/machine.py", "COMMANDS = (\n", RECORD),
+        page: Path(page).read_text("utf-8") + ROW,
+    })  # fmt: skip
 
 
 def printed(tree: Path, *words: str) -> str:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host.ports import is_local, lasting_clients

@@ -5,13 +5,12 @@ Preflight steps cost nothing.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import DRIFT_PART, MAX_PROMPT, METRICS, MIN_PROMPT
+from console.bench.metrics import DRIFT_PART, MAX_PROMPT, MIN_PROMPT
 from console.bench.perplexity import MIN_SCORED, scored
 from console.bench.sse import SILENCE_S
 from console.common.units import DRIVER_FORM, is_driver
@@ -21,40 +20,12 @@ from console.config.validation import Arg, ByteCount, Duration, Pattern, Strict,
 
 Count = Annotated[int, Field(ge=0)]
 
-BENCHMARK_METRICS = {name: metric.unit for name, metric in METRICS.items() if name != "runs"}
-"""Metrics of a benchmark step, with the unit that a threshold must use. The number of runs is a
-matter of `min_samples`."""
-
-FIGURES = {
-    "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
-    "sweep-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
-}
-"""Figures in a command's output, by the form that `figures:` names; `tg` generates, `pp` reads."""
-
-GAUGE_METRICS = {
-    "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
-    "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
-}  # fmt: skip
-"""Peaks of the whole run so far, over every card (`of: sum` or `of: max`) and of the host."""
-
-FROM_ZERO = (0.0, math.inf)
-BOUNDS: dict[str, tuple[float, float]] = {
-    "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
-    "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
-    "best.gain": (0.0, math.inf), "answers_differ": (0.0, 1.0), "top1_agreement": (0.0, 1.0),
-    "correct": (0.0, 1.0),
-    "host.pressure": (0.0, 100.0),
-}  # fmt: skip
-"""Minimum and maximum of a metric; the others begin at zero and have no maximum."""
+FIGURES = ("llama-bench", "sweep-bench")
+"""The forms of a command's output that `figures:` names."""
 
 LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
 """Samples that a criterion needs by default (`min_samples`), by what measures it: runs, or requests
 of a soak. A captured figure and a peak are single by nature: 1."""
-BY_LOOKS = frozenset({
-    "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
-})  # fmt: skip
-"""Soak metrics sampled by looking at the server, though it is requests that load it."""
-
 Loader = Literal["mmap", "resident", "convert"]
 Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -182,14 +153,6 @@ DriverVersion = Annotated[str, BeforeValidator(_driver), WithJsonSchema({"type":
 Texts = Annotated[
     list[Text], BeforeValidator(_texts), WithJsonSchema({"type": ["array", "string"]})
 ]
-
-
-CONTRACT_METRICS = {
-    "changed": "count", "answers_differ": "ratio", "tools_changed": "count",
-    "schema_changed": "count", "protocol_changed": "count",
-}  # fmt: skip
-"""What a gate can ask of a contract step: cases that changed beyond noise, the share of answers
-with other words, and the cases of a kind in which more than words changed."""
 
 
 class ContractStep(Strict):

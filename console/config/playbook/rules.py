@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from console.bench.metrics import (
+    CONTRACT_METRICS,
     DRIFT_SAMPLES,
+    GATED,
+    GAUGE_METRICS,
+    OUTPUT_METRICS,
     PROMPT_ROUNDS,
     QUALITY_METRICS,
     SOAK_METRICS,
     SOAK_REQUEST_S,
     TASK_METRICS,
+    TUNE_METRICS,
+    Metric,
+    metric_of,
 )
 from console.common.text import one_line, one_of
 from console.common.units import format_duration
@@ -19,20 +26,9 @@ from console.config.lessons import registry
 from console.config.playbook.captured import base_unit
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
 from console.config.playbook.kinds import KINDS, LOOKS
-from console.config.playbook.measuring_steps import (
-    BENCHMARK_METRICS,
-    BOUNDS,
-    BY_LOOKS,
-    CONTRACT_METRICS,
-    FIGURES,
-    FROM_ZERO,
-    GAUGE_METRICS,
-    LEAST,
-    SoakStep,
-)
+from console.config.playbook.measuring_steps import LEAST, SoakStep
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step
-from console.config.playbook.tuning_step import TUNE_METRICS
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
 from console.config.site.service import one_of_services
@@ -153,11 +149,9 @@ class _Known:
             prefixes = [f"{step.id}."]
             if step.benchmark.against:
                 prefixes.append(f"{step.id}.baseline.")
-                self.compared |= {f"{step.id}.{name}" for name in BENCHMARK_METRICS}
+                self.compared |= {f"{step.id}.{name}" for name in GATED}
             for prefix in prefixes:
-                self._measured(
-                    prefix, BENCHMARK_METRICS, step.benchmark.runs_at_most, made_of(step)
-                )
+                self._measured(prefix, GATED, step.benchmark.runs_at_most, made_of(step))
                 if not self.guessed:
                     self._runs(prefix, step.benchmark.runs)
                     if step.benchmark.prompt_lengths:
@@ -173,23 +167,23 @@ class _Known:
         if step.tune is not None:
             self._measured(f"{step.id}.", TUNE_METRICS)
         if step.quality is not None:
-            named = QUALITY_METRICS if step.quality.loads else TASK_METRICS
-            self._measured(f"{step.id}.", named)
+            metrics = QUALITY_METRICS if step.quality.loads else TASK_METRICS
+            self._measured(f"{step.id}.", metrics)
         if step.figures is not None:
             row_limit = 1 if step.figures == "sweep-bench" else None
-            self._measured(f"{step.id}.", FIGURES[step.figures], row_limit, made_of(step))
+            self._measured(f"{step.id}.", OUTPUT_METRICS, row_limit, made_of(step))
 
     def _measured(
-        self, prefix: str, named: dict[str, str], most: int | None = None, source: str = ""
+        self, prefix: str, metrics: dict[str, Metric], most: int | None = None, source: str = ""
     ) -> None:
-        for name, unit in named.items():
-            bounds = BOUNDS.get(name, FROM_ZERO)
-            figure = _Figure(unit, bounds, source, most=None if self.guessed else most)
+        for name, metric in metrics.items():
+            bounds = (metric.low, metric.high)
+            figure = _Figure(metric.unit, bounds, source, most=None if self.guessed else most)
             self.figures[prefix + name] = figure
 
     def _runs(self, prefix: str, runs: int) -> None:
         more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
-        for name in BENCHMARK_METRICS:
+        for name in GATED:
             self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
 
     def _prompts(self, name: str) -> None:
@@ -217,8 +211,9 @@ class _Known:
             of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
             sixths = f"its first and its last sixth hold {rates}"
             of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
-        for name in BY_LOOKS:
-            of[name].most = soak.max_looks
+        for name, metric in SOAK_METRICS.items():
+            if metric.looks:
+                of[name].most = soak.max_looks
         if soak.max_errors is not None:  # more of them fail the step, and no gate sees its figures
             why = f"above max_errors: {soak.max_errors} the soak itself fails"
             of["errors"].bound(soak.max_errors, why)
@@ -330,6 +325,7 @@ def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
     least, requests = model.min_samples, 0
     if least is None:
         least = LEAST.get(source, 1)
-        if source == "soak" and model.metric.rpartition(".")[2] in BY_LOOKS:
+        metric = metric_of(model.metric) if source == "soak" else None
+        if metric is not None and metric.looks:
             least, requests = 1, least
     return Criterion(model.metric, model.go, model.no_go, least, model.of, requests)

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from console.bench.metrics import OUTPUT_METRICS
 from console.config.playbook.captured import OutputUnit
 from console.config.playbook.inputs import Secret
 from console.config.playbook.kinds import JUDGES, KINDS, WRITTEN
 from console.config.playbook.measuring_steps import (
-    FIGURES,
     BenchmarkStep,
     CheckpointStep,
     ContractStep,
@@ -312,7 +312,7 @@ class Step(Strict):
             raise ValueError("!outputs belong to run, script, check output and a suite")
         if self.figures and not command:
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
-        if self.figures and (twice := sorted(set(self.outputs) & set(FIGURES[self.figures]))):
+        if self.figures and (twice := sorted(set(self.outputs) & OUTPUT_METRICS.keys())):
             raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
         if self.soak and self.timeout is not None and self.timeout < self.soak.duration:
             raise ValueError("!timeout ends the soak before its duration: leave it out, or longer")

@@ -11,11 +11,6 @@ from console.bench.metrics import MAX_PROMPT, MIN_PROMPT
 from console.bench.tune.space import Value
 from console.config.validation import Arg, ByteCount, Strict, Text, unusable_text
 
-TUNE_METRICS = {
-    "best.tok_s": "tok/s", "best.prompt_tok_s": "tok/s", "best.gain": "ratio", "points": "count",
-}  # fmt: skip
-"""What a gate can ask of a tuning step. `best.gain`: how much faster the best flags are than
-today's (0.2: a fifth), by what `prefer` names; `points`: how many were measured, now or before."""
 MAX_VALUES = 64
 _RANGE = re.compile(r"(-?[0-9]{1,7})\.\.(-?[0-9]{1,7})(?: by ([0-9]{1,6}))?")
 _LIKE_RANGE = re.compile(r"-?[0-9]+ *\.\.")

@@ -18,7 +18,7 @@ from console.bench.concurrency import Level
 from console.bench.contract.compare import Change, Comparison, compare, untold_words
 from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
 from console.bench.interference import Surroundings
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.bench.statistics import median
 from console.common import redact
 from console.common.errors import ConsoleError, Exit, UsageError

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from console.bench.metrics import METRICS, alike
+from console.bench.metrics import METRICS, SPEEDS
+from console.bench.sample import alike
 from console.common.text import clean, command
 from console.common.units import format_bytes, format_number, number, plural
 from console.config.playbook.threshold import parse_threshold
@@ -25,7 +26,6 @@ DRIFT, MOVED = 0.05, 0.25
 Figures = dict[str, Any]
 
 MAX_WRONG = 30
-SPEEDS = ("tok_s", "tg_tok_s")
 """Main metrics of a benchmark: a server's rate, or what llama-bench printed."""
 
 
@@ -123,10 +123,11 @@ def of_metric(view: RunView, metric: str) -> Figures:
     return figures if isinstance(figures, dict) else {}
 
 
-def ordered(*groups: Figures) -> list[str]:
-    """Names of metrics: known ones in the order of the common table, then the others."""
+def ordered(table: Iterable[str], *groups: Figures) -> list[str]:
+    """Names of metrics: known ones in the order of their table, then the others."""
     names = dict.fromkeys(name for group in groups for name in group)
-    return [n for n in METRICS if n in names] + [n for n in names if n not in METRICS]
+    known = [name for name in table if name in names]
+    return known + [name for name in names if name not in known]
 
 
 def value_cell(figures: Figures, like: str) -> str:
@@ -240,7 +241,7 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
     yield from _servers(view, scope)
     head = ["metric", *(name for _, name in names), *(["against baseline"] if before else [])]
     rows, shown = [], []
-    for name in ordered(*groups.values()):
+    for name in ordered(METRICS, *groups.values()):
         wanted = targets(view, f"{scope}.{name}")
         of_base = targets(view, f"{scope}.baseline.{name}")
         values = {tail: group.get(name, {}).get("value") for tail, group in groups.items()}
@@ -255,9 +256,9 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
         count = count_cell(groups[""].get(name, {}))
         rows.append([code(name, 60), *cells, target_text.strip(), count])
     yield from table([*head, "target", "valid runs"], rows, tuple(range(1, len(head))))
-    known = [METRICS[name] for name in shown if name in METRICS]
+    known = [f"{code(name)}: {METRICS[name].text}." for name in shown if name in METRICS]
     if known:
-        yield from (" ".join(f"{code(m.name)}: {m.text}." for m in known), "")
+        yield from (" ".join(known), "")
     yield from answer_lines(view, scope)
     yield from _spreads(view, scope, groups, names)
     yield from _levels(view, scope, names)
@@ -343,7 +344,7 @@ def _spreads(
 ) -> list[str]:
     """Mean ± std as plans print it, and the median, which shows whether one run is an outlier."""
     rows = []
-    for name in ordered(*groups.values()):
+    for name in ordered(METRICS, *groups.values()):
         if name not in SPEEDS and not targets(view, f"{scope}.{name}"):
             continue
         for tail, who in names:

@@ -9,12 +9,13 @@ from itertools import pairwise
 from statistics import median
 from urllib.parse import quote
 
+from console.bench.metrics import SPEEDS
 from console.common.units import format_bytes, number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.samples import Gauge, SoakSeries, soak_series
-from console.render.report.benchmarks import BEFORE, SPEEDS, benches, names_of, targets
+from console.render.report.benchmarks import BEFORE, benches, names_of, targets
 from console.render.report.markdown import figure, prose
 from console.render.report.memory import card_names, envelope_of, rise_of, uuid_of
 from console.render.report.soak import happened, intervals, soak_of, soak_steps

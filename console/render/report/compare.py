@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from console.bench.metrics import METRICS, OUTPUT_METRICS, SOAK_METRICS
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
-from console.render.report.benchmarks import AFTER, BEFORE, SPEEDS, drifts, targets
+from console.render.report.benchmarks import AFTER, BEFORE, drifts, targets
 from console.render.report.decision import (
     BAD,
     decided,
@@ -29,8 +30,10 @@ from console.render.report.decision import (
 from console.render.report.markdown import change, code, figure, prose, table
 from console.render.report.soak import soak_steps
 
-BENCH = (*SPEEDS, "prompt_tok_s", "pp_tok_s", "ttft_s")
-SOAK = ("stability", "tok_s_drift", "rss_growth", "restarts")
+BENCH, SOAK = (
+    [name for name, metric in metrics.items() if metric.compared]
+    for metrics in ({**METRICS, **OUTPUT_METRICS}, SOAK_METRICS)
+)
 MAX_METRICS = 6
 VRAM = "VRAM at most"
 INPUTS = "inputs"

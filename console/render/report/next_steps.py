@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from console.bench.metrics import metric_of
 from console.common.units import format_duration, number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import RunView, StepView, Verdicts
@@ -27,17 +28,6 @@ from console.render.report.decision import (
 from console.render.report.guard import guard_next
 from console.render.report.markdown import change, given, plain
 
-TRY = {
-    "tok_s": "generation is bound by how fast weights are read: fewer layers or experts on the "
-    "CPU, a smaller quantisation; `omni-console check checkpoint` shows where the weights lie",
-    "prompt_tok_s": "larger batch and ubatch, flash attention, more of the model on the cards",
-    "ttft_s": "larger batch and ubatch; on a cold server the weights are still being read",
-    "error_rate": "errors by class and the reasons of discarded runs, then the server's log",
-    "peak_used": "less context, a smaller quantisation, fewer layers or experts on the cards",
-    "rss_growth": "a longer soak shows whether it levels off: prompt cache, context checkpoints",
-    "restarts": "the server's log before the restart; memory limit of its container",
-    "hangs": "whether it hangs when the KV cache is full: a smaller context, context shift",
-}
 CAUSES = {
     "timeout": "raise `timeout` if it was still making progress, else look at its log",
     "not_ready": "the service's log says why it did not come up",
@@ -51,12 +41,6 @@ CAUSES = {
     "guard": "a limit of the machine was passed",
     "internal": "not the trial's fault: `runner.log` in the run's directory has the trace",
 }
-SAME = {
-    "decode_tok_s": "tok_s", "tg_tok_s": "tok_s", "pp_tok_s": "prompt_tok_s", "ttfo_s": "ttft_s",
-    "vram_peak": "peak_used", "vram_growth": "rss_growth", "rss_peak": "peak_used",
-    "errors": "error_rate", "stability": "error_rate",
-}  # fmt: skip
-"""Metrics with the same cure."""
 
 
 def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
@@ -214,8 +198,8 @@ def _after_no_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
             continue
         metric = row.get("metric", "")
         yield f"{plain(row.get('why', ''), 400)}{_share(view, verdict.step, metric)}."
-        name = metric.rpartition(".")[2]
-        hint = TRY.get(SAME.get(name, name), "")
+        known = metric_of(metric)
+        hint = known.cure if known is not None else ""
         if hint and hint not in tried:
             tried.append(hint)
             yield f"To try for {plain(metric, 80)}: {hint}."

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from console.bench.metrics import repeated
+from console.bench.metrics import SOAK_METRICS
+from console.bench.sample import repeated
 from console.bench.soak_stats import Tally
 from console.bench.statistics import drift, median, rolling, spark
 from console.common.text import clean
@@ -18,24 +19,13 @@ from console.render.report.benchmarks import (
     answer_lines,
     count_cell,
     like_of,
+    ordered,
     target_cell,
     targets,
     value_cell,
 )
 from console.render.report.markdown import block, code, prose, table
 
-ORDER = {
-    "observed_s": "time that was observed", "requests": "requests sent",
-    "errors": "requests that failed", "garbled": "answers whose text is none",
-    "error_rate": "failed over all",
-    "stability": "answered well over all", "tok_s": "tokens a second of a request, median",
-    "tok_s_drift": "the last sixth's median below the first's", "ttft_s": "time to the first token",
-    "restarts": "the server ended, or was started anew", "hangs": "no token for far too long",
-    "critical_lines": "log lines that match `critical`",
-    "rss_growth": "memory of the server, last tenth over first", "rss_peak": "its most",
-    "vram_growth": "the same of its VRAM", "vram_peak": "its most",
-    "context_peak": "most tokens of a prompt and its answer",
-}  # fmt: skip
 LINES = 20
 
 
@@ -127,14 +117,16 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
             "",
         )
     metrics = view.metrics.get(step_id, {})
-    names = [n for n in ORDER if n in metrics] + [n for n in metrics if n not in ORDER]
+    names = ordered(SOAK_METRICS, metrics)
     rows = []
     for name in names:
         wanted, figures = targets(view, f"{step_id}.{name}"), metrics[name]
         why = _own_reason(figures, soak)
         if figures.get("value") is None and not wanted and not why:
             continue
-        about = "; ".join(filter(None, (ORDER.get(name, ""), prose(why, 120))))
+        about = "; ".join(
+            filter(None, (SOAK_METRICS[name].text if name in SOAK_METRICS else "", prose(why, 120)))
+        )
         rows.append([
             code(name, 60), value_cell(figures, like_of(wanted)), target_cell(wanted),
             count_cell(figures), about,

@@ -12,7 +12,8 @@ from console.bench.beside.users import Users, WatchedServer
 from console.bench.beside.who import is_here
 from console.bench.client import PROMPTS, Waiting
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import MAX_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
+from console.bench.metrics import MAX_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS
+from console.bench.sample import Sample, discarded
 from console.common import redact
 from console.common.errors import ConsoleError
 from console.common.progress import Figures

@@ -13,6 +13,7 @@ from typing import Any
 from console.bench.contract.ask import Case
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import CaseAnswers, Fingerprint, read_fingerprint, take
+from console.bench.metrics import CONTRACT_METRICS
 from console.common import paths
 from console.common.errors import ConsoleError, ServiceError, UsageError
 from console.common.files import write_atomically
@@ -20,7 +21,7 @@ from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import plural
 from console.config.contract import contract_cases
-from console.config.playbook.measuring_steps import CONTRACT_METRICS, ContractStep
+from console.config.playbook.measuring_steps import ContractStep
 from console.host.children import Cancelled
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
@@ -193,7 +194,7 @@ def _record(
     path = attempt.path.with_name(f"{attempt.step}.{attempt.number}.contract.json")
     _write(path, after)
     metrics: dict[str, dict[str, Any]] = {
-        name: {"value": value, "n": n, "unit": CONTRACT_METRICS[name]}
+        name: {"value": value, "n": n, "unit": CONTRACT_METRICS[name].unit}
         for name, (value, n) in comparison.metrics().items()
     }
     body = comparison.to_json()

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from console.bench.metrics import discarded
+from console.bench.metrics import GAUGE_METRICS, OUTPUT_METRICS
+from console.bench.sample import discarded
 from console.common.text import clean, one_line
 from console.common.units import format_number
-from console.config.playbook.measuring_steps import FIGURES, GAUGE_METRICS, LEAST
+from console.config.playbook.measuring_steps import FIGURES, LEAST
 from console.config.playbook.rules import as_criterion
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
@@ -226,7 +227,7 @@ def made_of(view: RunView, metric: str) -> str:
     if step is not None and step.kind in LEAST:
         return step.kind
     source = str(view.benchmarks.get(owner, {}).get("source") or "")
-    return source if source in LEAST and name in FIGURES.get(source, {}) else ""
+    return source if source in LEAST and source in FIGURES and name in OUTPUT_METRICS else ""
 
 
 def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:
@@ -312,7 +313,7 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     Cards may peak at different times, so the sum of peaks is an upper bound of what was used at
     once.
     """
-    unit, key = GAUGE_METRICS[criterion.metric], PEAKS[criterion.metric]
+    unit, key = GAUGE_METRICS[criterion.metric].unit, PEAKS[criterion.metric]
     peaks = view.peaks
     groups = {"host": peaks.get("host") or {}}
     if criterion.metric.startswith("gpu."):

@@ -228,7 +228,7 @@ class _Tasks:
         right, count = _right(rows), len(rows)
         low, high = wilson(right, count)
         share = right / count
-        figure = {"value": share, "unit": TASK_METRICS["correct"], "n": count, "low": low,
+        figure = {"value": share, "unit": TASK_METRICS["correct"].unit, "n": count, "low": low,
                   "high": high}  # fmt: skip
         shown = sorted(rows, key=lambda row: bool(row["right"]))[:MAX_ROWS]
         context.record(

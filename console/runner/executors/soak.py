@@ -11,10 +11,9 @@ from console.bench.answers import Answers, Garbage
 from console.bench.benchmark import model_of
 from console.bench.beside.users import Users
 from console.bench.client import PROMPTS
-from console.bench.growth import Growth, context_of
 from console.bench.metrics import SOAK_REQUEST_S
 from console.bench.soak import End, Soak, SoakPlan
-from console.bench.soak_requests import Asker
+from console.bench.soak_requests import Asker, Growth, context_of
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.output import Output, of_process

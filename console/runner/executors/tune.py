@@ -10,6 +10,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
+from console.bench.metrics import TUNE_METRICS
 from console.bench.tune.decision import Decision, SearchResult
 from console.bench.tune.outcome import Outcome, Speed, together, undominated
 from console.bench.tune.points import Points
@@ -20,7 +21,7 @@ from console.common.files import read_text
 from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_number
-from console.config.playbook.tuning_step import TUNE_METRICS, TuneStep
+from console.config.playbook.tuning_step import TuneStep
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.tune_points import BenchRig, Rig, ServerRig, goal_of
@@ -237,7 +238,7 @@ class _Trial:
             "points": {"value": float(count), "n": 1},
         }
         for name, figure in figures.items():
-            figure["unit"] = TUNE_METRICS[name]
+            figure["unit"] = TUNE_METRICS[name].unit
             if figure["value"] is None:
                 why = self.result.why if name == "best.gain" else "it was not measured"
                 figure["why"] = early or why

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from console.bench.benchmark import Benchmark, BenchmarkResult, tokenize
 from console.bench.benchmark import Protocol as Measuring
 from console.bench.client import PROMPTS
-from console.bench.growth import context_of
 from console.bench.llama_bench import read_figures
-from console.bench.metrics import Sample
 from console.bench.prompt_rate import prompt
+from console.bench.sample import Sample
+from console.bench.soak_requests import context_of
 from console.bench.statistics import finite
 from console.bench.tune.outcome import Fate, Goal, Outcome, Speed, speed
 from console.checks.preflight import of_site

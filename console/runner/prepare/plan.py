@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from console.bench.metrics import OUTPUT_METRICS
 from console.bench.perplexity import TOOL
 from console.common.errors import InvalidFile
 from console.common.redact import Known
@@ -397,7 +398,7 @@ def _least(plan: Plan, criterion: CriterionModel) -> int:
     owner, _, name = criterion.metric.partition(".")
     steps = [step for _, step in plan.playbook.steps() if step.id == owner]
     source = made_of(steps[0]) if steps else ""
-    if source in FIGURES and name not in FIGURES[source]:
+    if source in FIGURES and name not in OUTPUT_METRICS:
         source = ""  # a captured output of the same step is a single figure
     wanted = as_criterion(criterion, source)
     return max(wanted.min_samples, wanted.min_requests)

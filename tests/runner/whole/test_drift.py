@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.bench.interference import Look
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.common import paths
 from console.frontends.cli.fleet.state import _run_json
 from console.host.ports import port_of, ports_of

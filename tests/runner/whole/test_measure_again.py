@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.bench.interference import Look
-from console.bench.metrics import Sample
+from console.bench.sample import Sample
 from console.journal.run_view import RunView
 from console.runner.executors import benchmark
 from tests.runner.e2e.sites import SIDE, UP, book
