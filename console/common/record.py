@@ -7,9 +7,9 @@ newer version may have written it. A missing key takes the field's default.
 Fields may be: str (without a zero byte), bool, int, float (finite), Any, a StrEnum, a Literal, a
 record, `X | None`, list, tuple, frozenset and dict of these. A class with `to_json` and `from_json`
 is written and read by them. What `Annotated` adds to a type is a `Key`, the name in the file where
-it is another one, or a function that takes the value and returns the one to keep, and that raises
-ValueError with what was expected. Such a type has a name of its own beside the record: no linter
-sees what a lambda within a field's annotation uses.
+it is another one, a `ReadBy`, or a function that takes the value and returns the one to keep, and
+that raises ValueError with what was expected. Such a type has a name of its own beside the record:
+no linter sees what a lambda within a field's annotation uses.
 
 Only the standard library is used: the rollback reads its files with this.
 """
@@ -55,6 +55,14 @@ class Key:
     """What a field is called in the file, where an earlier version called it otherwise."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """How a value of this type is read, instead of by the type itself: `convert` returns the value
+    to keep and raises RecordError. A number that is to be written back as it stood needs one."""
+
+    convert: Convert
 
 
 _ABSENT = object()
@@ -123,7 +131,9 @@ def of(record_type: type[T], value: object, **marks: object) -> T:
     for key, mark in marks.items():
         if isinstance(value, dict) and value.get(key) != mark:
             raise RecordError(str(mark), key)
-    record: T = _of_record(record_type)(value)
+    if record_type not in _readers:
+        _readers[record_type] = _of_record(record_type)
+    record: T = _readers[record_type](value)
     return record
 
 
@@ -133,7 +143,7 @@ def lenient(record_type: type[T], value: object) -> T:
     if not isinstance(value, dict):
         raise RecordError("a JSON object")
     known: dict[str, Any] = {}
-    for slot in _slots(record_type):
+    for slot in _layout(record_type).slots:
         try:
             if slot.key in value:
                 known[slot.name] = slot.convert(value[slot.key])
@@ -158,9 +168,14 @@ def lines(record_type: type[T], data: bytes) -> list[T]:
     return those(record_type, [value for value in values if value is not None])
 
 
-def plain(record: Any) -> dict[str, Any]:
-    """The JSON object of a record; `of` makes the record of it again."""
-    return {slot.key: _plain(getattr(record, slot.name)) for slot in _slots(type(record))}
+def plain(record: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """The JSON object of a record; `of` makes the record of it again. `names`: only these fields,
+    in this order."""
+    slots = _layout(type(record)).slots
+    if names is not None:
+        by_name = {slot.name: slot for slot in slots}
+        slots = tuple(by_name[name] for name in names)
+    return {slot.key: _plain(getattr(record, slot.name)) for slot in slots}
 
 
 def text(record: Any, indent: int | None = None, **more: Any) -> str:
@@ -193,16 +208,29 @@ class _Slot:
     convert: Convert
 
 
-_known: dict[type[Any], tuple[_Slot, ...]] = {}
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The fields of a record: all of them, the same by their keys, and those without a default."""
+
+    slots: tuple[_Slot, ...]
+    by_key: dict[str, _Slot]
+    required: tuple[_Slot, ...]
 
 
-def _slots(record_type: type[Any]) -> tuple[_Slot, ...]:
-    if record_type not in _known:
+_layouts: dict[type[Any], _Layout] = {}
+_readers: dict[type[Any], Convert] = {}
+
+
+def _layout(record_type: type[Any]) -> _Layout:
+    if record_type not in _layouts:
         hints = get_type_hints(record_type, include_extras=True)
-        _known[record_type] = tuple(
+        slots = tuple(
             _slot(member, hints[member.name]) for member in fields(record_type) if member.init
         )
-    return _known[record_type]
+        _layouts[record_type] = _Layout(
+            slots, {slot.key: slot for slot in slots}, tuple(s for s in slots if s.required)
+        )
+    return _layouts[record_type]
 
 
 def _slot(member: Field[Any], hint: Any) -> _Slot:
@@ -216,21 +244,22 @@ def _of_record(record_type: type[Any]) -> Convert:
     def convert(value: object) -> Any:
         if not isinstance(value, dict):
             raise RecordError("a JSON object")
+        by_key = _layout(record_type).by_key  # not before: a record may be a part of itself
         known: dict[str, Any] = {}
-        for slot in _slots(record_type):
-            if slot.key in value:
+        for key, element in value.items():
+            if (slot := by_key.get(key)) is not None:
                 try:
-                    known[slot.name] = slot.convert(value[slot.key])
+                    known[slot.name] = slot.convert(element)
                 except RecordError as error:
-                    raise error.under(slot.key) from None
+                    raise error.under(key) from None
         return _made(record_type, known)
 
     return convert
 
 
 def _made(record_type: type[T], known: dict[str, Any]) -> T:
-    for slot in _slots(record_type):
-        if slot.required and slot.name not in known:
+    for slot in _layout(record_type).required:
+        if slot.name not in known:
             raise _missing(slot)
     try:
         return record_type(**known)
@@ -254,9 +283,12 @@ def _converter(hint: Any) -> Convert:
     if hasattr(hint, "from_json"):
         return _checked(_SIMPLE[Any], [hint.from_json])
     if origin is Annotated:
-        return _checked(_converter(parts[0]), [part for part in parts[1:] if callable(part)])
+        own = next((part.convert for part in parts[1:] if isinstance(part, ReadBy)), None)
+        checks = [part for part in parts[1:] if callable(part)]
+        base = own or _converter(parts[0])
+        return _checked(base, checks) if checks else base
     if origin in (Union, types.UnionType):
-        return _either([_converter(part) for part in parts])
+        return _either([_converter(part) for part in parts], nullable=types.NoneType in parts)
     if origin is Literal:
         return _literal(parts)
     if origin is tuple and parts[-1] is not Ellipsis:
@@ -351,8 +383,10 @@ def _literal(words: tuple[Any, ...]) -> Convert:
     return convert
 
 
-def _either(converters: list[Convert]) -> Convert:
+def _either(converters: list[Convert], *, nullable: bool) -> Convert:
     def convert(value: object) -> Any:
+        if nullable and value is None:
+            return None
         errors = []
         for converter in converters:
             try:

@@ -9,7 +9,7 @@ from console.common.progress import Figures, advanced
 from console.common.text import one_line
 from console.journal.run_view import GuardEvent, RunView, StepView, Verdicts
 from console.journal.state import ENDS, RunState, StepState
-from console.journal.store import Event, senseless
+from console.journal.store import Event, odd_words
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
@@ -25,7 +25,7 @@ def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
                 handler(view, event)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 words = one_line(f"{type(error).__name__} {error}", 120)
-                view.trouble.append(senseless(event.kind, words))
+                view.trouble.append(odd_words(event.kind, words))
         view.seq, view.at = max(view.seq, event.seq), max(view.at, event.at)
     return view
 

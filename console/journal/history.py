@@ -15,7 +15,7 @@ from console.common.errors import ConsoleError
 from console.journal.run_dir import STAMP_LENGTH, RunDir, all_runs
 from console.journal.run_files import Stamp, stamp
 from console.journal.state import StepState
-from console.journal.store import Event, events
+from console.journal.store import Event, read_events
 
 RUNS = 20
 """The newest runs of a playbook that are looked at."""
@@ -70,7 +70,7 @@ def _read(run: RunDir) -> tuple[str, Durations]:
     if known is not None and known[0] == now:
         return known[1:]
     try:
-        read = _durations(events(run.journal, KINDS))
+        read = _durations(read_events(run.journal, KINDS))
     except ConsoleError:
         read = "", {}
     with _lock:

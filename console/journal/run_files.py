@@ -25,7 +25,7 @@ from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.journal.store import Event, Reader, events
+from console.journal.store import Event, Reader, read_events
 from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.look import in_its_place
@@ -288,7 +288,7 @@ def _size(path: Path) -> int | None:
 def read_view(run: RunDir) -> RunView:
     """Everything the journal says now, filled up with run.json if it does not name the run. Raises
     JournalError."""
-    view = fold(events(run.journal))
+    view = fold(read_events(run.journal))
     if not view.run_id and run.readable:
         meta = run.meta()
         view.created, view.owner, view.playbook = meta.created, meta.owner, Path(meta.playbook).stem

@@ -3,184 +3,31 @@
 WAL with synchronous=FULL: a committed event survives a power cut. An event is an intent before an
 effect or a result after it; nothing is updated in place.
 
-`KINDS` has every kind of event with its fields. Rows of another version, truncated or forged ones
-are sorted out here, once, as they are read: readers get events with these fields and types. The
-checks are written by hand because `attach` and `show` have to be quick, and a validation library is
-not.
+`console.journal.events` has every kind of event with its fields. Rows of another version, truncated
+or forged ones are sorted out here, once, as they are read: readers get typed events.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from console.common import record
 from console.common.errors import ConsoleError, Exit
-from console.journal.state import RunState, StepState
+from console.common.record import RecordError
+from console.journal import events
+from console.journal.events import Body
 
 SCHEMA_VERSION = 1
 DEEPEST = 12
 """No real event is nested deeper."""
-LATEST = 2**36
-"""No real event is later, Unix seconds: clocks and calendars end before the year 9999."""
-
-Check = Callable[[object], str]
-"""Why a value is not of a type, in a few words; "" when it is."""
 
 
-def _type(words: str, fits: Callable[[object], bool]) -> Check:
-    return lambda value: "" if fits(value) else words
-
-
-def _whole(value: object, most: float) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
-
-
-def _number(value: object, least: float, most: float) -> bool:
-    # what is no number at all compares as False
-    return isinstance(value, int | float) and value is not True and least <= value <= most
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: "" if value is None else check(value)
-
-
-def _one_of(*names: str) -> Check:
-    return lambda value: "" if value in names else f"{ascii(value)[:40]} is not known here"
-
-
-def _every(check: Check) -> Check:
-    """A check for a list of such values."""
-
-    def look(value: object) -> str:
-        if not isinstance(value, list):
-            return "is no list"
-        return next((why for element in value if (why := check(element))), "")
-
-    return look
-
-
-def _fields(must: Mapping[str, Check] | None = None, **may: Check) -> Check:
-    """A check for a table with all fields of `must`, and those of `may` if present; others pass."""
-    known = {**(must or {}), **may}
-
-    def look(value: object) -> str:
-        if not isinstance(value, dict):
-            return "is no table"
-        for name in must or {}:
-            if name not in value:
-                return f"{name} is missing"
-        for name, check in known.items():
-            if name in value and (why := check(value[name])):
-                return f"{name} {why}"
-        return ""
-
-    return look
-
-
-TEXT = _type("is no text", lambda value: isinstance(value, str))
-FLAG = _type("is neither true nor false", lambda value: isinstance(value, bool))
-TABLE = _type("is no table", lambda value: isinstance(value, dict))
-NUMBER = _type("is no number", lambda value: _number(value, -1e18, 1e18))
-AT = _type("is no time", lambda value: _number(value, 0, LATEST))
-COUNT = _type("is no count", lambda value: _whole(value, 2**31))
-TICKS = _type("is no count", lambda value: _whole(value, 2**63))
-CODE = _type("is no whole number", lambda v: isinstance(v, int) and not isinstance(v, bool))
-TEXTS, TABLES = _every(TEXT), _every(TABLE)
-MAYBE = _or_none(NUMBER)
-JUDGED = _one_of("GO", "NO-GO", "HOLD")
-TABLES_BY_NAME = _type(
-    "is no table of tables",
-    lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
-)
-LIST = _or_none(_type("is no list", lambda value: isinstance(value, list)))
-TABLE_MAYBE = _or_none(TABLE)
-BENCHMARK = _fields(
-    flags=LIST, voids=LIST, levels=_or_none(TABLES), prompt_rates=_or_none(TABLES),
-    cold=TABLE_MAYBE, protocol=TABLE_MAYBE,
-    context=_or_none(_fields(server=TABLE_MAYBE, cards=_or_none(TABLES_BY_NAME))),
-)  # fmt: skip
-STEP = _fields(
-    {"id": TEXT, "title": TEXT, "phase": TEXT, "kind": TEXT},
-    takes_s=MAYBE, takes_from=TEXT, limit_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS,
-    lessons=TEXTS,
-)  # fmt: skip
-CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT, lacks=TEXT)
-FIGURES = {"done": NUMBER, "total": MAYBE, "unit": TEXT}
-"""How far a step is; see console.common.progress.Figures."""
-MOVED = _fields({"gate": TEXT, "words": TEXT, "who": TEXT, "why": TEXT})
-
-KINDS: dict[str, Check] = {
-    "run.created": _fields(
-        run_id=TEXT, title=TEXT, objective=TEXT, playbook=TEXT, digest=TEXT, site=TEXT,
-        owner=TEXT, version=TEXT, inputs=TABLE, lessons=TEXTS, restore_s=MAYBE, machine=TABLE,
-        baseline=TABLE, targets=TABLES, lint=TABLES, rehearsal=_or_none(TABLE),
-        allocation=_or_none(TABLE), steps=_every(STEP),
-    ),
-    "run.state": _fields(
-        {"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT, offer=TEXT,
-    ),
-    "run.note": _fields({"text": TEXT}),
-    "run.finished": _fields(),
-    "step.state": _fields(
-        {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
-        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE), warned=FLAG,
-    ),
-    "step.say": _fields({"text": TEXT}, run=TABLE, **FIGURES),
-    "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
-                       soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST),
-                       contract=_fields(changes=TABLES, noisy=TEXTS, own_noise=TEXTS, apart=TEXTS),
-                       quality=_fields(tasks=LIST, argv=LIST)),
-    "verdict": _fields(
-        {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
-        criteria=_every(CRITERION),
-    ),
-    "again": _fields({"steps": TEXTS}),
-    "envelope": _fields({"envelope": TABLE}),
-    "peaks": _fields(host=TABLE, gpu=TABLES_BY_NAME),
-    "targets": _fields({"targets": TABLES}, moved=_every(MOVED)),
-    "doubt": _fields({"verdict": JUDGED, "words": TEXT}, moved=TEXT),
-    "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
-    "input": _fields({"name": TEXT, "value": TEXT}),
-    "outage": _fields({"down": FLAG}, restore_s=MAYBE, proof=AT, url=TEXT),
-    "rung": _fields(
-        {}, t=NUMBER, stage=TEXT, state=TEXT, detail=TEXT, trigger=TEXT, **FIGURES
-    ),
-    "guard": _fields(
-        {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,
-        window=TABLE, curve=TABLE, limit=TABLE,
-    ),
-    "serving": _fields(
-        tok_s=MAYBE, degraded=FLAG, reference=MAYBE, by=TEXT, looked=TEXT, garbled=TEXT,
-        notes=TEXTS, left=TEXT,
-    ),
-    "service": _fields(
-        {"service": TEXT, "alive": FLAG},
-        kind=TEXT, container=TEXT, name=TEXT, pid=COUNT, start=TICKS,
-    ),
-    "cutover": _fields({"what": TEXT}, service=TEXT, url=TEXT, to=TEXT),
-}  # fmt: skip
-HEAD = _fields({"at": AT, "kind": TEXT, "step": TEXT, "attempt": COUNT})
-"""Fields that every event has beside its data."""
-
-
-def what_is_odd(
-    at: object, kind: object, step: object, attempt: object, data: object, version: int
-) -> str:
-    """Why a row is no event of this schema, in a line; "" if it is one."""
-    why = HEAD({"at": at, "kind": kind, "step": step, "attempt": attempt})
-    if not why and kind not in KINDS:
-        why = "this program does not know this kind"
-    if not why and data is None:
-        why = "its data is no JSON object, or one that is too long or too deep"
-    why = why or KINDS[str(kind)](data)
-    return senseless(kind, why, version) if why else ""
-
-
-def senseless(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
+def odd_words(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
     """The line of trouble for an event that readers skip."""
     newer = f"; the journal is of version {version}, this program knows {SCHEMA_VERSION}"
     kind_text = ascii(kind).strip("'")[:40]
@@ -215,14 +62,15 @@ class NewerJournal(JournalError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. `at`: Unix seconds. `data`: JSON-able, clean text only; its fields
-    are those of `KINDS`, unless `odd` says in a line why they are not."""
+    """One thing that happened. `at`: Unix seconds. `body` is what it says, None where `odd` says in
+    a line why the row is no event."""
 
     seq: int
     at: float
     kind: str
     step: str = ""
     attempt: int = 0
+    body: Body | None = None
     data: dict[str, Any] = field(default_factory=dict)
     odd: str = field(default="", compare=False)
 
@@ -311,7 +159,7 @@ class Reader:
         ).fetchall()
 
 
-def events(path: Path, kinds: Sequence[str] = ()) -> list[Event]:
+def read_events(path: Path, kinds: Sequence[str] = ()) -> list[Event]:
     """Every event of a journal, or those of some kinds, oldest first. Raises JournalError."""
     reader = Reader(path)
     try:
@@ -345,33 +193,43 @@ def _refuse_newer(version: int, path: Path) -> None:
 
 def _event(row: tuple[Any, ...], version: int) -> Event:
     seq, at, kind, step, attempt, text = row
-    return event_of(seq, at, kind, step, attempt, _data(text), version)
+    data = record.table(text) if isinstance(text, str) else None
+    return event_of(seq, at, kind, step, attempt, data, version)
 
 
 def event_of(
     seq: int, at: Any, kind: Any, step: Any, attempt: Any, data: Any, version: int = SCHEMA_VERSION
 ) -> Event:
     """A row as an event; one outside the schema is marked odd, and readers skip it."""
-    table = data if isinstance(data, dict) else None
-    odd = what_is_odd(at, kind, step, attempt, table if _sound(table, DEEPEST) else None, version)
-    if not odd:
-        return Event(seq, at, kind, step, attempt, table or {})
+    table = data if isinstance(data, dict) else {}
+    try:
+        body = _body(at, kind, step, attempt, data)
+    except RecordError as error:
+        odd = odd_words(kind, str(error), version)
+    else:
+        return Event(seq, at, kind, step, attempt, body, table)
     kind, step = (
         label.encode("utf-8", "replace").decode() if isinstance(label, str) else ""
         for label in (kind, step)
     )
     at = at if isinstance(at, float) else 0.0
     attempt = attempt if isinstance(attempt, int) else 0
-    return Event(seq, at, kind, step, attempt, table or {}, odd)
+    return Event(seq, at, kind, step, attempt, None, table, odd)
 
 
-def _data(text: object) -> dict[str, Any] | None:
-    """A JSON object; None if it is none."""
-    try:
-        value = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+def _body(at: Any, kind: Any, step: Any, attempt: Any, data: Any) -> Body:
+    """What a row says. Raises RecordError where it is no event of this schema."""
+    if not events.is_number(at, 0, events.LATEST):
+        raise RecordError("a time", "at")
+    if not (isinstance(kind, str) and isinstance(step, str)):
+        raise RecordError("a text", "step" if isinstance(kind, str) else "kind")
+    if not events.is_whole(attempt, 2**31):
+        raise RecordError("a count", "attempt")
+    if kind not in events.KINDS:
+        raise RecordError("a kind that this program knows")
+    if not isinstance(data, dict) or not _sound(data, DEEPEST):
+        raise RecordError("a JSON object that is not too long or too deep")
+    return events.read(kind, data)
 
 
 def _sound(value: object, depth: int) -> bool:

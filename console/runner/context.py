@@ -25,7 +25,7 @@ from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
 from console.journal.state import Cause, RunState, StepState, check_transition
-from console.journal.store import Event, Journal, events
+from console.journal.store import Journal, event_of, read_events
 from console.notify import event as news
 from console.notify import outbox
 from console.recovery.rollback import evidence, live, observe
@@ -110,7 +110,7 @@ class Context:
         with self._lock:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
-            written = Event(seq, at, event, step, attempt, data)
+            written = event_of(seq, at, event, step, attempt, data)
             fold([written], self.view)
             if self.channels:
                 with contextlib.suppress(Exception):  # what cannot be told stops no run
@@ -129,7 +129,7 @@ class Context:
         """Post what a runner of this run that died has recorded and may not have posted. Only the
         run's own user knows what was: root, who may close it, has another outbox."""
         if self.channels and self.run.path.stat().st_uid == os.getuid():
-            for message in news.missed(events(self.run.journal), self.clock.now()):
+            for message in news.missed(read_events(self.run.journal), self.clock.now()):
                 outbox.post(self.channels, message)
 
     def note(self, step: str, attempt: int, state: StepState, **data: Any) -> None:

@@ -28,7 +28,7 @@ from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.journal.store import Journal, events
+from console.journal.store import Journal, read_events
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointer
 from console.recovery.rollback import sealed_plan as sealed
@@ -234,7 +234,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     """Do everything before the first step; nothing starts unsealed. Raises ConsoleError."""
     run = context.run
     if resume or close:
-        fold(events(context.run.journal), context.view)
+        fold(read_events(context.run.journal), context.view)
         context.tell_missed()
     if resume and not context.view.run_id:
         raise ConsoleError(

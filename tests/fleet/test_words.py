@@ -20,7 +20,7 @@ from console.frontends.cli.fleet.commands import waiting
 from console.frontends.cli.fleet.rollout import _HostPrinter
 from console.host.gpu.nvml import NO_LIBRARY
 from console.journal.state import Pause, RunState, possible_verbs
-from console.journal.store import Event
+from console.journal.store import event_of
 from console.render.report.markdown import prose
 
 NOW = 1_750_003_600.0
@@ -105,10 +105,10 @@ def test_a_command_that_is_pasted_is_whole_on_a_narrow_terminal(
     out = io.StringIO()
     steps = [{"id": step, "title": "Check", "phase": "A", "kind": "approval"}]
     _HostPrinter("boxa", out).take([
-        Event(1, 1.0, "run.created", "", 0, {"run_id": "r", "steps": steps}),
-        Event(2, 2.0, "run.state", "", 0, {"state": "running"}),
-        Event(3, 3.0, "step.state", step, 1, {"state": "running"}),
-        Event(4, 4.0, "run.state", "", 0, {"state": "waiting_approval"}),
+        event_of(1, 1.0, "run.created", "", 0, {"run_id": "r", "steps": steps}),
+        event_of(2, 2.0, "run.state", "", 0, {"state": "running"}),
+        event_of(3, 3.0, "step.state", step, 1, {"state": "running"}),
+        event_of(4, 4.0, "run.state", "", 0, {"state": "waiting_approval"}),
     ])  # fmt: skip
     assert f"   {command}" in out.getvalue().splitlines()
 

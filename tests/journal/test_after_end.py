@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from console.journal.fold import fold
 from console.journal.run_view import RunView
-from console.journal.store import Event
+from console.journal.store import Event, event_of
 from console.render.report.timeline import outage_words
 
 
 def event(seq: int, kind: str, **data: object) -> Event:
-    return Event(seq, 1000.0 + seq, kind, data=data)
+    return event_of(seq, 1000.0 + seq, kind, "", 0, data)
 
 
 ENDED = [

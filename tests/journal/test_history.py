@@ -88,9 +88,9 @@ def test_a_journal_that_has_not_changed_is_read_once(
 
     def counted(path: Path, kinds: Any = ()) -> list[Event]:
         read.append(path)
-        return store.events(path, kinds)
+        return store.read_events(path, kinds)
 
-    monkeypatch.setattr(history, "events", counted)
+    monkeypatch.setattr(history, "read_events", counted)
     assert usual("trial", "box") == usual("trial", "box")
     assert read == [run.journal]
     journal = Journal(run.journal)

@@ -22,16 +22,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.journal.events import KINDS
 from console.journal.fold import fold
 from console.journal.run_files import cleaned_event
 from console.journal.store import (
-    KINDS,
     SCHEMA_VERSION,
     Event,
     Journal,
     JournalError,
     NewerJournal,
     Reader,
+    event_of,
 )
 from console.render.report.document import as_json, markdown
 
@@ -97,7 +98,7 @@ def test_events_come_in_order_and_from_where_a_reader_left_off(
         assert [e.seq for e in reader.since(0)] == list(range(1, 21))
         assert reader.since(20) == []
         fill(journal, 3, 20)
-        new = [Event(n + 1, float(-n), "note", "step", n, {"n": n}) for n in range(20, 23)]
+        new = [event_of(n + 1, float(-n), "note", "step", n, {"n": n}) for n in range(20, 23)]
         assert reader.since(20) == second.since(20) == new
         assert [e.seq for e in reader.since(0)] == list(range(1, 24))
 
@@ -232,7 +233,7 @@ def test_any_json_comes_back_as_it_was(journal: Journal, path: Path) -> None:
     @given(st.dictionaries(st.text(max_size=10), VALUES, max_size=4))
     def check(entry: dict[str, Any]) -> None:
         seq = journal.append(0.0, "note", "", 0, entry)
-        assert read(path, seq - 1) == [Event(seq, 0.0, "note", "", 0, entry)]
+        assert read(path, seq - 1) == [event_of(seq, 0.0, "note", "", 0, entry)]
 
     check()
 
@@ -288,7 +289,12 @@ def test_a_newer_journal_is_read_and_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_an_event_that_no_reader_can_use_is_a_line_of_trouble() -> None:
-    view = fold([Event(1, 1.0, "run.state"), Event(2, 1.0, "run.state", data={"state": "running"})])
+    view = fold(
+        [
+            event_of(n, 1.0, "run.state", "", 0, data)
+            for n, data in ((1, {}), (2, {"state": "running"}))
+        ]
+    )
     assert (str(view.state), view.seq, len(view.trouble)) == ("running", 2, 1)
     view.trouble[:] = ["first", *("later" for _ in range(100))]
     assert as_json(view)["trouble"][0] == "first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.journal.state import ENDS
-from console.journal.store import Event, what_is_odd
+from console.journal.store import Event, event_of
 from console.notify.event import Event as News
 from console.notify.event import missed
 
@@ -27,8 +27,8 @@ class Journal:
     def add(self, kind: str, step: str = "", /, **data: Any) -> Journal:
         seq = len(self.events) + 1
         at = BEGUN + 60.0 * seq
-        assert not what_is_odd(at, kind, step, 1, data, 1), (kind, data)
-        self.events.append(Event(seq, at, kind, step, 1, data))
+        self.events.append(event_of(seq, at, kind, step, 1, data))
+        assert not self.events[-1].odd, (kind, data)
         return self
 
     def state(self, state: str, **data: Any) -> Journal:

@@ -348,10 +348,10 @@ def _runs() -> list[Seen]:
 def _seen(run: RunDir) -> Seen:
     from console.journal.fold import fold
     from console.journal.lock import runner_alive
-    from console.journal.store import events
+    from console.journal.store import read_events
 
     try:
-        view = fold(events(run.journal))
+        view = fold(read_events(run.journal))
     except ConsoleError as error:
         return Seen(run, None, runner_alive(run), str(error))
     return Seen(run, view, runner_alive(run), one_line(next(iter(view.trouble), ""), 160))

@@ -11,7 +11,7 @@ from console.host.process import ProcessSpec
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.journal.store import Event
+from console.journal.store import event_of
 from console.recovery.guard.config import Limit
 from console.runner.control import Control
 from console.runner.prepare.plan import BASELINE_MEASURE
@@ -268,7 +268,7 @@ def picture(
     told += [("step.state", owner, {"state": state}) for owner, state in rows.items()]
     if machine is not None:
         told.append(("peaks", "", machine))
-    return fold(Event(n, 1000.0 + n, *one[:2], 1, one[2]) for n, one in enumerate(told, 1))
+    return fold(event_of(n, 1000.0 + n, *one[:2], 1, one[2]) for n, one in enumerate(told, 1))
 
 
 def figure(value: float | None, unit: str, n: int = 9, **more: Any) -> dict[str, Any]:

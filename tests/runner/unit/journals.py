@@ -8,7 +8,7 @@ from console.common import paths
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
-from console.journal.store import Event, Journal
+from console.journal.store import Journal, event_of
 from tests.common.harmful import harmful
 
 BAD = "\x1b]52;c;eA==\x07\x1b[31m|\u202e\x9b1m\r\n## Injected\n| a | b |\x00\u2028\ud800\\|<!-- `**"
@@ -79,7 +79,7 @@ def view(text: str = "ok", state: str = "failed", **figures: Any) -> RunView:
         ("run.state", "", {"state": state, "reason": text}),
     ]  # fmt: skip
     return fold(
-        Event(seq, 1000.0 + seq, kind, step, 1, data)
+        event_of(seq, 1000.0 + seq, kind, step, 1, data)
         for seq, (kind, step, data) in enumerate(rows, 1)
     )
 
@@ -127,7 +127,7 @@ def run(*guards: dict[str, Any], state: str = "rolled_back", restore: bool = Tru
         rows.append(("outage", {"down": False, "restore_s": 7.4}))
     rows.append(("run.state", {"state": "running"}))
     rows.append(("run.state", {"state": state, "reason": "guard"}))
-    return fold(Event(n + 1, AT + n, kind, "", 0, data) for n, (kind, data) in enumerate(rows))
+    return fold(event_of(n + 1, AT + n, kind, "", 0, data) for n, (kind, data) in enumerate(rows))
 
 
 def breached(**changes: Any) -> RunView:
@@ -189,7 +189,7 @@ BREACHES = {
     "the outage lasts": _lasting(),
     "the baseline was not down": _never_down(),
     "nobody knows how long the restore took": _down_in_all(),
-    "no curve": breached(window={"fast": [[1, 2]]}, limit=None, gap_s=0.02),
+    "no curve": breached(window={"fast": [[1, 2]]}, limit={}, gap_s=0.02),
     "a service": of_service(),
     "a service without its curve": of_service(curve={}),
     "swap": of_column("host.swap_growth", 2, value=6 * GIB, above=5 * GIB),

@@ -10,7 +10,7 @@ from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_files import read_view
 from console.journal.run_view import RunView
-from console.journal.store import Event, Journal
+from console.journal.store import Journal, event_of
 
 GIB = 2**30
 BEGIN = 1_790_000_000.0
@@ -240,7 +240,7 @@ def soaked_rows(**soak: Any) -> Rows:
 
 def view_of(rows: Rows) -> RunView:
     return fold(
-        Event(seq, at, kind, step, 1, data)
+        event_of(seq, at, kind, step, 1, data)
         for seq, (at, kind, step, data) in enumerate(sorted(rows, key=lambda row: row[0]), 1)
     )
 

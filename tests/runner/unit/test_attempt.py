@@ -20,7 +20,7 @@ from console.config.playbook.steps import Step
 from console.host import cgroup, ports, privileges, process
 from console.host.process import ProcessSpec
 from console.journal.state import StepState
-from console.journal.store import events
+from console.journal.store import read_events
 from console.recovery.rollback import live
 from console.runner import context
 from console.runner.context import Attempt, StepFailed
@@ -253,7 +253,9 @@ def test_what_counts_as_a_change_of_the_model(
 
 def spoken(bench: Bench) -> list[dict[str, object]]:
     """What steps have said, from the journal."""
-    return [event.data for event in events(bench.context.run.journal) if event.kind == "step.say"]
+    return [
+        event.data for event in read_events(bench.context.run.journal) if event.kind == "step.say"
+    ]
 
 
 def test_a_step_says_what_has_changed_and_at_most_once_a_second(bench: Bench) -> None:

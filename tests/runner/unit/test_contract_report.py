@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from console.journal.run_view import RunView
-from console.journal.store import what_is_odd
+from console.journal.store import event_of
 from console.render.report.contract import MAX_ROWS, contract_lines
 from tests.common.harmful import harmful
 
@@ -54,5 +54,5 @@ def test_an_odd_record_is_no_traceback(odd: Any) -> None:
 
 @pytest.mark.parametrize("odd", [{"changes": ["x"]}, {"noisy": 3}, {"changes": {}}])
 def test_an_odd_event_is_left_out(odd: Any) -> None:
-    assert what_is_odd(1.0, "metrics", "like", 1, {"contract": odd}, 1)
-    assert not what_is_odd(1.0, "metrics", "like", 1, {"contract": {"changes": [ROW]}}, 1)
+    assert event_of(1, 1.0, "metrics", "like", 1, {"contract": odd}).odd
+    assert not event_of(1, 1.0, "metrics", "like", 1, {"contract": {"changes": [ROW]}}).odd

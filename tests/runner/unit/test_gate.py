@@ -14,7 +14,7 @@ from console.config.playbook.verdict import Evidence, Verdict
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import Decision
-from console.journal.store import Event
+from console.journal.store import event_of
 from console.runner.executors.gate import decide, doubt, evidence
 from tests.runner.unit.cases import CARDS, agreeing, figure, peaks, picture
 from tests.runner.unit.conftest import MakePlan
@@ -116,7 +116,9 @@ def test_llama_bench_is_made_of_samples_and_what_is_captured_beside_it_is_not() 
         ("metrics", {"scope": "tg", "metrics": said, "benchmark": {"source": "llama-bench"}}),
         ("step.state", {"state": "succeeded"}),
     ]
-    view = fold(Event(n, 1000.0 + n, kind, "tg", 1, data) for n, (kind, data) in enumerate(told, 1))
+    view = fold(
+        event_of(n, 1000.0 + n, kind, "tg", 1, data) for n, (kind, data) in enumerate(told, 1)
+    )
     assert "2 valid samples; 3 needed" in one(view, criterion("tg.tg_tok_s", "> 12"))[1]
     assert one(view, criterion("tg.layers", "== 61"))[0] is Verdict.GO
 
@@ -292,7 +294,7 @@ def test_a_baseline_that_moved_further_than_a_verdict_has_to_spare_makes_it_doub
     assert str(decide(made.at("g").written, view)[0]) == verdict
 
     def record(kind: str, step: str = "", **data: Any) -> None:
-        fold([Event(1, 0.0, kind, step, 0, data)], view)
+        fold([event_of(1, 0.0, kind, step, 0, data)], view)
 
     record("verdict", "g", verdict=verdict, outcome="migrate", criteria=[])
     context: Any = SimpleNamespace(view=view, plan=made, record=record)
@@ -309,7 +311,7 @@ def test_a_count_is_no_faster_on_a_faster_machine(plan: MakePlan) -> None:
     view.metrics["bench.baseline-after"] = {"tok_s": agreeing(30.0, "tok/s")}
     made = plan(BENCH, "{id: g, gate: [{metric: bench.error_rate, go: '<= 1 %'}]}")
     recorded: list[str] = []
-    fold([Event(1, 0.0, "verdict", "g", 0, {"verdict": "GO", "criteria": []})], view)
+    fold([event_of(1, 0.0, "verdict", "g", 0, {"verdict": "GO", "criteria": []})], view)
     context: Any = SimpleNamespace(
         view=view, plan=made, record=lambda kind, *_, **__: recorded.append(kind)
     )

@@ -97,8 +97,8 @@ def test_a_load_is_held_to_what_was_judged_to_fit(bench: Bench) -> None:
     assert limits.predicted(bench.context.view) == Envelope(), "not judged yet"
     words = {"GO": True, "GO-STREAMING": True, "TIGHT": True, "NO-GO": False, "UNKNOWN": False}
     for word, kept in words.items():
-        criteria = [{"metric": word, "why": ""}]
-        bench.context.record("verdict", "fit", 1, verdict="x", criteria=criteria)
+        criteria = [{"metric": word, "verdict": "GO", "why": ""}]
+        bench.context.record("verdict", "fit", 1, verdict="GO", criteria=criteria)
         assert limits.predicted(bench.context.view) == (ENVELOPE if kept else Envelope()), word
 
 

@@ -17,7 +17,7 @@ from console.journal.fold import fold
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.samples import gauge_lines
-from console.journal.store import Event
+from console.journal.store import event_of
 from console.runner.peaks import GAP_S, Peaks, differs, record
 from tests.clock import FakeClock
 
@@ -220,7 +220,7 @@ class Runner:
         self.peaks, self.view = peaks, RunView()
 
     def record(self, kind: str, step: str, attempt: int, **data: Any) -> None:
-        event = Event(self.view.seq + 1, 5.0, kind, step, attempt, json.loads(json.dumps(data)))
+        event = event_of(self.view.seq + 1, 5.0, kind, step, attempt, json.loads(json.dumps(data)))
         fold([event], self.view)
 
     def ends(self, step: str, *, exact: bool = False) -> int:

@@ -10,7 +10,7 @@ from console.common.progress import Figures, Pace, Progress, advanced, count_wor
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
-from console.journal.store import Event
+from console.journal.store import event_of
 from console.recovery.rollback.shell.printing import LoadNotes
 from console.render import progress
 from console.render.cells import ASCII, UNICODE, Row, cells, plain, use_ascii, width_of
@@ -241,14 +241,14 @@ def test_the_journal_tells_how_far_a_step_is() -> None:
         ("rung", {"rung": "ready", "state": "note", "detail": "x", "done": 3.0, "total": None}),
         ("rung", {"rung": "ready", "state": "ok", "detail": "y"}),
     ]  # fmt: skip
-    events = [Event(n, 1000.0 + n, kind, "a", 1, data) for n, (kind, data) in enumerate(said)]
+    events = [event_of(n, 1000.0 + n, kind, "a", 1, data) for n, (kind, data) in enumerate(said)]
     far = fold(events[:5]).steps[0]
     assert (far.message, far.limit_s) == ("words alone", 60.0)
     assert far.progress == Progress(Figures(2.0, 4, "run"), 1003.0, 1.0, 1002.0)
     whole = fold(events)
     assert whole.steps[0].message == "ready: y"
     assert len(whole.stages) == 1, "the figures of a load are no stage"
-    again = [*events, Event(9, 1010.0, "step.state", "a", 2, {"state": "running"})]
+    again = [*events, event_of(9, 1010.0, "step.state", "a", 2, {"state": "running"})]
     assert fold(again).steps[0].progress is None
 
 

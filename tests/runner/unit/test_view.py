@@ -22,7 +22,7 @@ from console.journal.state import (
     check_transition,
     exit_code,
 )
-from console.journal.store import Event
+from console.journal.store import Event, event_of
 
 STEPS = [
     {"id": "a", "title": "A", "phase": "p", "kind": "run", "takes_s": 5.0},
@@ -40,7 +40,7 @@ class Story:
 
     def add(self, kind: str, step: str = "", attempt: int = 0, **data: Any) -> Story:
         seq = len(self.events) + 1
-        self.events.append(Event(seq, 1000.0 + seq, kind, step, attempt, data))
+        self.events.append(event_of(seq, 1000.0 + seq, kind, step, attempt, data))
         return self
 
     def view(self) -> RunView:
@@ -53,7 +53,7 @@ def test_a_created_run_and_what_is_not_known() -> None:
     steps = [StepView("a", "A", "p", "run", takes_s=5.0), StepView("b", "B", "p", "gate")]
     assert story.view() == RunView(
         "r1", owner="op", created=1001.0, restore_s=74.0, inputs={"port": 1}, header=CREATED,
-        steps=steps, seq=5, at=1005.0,
+        steps=steps, seq=5, at=1005.0, trouble=[story.events[1].odd],
     )  # fmt: skip
 
 
