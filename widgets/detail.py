@@ -226,9 +226,9 @@ def _earlier_row(row: RunRow, width: int) -> Row:
 
 def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
     """Ids of the lessons that apply to a step, then of those the playbook names."""
-    step, playbook_lessons = view.step(step_id), view.header.get("lessons")
+    step = view.step(step_id)
     bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
-    return (*bearing, *(map(str, playbook_lessons) if isinstance(playbook_lessons, list) else ()))
+    return (*bearing, *view.header.lessons)
 
 
 def result_row(step: StepView, width: int, verdict: str = "") -> Row:

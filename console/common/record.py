@@ -105,8 +105,8 @@ def table(text: str | bytes) -> dict[str, Any] | None:
     """The JSON object of a text, such as a line of a file; None for whatever is none, also for
     bytes that are no UTF-8."""
     try:
-        value = parse(text if isinstance(text, str) else text.decode())
-    except ValueError:
+        value = json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -131,10 +131,14 @@ def of(record_type: type[T], value: object, **marks: object) -> T:
     for key, mark in marks.items():
         if isinstance(value, dict) and value.get(key) != mark:
             raise RecordError(str(mark), key)
+    return reader(record_type)(value)
+
+
+def reader(record_type: type[T]) -> Callable[[object], T]:
+    """What `of` does for this type, for whoever reads many of them."""
     if record_type not in _readers:
         _readers[record_type] = _of_record(record_type)
-    record: T = _readers[record_type](value)
-    return record
+    return _readers[record_type]
 
 
 def lenient(record_type: type[T], value: object) -> T:
@@ -150,7 +154,7 @@ def lenient(record_type: type[T], value: object) -> T:
         except RecordError as error:
             if slot.required:
                 raise error.under(slot.key) from None
-    return _made(record_type, known)
+    return _made(record_type, _layout(record_type), known)
 
 
 def those(record_type: type[T], values: object) -> list[T]:
@@ -210,11 +214,12 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The fields of a record: all of them, the same by their keys, and those without a default."""
+    """The fields of a record, by their keys their names and how they are read, and the names of
+    those without a default."""
 
     slots: tuple[_Slot, ...]
-    by_key: dict[str, _Slot]
-    required: tuple[_Slot, ...]
+    by_key: dict[str, tuple[str, Convert]]
+    required: frozenset[str]
 
 
 _layouts: dict[type[Any], _Layout] = {}
@@ -222,15 +227,15 @@ _readers: dict[type[Any], Convert] = {}
 
 
 def _layout(record_type: type[Any]) -> _Layout:
-    if record_type not in _layouts:
-        hints = get_type_hints(record_type, include_extras=True)
-        slots = tuple(
-            _slot(member, hints[member.name]) for member in fields(record_type) if member.init
-        )
-        _layouts[record_type] = _Layout(
-            slots, {slot.key: slot for slot in slots}, tuple(s for s in slots if s.required)
-        )
-    return _layouts[record_type]
+    if (layout := _layouts.get(record_type)) is not None:
+        return layout
+    hints = get_type_hints(record_type, include_extras=True)
+    slots = tuple(
+        _slot(member, hints[member.name]) for member in fields(record_type) if member.init
+    )
+    by_key = {slot.key: (slot.name, slot.convert) for slot in slots}
+    required = frozenset(slot.name for slot in slots if slot.required)
+    return _layouts.setdefault(record_type, _Layout(slots, by_key, required))
 
 
 def _slot(member: Field[Any], hint: Any) -> _Slot:
@@ -241,26 +246,31 @@ def _slot(member: Field[Any], hint: Any) -> _Slot:
 
 
 def _of_record(record_type: type[Any]) -> Convert:
+    layout: _Layout | None = None
+
     def convert(value: object) -> Any:
         if not isinstance(value, dict):
             raise RecordError("a JSON object")
-        by_key = _layout(record_type).by_key  # not before: a record may be a part of itself
+        nonlocal layout
+        if layout is None:  # not before: a record may be a part of itself
+            layout = _layout(record_type)
+        by_key = layout.by_key
         known: dict[str, Any] = {}
         for key, element in value.items():
-            if (slot := by_key.get(key)) is not None:
+            if key in by_key:
+                name, convert = by_key[key]
                 try:
-                    known[slot.name] = slot.convert(element)
+                    known[name] = convert(element)
                 except RecordError as error:
                     raise error.under(key) from None
-        return _made(record_type, known)
+        return _made(record_type, layout, known)
 
     return convert
 
 
-def _made(record_type: type[T], known: dict[str, Any]) -> T:
-    for slot in _layout(record_type).required:
-        if slot.name not in known:
-            raise _missing(slot)
+def _made(record_type: type[T], layout: _Layout, known: dict[str, Any]) -> T:
+    if not layout.required <= known.keys():
+        raise _missing(next(s for s in layout.slots if s.name in layout.required - known.keys()))
     try:
         return record_type(**known)
     except ValueError as error:  # what __post_init__ refuses

@@ -41,7 +41,7 @@ from console.journal.run_dir import RunDir, SeveralRuns, all_runs, find_run
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
-    from console.journal.store import Event, Reader
+    from console.journal.store import Reader, Row
 
 IDLE_S = 600.0
 """A bridge that nobody asks for that long ends: its line may be dead without a word."""
@@ -160,23 +160,23 @@ class Bridge:
                 self._reader.close()
             self._reader = Reader(run.journal)
         try:
-            events = self._reader.since(since, most=MAX_EVENTS)
+            rows = self._reader.rows(since, most=MAX_EVENTS)
         except JournalError:
             if not alive:
                 raise
-            events = []  # its runner writes to it: the next question reads it
+            rows = []  # its runner writes to it: the next question reads it
         page: list[list[Any]] = []
         size = 0
-        for event in events:
-            row = _row(event)
+        for journal_row in rows:
+            row = _row(journal_row)
             size += len(json.dumps(row))
             if page and size > MAX_PAGE:
                 return page, True
             if size > MAX_PAGE:  # it alone is too long: its place is kept
                 words = f"an event of {size} bytes is only in the journal on the host"
-                row = [event.seq, event.at, "run.note", event.step, event.attempt, {"text": words}]
+                row = [*row[:2], "run.note", *row[3:5], {"text": words}]
             page.append(row)
-        return page, len(events) == MAX_EVENTS
+        return page, len(rows) == MAX_EVENTS
 
     def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
         """What a playbook would do here, and the hash by which a start names it."""
@@ -338,8 +338,12 @@ def _count(question: dict[str, Any], name: str) -> int:
     return value
 
 
-def _row(event: Event) -> list[Any]:
-    return [event.seq, event.at, event.kind, event.step, event.attempt, event.data]
+def _row(row: Row) -> list[Any]:
+    """A row as it stands, with keys that this program does not know; who gets it judges it."""
+    from console.journal.store import event_of
+
+    event = event_of(*row)
+    return [event.seq, event.at, event.kind, event.step, event.attempt, row.data or {}]
 
 
 def own_stdio() -> tuple[int, Callable[[bytes], None]]:

@@ -12,7 +12,6 @@ from console.common.units import format_duration
 from console.fleet.protocol import Asks
 from console.fleet.table import state_words
 from console.journal.fold import fold
-from console.journal.run_files import cleaned_event
 from console.journal.run_view import RunView
 from console.journal.store import Event, event_of
 from console.render.report.markdown import code, prose, table
@@ -44,7 +43,7 @@ def events_of(page: dict[str, Any]) -> list[Event]:
     """The events of a page of a foreign journal, safe to fold and to draw."""
     rows = page.get("events")
     return [
-        cleaned_event(event_of(*row)) for row in (rows if isinstance(rows, list) else ())
+        event_of(*row, harmless=True) for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, list) and len(row) == 6 and type(row[0]) is int
     ]  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The events of a run: a frozen dataclass for each kind.
 
 Writers pass one to `Context.record`, `console.journal.store` writes its JSON object into a row, and
-`read` makes it of a row again; `console.journal.fold` and whoever prints events read its
-attributes. Rows of another version, truncated or forged ones are refused by `read`, with the key;
+`READERS` make it of a row again; `console.journal.fold` and whoever prints events read its
+attributes. Rows of another version, truncated or forged ones are refused there, with the key;
 a key that no field has is left alone, because a newer version may have written it.
 
 Times are Unix seconds, durations (`…_s`) seconds, sizes bytes and rates tokens a second. Text may
@@ -12,7 +12,7 @@ of an event has the keys that its writer named, and a missing key and null stay 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -50,6 +50,18 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise RecordError("a text")
     return value
+
+
+def _one_of(known: Iterable[str]) -> ReadBy:
+    """One of the words that this program knows; a later version may have more."""
+    words = {str(word): word for word in known}
+
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise RecordError(f"a word known here, not {ascii(value)[:40]}")
+        return words[value]
+
+    return ReadBy(convert)
 
 
 def _are(kind: type) -> Callable[[Any], bool]:
@@ -90,7 +102,9 @@ Ticks = Annotated[int, _must("a count", lambda value: is_whole(value, 2**63))]
 Code = Annotated[
     int, _must("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool))
 ]
-VerdictWord = Annotated[Text, record.one_of("GO", "NO-GO", "HOLD")]
+RunWord = Annotated[RunState, _one_of(RunState)]
+StepWord = Annotated[StepState, _one_of(StepState)]
+VerdictWord = Annotated[str, _one_of(("GO", "NO-GO", "HOLD"))]
 
 
 # -- one event -------------------------------------------------------------------------------------
@@ -106,7 +120,7 @@ class Body:
 
     def __new__(cls, **fields: Any) -> Self:
         body = object.__new__(cls)
-        object.__setattr__(body, "given", tuple(fields))
+        _set(body, "given", tuple(fields))
         return body
 
     def __eq__(self, other: object) -> bool:
@@ -121,9 +135,16 @@ class Body:
         """The JSON object of its row."""
         return record.plain(self, self.given)
 
+    def changed(self, **fields: Any) -> Self:
+        """The same with other values of these fields."""
+        return type(self)(**{name: getattr(self, name) for name in self.given} | fields)
 
+
+_set = object.__setattr__  # whose lookup takes as long as its work
 KINDS: dict[str, type[Body]] = {}
 """Every kind of event there is."""
+READERS: dict[str, Callable[[object], Body]] = {}
+"""What makes an event of a kind of a decoded JSON value, and raises RecordError."""
 BodyType = TypeVar("BodyType", bound=Body)
 
 
@@ -132,13 +153,8 @@ def _event(body: type[BodyType]) -> type[BodyType]:
     """A frozen dataclass, entered in KINDS. `Body` has its comparison and its text: to generate
     them for each kind would take half of the time in which this module is imported."""
     made = dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(body)
-    KINDS[made.kind] = made
+    KINDS[made.kind], READERS[made.kind] = made, record.reader(made)
     return made
-
-
-def read(kind: str, data: object) -> Body:
-    """The event of a known kind in a decoded JSON value. Raises RecordError."""
-    return record.of(KINDS[kind], data)
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ class RunStateChange(Body):
     can measure again, in words."""
 
     kind = "run.state"
-    state: RunState
+    state: RunWord
     reason: Text = ""
     detail: Text = ""
     until: At = 0.0
@@ -270,7 +286,7 @@ class StepStateChange(Body):
     result: the last `lines` of output, why it ended (`cause`, a word of Cause, and `detail`)."""
 
     kind = "step.state"
-    state: StepState
+    state: StepWord
     effects: Texts = field(default_factory=list)
     lines: Texts = field(default_factory=list)
     log: Text = ""
@@ -501,6 +517,12 @@ class Rung(Body):
     remark: Any = None
     left: Any = None
     manual: Any = None
+
+
+def rung_of(line: dict[str, Any]) -> Rung:
+    """The event of a rollback's line, without what is wrong in it: whoever rolls back has no time
+    to be refused a line."""
+    return record.lenient(Rung, line)
 
 
 @_event

@@ -3,93 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from typing import Any
 
 from console.common.progress import Figures, advanced
-from console.common.text import one_line
+from console.journal import events
 from console.journal.run_view import GuardEvent, RunView, StepView, Verdicts
-from console.journal.state import ENDS, RunState, StepState
-from console.journal.store import Event, odd_words
+from console.journal.state import ENDS, StepState
+from console.journal.store import Event
 
 
-def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
-    """Apply events to a view (or a new one), in order; an odd event becomes a line of trouble, and
-    so does one that fits the schema but that no reader can use."""
+def fold(journal_events: Iterable[Event], view: RunView | None = None) -> RunView:
+    """Apply events to a view (or a new one), in order; an odd event becomes a line of trouble."""
     view = view or RunView()
-    for event in events:
-        handler = _HANDLERS.get(event.kind)
-        if event.odd:
+    for event in journal_events:
+        if event.body is None:
             view.trouble.append(event.odd)
-        elif handler is not None:
-            try:
-                handler(view, event)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                words = one_line(f"{type(error).__name__} {error}", 120)
-                view.trouble.append(odd_words(event.kind, words))
+        elif (handler := _HANDLERS.get(event.kind)) is not None:
+            handler(view, event, event.body)
         view.seq, view.at = max(view.seq, event.seq), max(view.at, event.at)
     return view
 
 
-def _created(view: RunView, event: Event) -> None:
-    data = event.data
-    view.run_id, view.title = data.get("run_id", ""), data.get("title", "")
-    view.playbook, view.site = data.get("playbook", ""), data.get("site", "")
-    view.owner, view.created = data.get("owner", ""), event.at
-    view.inputs = dict(data.get("inputs", {}))
-    view.restore_s = data.get("restore_s")
-    view.header = data
-    known = {field.name for field in fields(StepView)}
-    rows = data.get("steps", [])
-    view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
+def _created(view: RunView, event: Event, body: events.RunCreated) -> None:
+    view.run_id, view.title = body.run_id, body.title
+    view.playbook, view.site = body.playbook, body.site
+    view.owner, view.created = body.owner, event.at
+    view.inputs = dict(body.inputs)
+    view.restore_s = body.restore_s
+    view.header = body
+    view.steps = [
+        StepView(
+            step.id, step.title, step.phase, step.kind, step.takes_s, step.takes_from,
+            step.limit_s, step.implicit, step.final, effects=step.effects, lessons=step.lessons,
+        )
+        for step in body.steps
+    ]  # fmt: skip
 
 
-def _targets(view: RunView, event: Event) -> None:
+def _targets(view: RunView, event: Event, body: events.Targets) -> None:
     """Update thresholds, which a retry with other inputs may change."""
-    view.header = {**view.header, "targets": event.data.get("targets", [])}
-    view.moved += event.data.get("moved", [])
+    view.header = view.header.changed(targets=body.targets)
+    view.moved += body.moved
 
 
-def _doubt(view: RunView, event: Event) -> None:
+def _doubt(view: RunView, event: Event, body: events.Doubt) -> None:
     others = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
-    view.doubts = [*others, {"gate": event.step, **event.data}]
+    view.doubts = [*others, {"gate": event.step, **body.data()}]
 
 
-def _peaks(view: RunView, event: Event) -> None:
-    view.peaks = {**event.data, "at": event.at}
+def _peaks(view: RunView, event: Event, body: events.Peaks) -> None:
+    view.peaks = {**body.data(), "at": event.at}
 
 
-def _state(view: RunView, event: Event) -> None:
-    view.state = RunState(event.data["state"])
-    view.reason = event.data.get("reason", "")
-    view.detail = event.data.get("detail", "")
-    view.until = event.data.get("until", 0.0)
-    view.offer = event.data.get("offer", "")
+def _state(view: RunView, event: Event, body: events.RunStateChange) -> None:
+    view.state = body.state
+    view.reason, view.detail = body.reason, body.detail
+    view.until, view.offer = body.until, body.offer
     if view.state in ENDS:
         view.ended = event.at
 
 
-def _step(view: RunView, event: Event) -> None:
-    step, data = view.step(event.step), event.data
+def _step(view: RunView, event: Event, body: events.StepStateChange) -> None:
+    step = view.step(event.step)
     if step is None:
         return
-    step.state, step.attempt, view.latest = StepState(data["state"]), event.attempt, step.id
+    step.state, step.attempt, view.latest = body.state, event.attempt, step.id
     if step.state is StepState.RUNNING:
-        step.started, step.duration_s, step.cause, step.message = event.at, None, "", ""
-        step.effects = list(data.get("effects", []))
+        step.started, step.duration_s, step.message = event.at, None, ""
+        step.effects = list(body.effects)
         step.lines, step.exit_code, step.progress, step.runs = [], None, None, []
     else:
-        step.duration_s = data.get("duration_s", step.duration_s)
-        step.exit_code = data.get("exit_code")
-        step.lines = list(data.get("lines", []))
-    step.cause = data.get("cause", "")
-    step.detail = data.get("detail", "")
-    step.warned = data.get("warned", False)
+        # an intent to try again says nothing of how long the last attempt took
+        step.duration_s = body.duration_s if "duration_s" in body.given else step.duration_s
+        step.exit_code = body.exit_code
+        step.lines = list(body.lines)
+    step.cause, step.detail, step.warned = body.cause, body.detail, body.warned
 
 
-def _again(view: RunView, event: Event) -> None:
+def _again(view: RunView, event: Event, body: events.Again) -> None:
     """Open steps again, all in one event: what they measured is measured anew, and a gate among
     them has decided nothing any more."""
-    wanted = set(event.data["steps"])
+    wanted = set(body.steps)
     for step in view.steps:
         if step.id in wanted:
             step.state, step.cause, step.detail, step.warned = StepState.PENDING, "", "", False
@@ -97,139 +91,143 @@ def _again(view: RunView, event: Event) -> None:
     view.verdicts = [verdict for verdict in view.verdicts if verdict.step not in wanted]
 
 
-def _say(view: RunView, event: Event) -> None:
+def _say(view: RunView, event: Event, body: events.StepSay) -> None:
     step = view.step(event.step)
     if step is not None:
-        step.message = event.data.get("text", "")
-        step.runs += [event.data["run"]] if "run" in event.data else []
-        _take_figures(step, event)
+        step.message = body.text
+        if body.run is not None:
+            step.runs.append(body.run)
+        _take_figures(step, event.at, body)
 
 
-def _take_figures(step: StepView, event: Event) -> None:
+def _take_figures(step: StepView, at: float, body: events.StepSay | events.Rung) -> None:
     """Take the figures of an event that has some; words alone leave the last ones."""
-    data = event.data
-    if "done" in data:
-        figures = Figures(float(data["done"]), data.get("total"), data.get("unit", ""))
-        step.progress = advanced(step.progress, figures, event.at)
+    if body.done is not None:
+        figures = Figures(float(body.done), body.total, body.unit)
+        step.progress = advanced(step.progress, figures, at)
 
 
-def _rung(view: RunView, event: Event) -> None:
+def _rung(view: RunView, event: Event, body: events.Rung) -> None:
     """A line of a rollback; of a load there, only the step keeps the figures."""
-    data, step = event.data, view.step(event.step)
+    step = view.step(event.step)
     if step is not None and step.state is StepState.RUNNING:
-        step.message = f"{data.get('rung', '')}: {data.get('detail', '')}".removesuffix(": ")
-        _take_figures(step, event)
-    if "done" not in data:
-        view.stages.append(data)
+        step.message = f"{body.rung}: {body.detail}".removesuffix(": ")
+        _take_figures(step, event.at, body)
+    if body.done is None:
+        view.stages.append(body)
 
 
-def _metrics(view: RunView, event: Event) -> None:
-    key = event.data.get("scope") or event.step
-    view.metrics.setdefault(key, {}).update(event.data.get("metrics", {}))
-    if "benchmark" in event.data:
-        view.benchmarks[key] = event.data["benchmark"]
-    if "soak" in event.data:
-        view.soaks[key] = event.data["soak"]
-    if "contract" in event.data:
-        view.contracts[key] = event.data["contract"]
-    if "tune" in event.data:
-        view.tunings[key] = event.data["tune"]
-    if "quality" in event.data:
-        view.qualities[key] = event.data["quality"]
+def _metrics(view: RunView, event: Event, body: events.Metrics) -> None:
+    key = body.scope or event.step
+    view.metrics.setdefault(key, {}).update(body.metrics)
+    if body.benchmark is not None:
+        view.benchmarks[key] = body.benchmark
+    if body.soak is not None:
+        view.soaks[key] = body.soak
+    if body.contract is not None:
+        view.contracts[key] = body.contract
+    if body.tune is not None:
+        view.tunings[key] = body.tune
+    if body.quality is not None:
+        view.qualities[key] = body.quality
 
 
-def _verdict(view: RunView, event: Event) -> None:
-    data = event.data
+def _envelope(view: RunView, event: Event, body: events.Envelope) -> None:
+    view.envelopes[event.step] = body.envelope
+
+
+def _verdict(view: RunView, event: Event, body: events.Verdict) -> None:
     before = [v.verdict for v in view.verdicts if v.step == event.step]
     view.verdicts = [v for v in view.verdicts if v.step != event.step]
     view.doubts = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
-    overridden = data.get("overridden", "")
-    if data["verdict"] == "GO" and not overridden:
+    overridden = body.overridden
+    if body.verdict == "GO" and not overridden:
         overridden = _moved_words(view, event.step, before)
     view.verdicts.append(
-        Verdicts(
-            event.step, data["verdict"], data.get("outcome", ""), list(data.get("criteria", [])),
-            overridden,
-        )
-    )  # fmt: skip
+        Verdicts(event.step, body.verdict, body.outcome, list(body.criteria), overridden)
+    )
 
 
 def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
     """Who moved this gate's thresholds in this run, and their earlier values."""
-    moves = [move for move in view.moved if move["gate"] == gate]
+    moves = [move for move in view.moved if move.gate == gate]
     suffix = f"; before that it said {before[-1]}" if moves and before else ""
-    return "; ".join(f"{move['who']}: {move['why']} ({move['words']})" for move in moves) + suffix
+    return "; ".join(f"{move.who}: {move.why} ({move.words})" for move in moves) + suffix
 
 
-def _outage(view: RunView, event: Event) -> None:
-    view.outage = bool(event.data.get("down"))
+def _outage(view: RunView, event: Event, body: events.Outage) -> None:
+    view.outage = body.down
     if view.outage:
         view.down_since = view.down_since or event.at
-        view.proof_before = event.data.get("proof", view.proof_before)
-        view.down_url = event.data.get("url", view.down_url)
+        view.proof_before = body.proof if body.proof is not None else view.proof_before
+        view.down_url = body.url or view.down_url
     elif view.down_since:
         view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
-    if event.data.get("restore_s") is not None:
-        view.restore_s = view.restored_s = event.data["restore_s"]
+    if body.restore_s is not None:
+        view.restore_s = view.restored_s = body.restore_s
 
 
-def _guard(view: RunView, event: Event) -> None:
-    data = {k: v for k, v in event.data.items() if k not in ("kind", "words")}
-    kind, words = str(event.data.get("kind", "")), str(event.data.get("words", ""))
-    view.guards = (*view.guards, GuardEvent(event.at, kind, words, data))
+def _guard(view: RunView, event: Event, body: events.Guard) -> None:
+    data = {k: v for k, v in body.data().items() if k not in ("kind", "words")}
+    view.guards = (*view.guards, GuardEvent(event.at, body.sign, body.words, data))
 
 
-def _serving(view: RunView, event: Event) -> None:
-    if "looked" in event.data:  # it answered: nothing was measured, and nothing was proven
+def _serving(view: RunView, event: Event, body: events.Serving) -> None:
+    if body.looked:  # it answered: nothing was measured, and nothing was proven
         view.serving["looked_at"] = event.at
     else:
-        view.serving = {**event.data, "at": event.at}
+        view.serving = {**body.data(), "at": event.at}
 
 
-def _cutover(view: RunView, event: Event) -> None:
-    gone = event.data.get("what") in ("back", "rolled back")
+def _cutover(view: RunView, event: Event, body: events.Cutover) -> None:
+    gone = body.what in ("back", "rolled back")
     if gone and (since := view.cutover.get("since")) is not None:
         view.was_cut_over = {**view.cutover, "back_s": event.at - since}
     since = view.cutover.get("since", event.at)
-    view.cutover = {} if gone else {**view.cutover, **event.data, "at": event.at, "since": since}
+    now = {**view.cutover, **body.data(), "at": event.at, "since": since}
+    view.cutover = {} if gone else now
     if event.step and not gone:
         view.cutover["step"] = event.step
 
 
-def _service(view: RunView, event: Event) -> None:
-    if event.data.get("alive"):
-        view.services[event.data["service"]] = event.data
+def _service(view: RunView, event: Event, body: events.Service) -> None:
+    if body.alive:
+        view.services[body.service] = body.data()
     else:
-        view.services.pop(event.data["service"], None)
+        view.services.pop(body.service, None)
 
 
-def _finished(view: RunView, event: Event) -> None:
+def _verb(view: RunView, event: Event, body: events.Verb) -> None:
+    view.verbs.append({**body.data(), "at": event.at, "step": event.step})
+
+
+def _input(view: RunView, event: Event, body: events.Input) -> None:
+    view.inputs[body.name] = body.value
+
+
+def _finished(view: RunView, event: Event, body: events.RunFinished) -> None:
     view.finished = True
 
 
-_HANDLERS: dict[str, Callable[[RunView, Event], None]] = {
+_HANDLERS: dict[str, Callable[[RunView, Event, Any], None]] = {
     "run.created": _created,
     "run.state": _state,
+    "run.finished": _finished,
     "step.state": _step,
     "step.say": _say,
     "metrics": _metrics,
     "verdict": _verdict,
     "again": _again,
-    "envelope": lambda view, event: view.envelopes.update(
-        {event.step: dict(event.data.get("envelope", {}))}
-    ),
+    "envelope": _envelope,
     "peaks": _peaks,
     "targets": _targets,
     "doubt": _doubt,
-    "verb": lambda view, event: view.verbs.append(
-        {**event.data, "at": event.at, "step": event.step}
-    ),
-    "input": lambda view, event: view.inputs.update({event.data["name"]: event.data["value"]}),
+    "verb": _verb,
+    "input": _input,
     "outage": _outage,
     "rung": _rung,
     "guard": _guard,
     "serving": _serving,
     "service": _service,
     "cutover": _cutover,
-    "run.finished": _finished,
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from console.common.errors import ConsoleError
+from console.journal.events import RunCreated, StepStateChange
 from console.journal.run_dir import STAMP_LENGTH, RunDir, all_runs
 from console.journal.run_files import Stamp, stamp
 from console.journal.state import StepState
@@ -81,14 +82,11 @@ def _read(run: RunDir) -> tuple[str, Durations]:
 def _durations(journal_events: list[Event]) -> tuple[str, Durations]:
     site, personal, took = "", set[str](), Durations()
     for event in journal_events:
-        data = event.data
-        if event.odd:
-            continue
-        if event.kind == "run.created":
-            site = data.get("site", "")
-            personal = {row["id"] for row in data.get("steps", []) if row["kind"] in PERSONAL}
-        elif data["state"] == StepState.SUCCEEDED and event.step not in personal:
-            seconds = data.get("duration_s")
-            if seconds is not None and seconds >= 0:
-                took[event.step] = float(seconds)
+        match event.body:
+            case RunCreated() as created:
+                site = created.site
+                personal = {step.id for step in created.steps if step.kind in PERSONAL}
+            case StepStateChange(state=StepState.SUCCEEDED, duration_s=seconds):
+                if seconds is not None and seconds >= 0 and event.step not in personal:
+                    took[event.step] = float(seconds)
     return site, took

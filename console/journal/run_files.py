@@ -2,7 +2,7 @@
 file being read again only when it changed.
 
 The files are journal, live list, rollback lines and sealed plan. Whoever can write one can forge
-it, so foreign values are made harmless first (`cleaned`).
+it, so foreign values are made harmless as they are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.journal.store import Event, Reader, read_events
+from console.journal.store import Reader, read_events
 from console.recovery.rollback import evidence, live, restores
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.look import in_its_place
@@ -36,14 +36,6 @@ from console.runtime import proxy
 INTERRUPTED = "interrupted"
 NEVER_BEGAN = "never began"
 NO_RESUME = "its runner died before it began: start a new run"
-
-WORDS = frozenset({
-    "cause", "detail", "id", "kind", "metric", "name", "outcome", "overridden", "owner", "phase",
-    "playbook", "reason", "run_id", "rung", "scope", "service", "site", "state", "step", "text",
-    "title", "trigger", "verb", "verdict", "who", "why",
-})  # fmt: skip
-"""Keys of an event, of its steps and criteria that readers take for text."""
-LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
 
 AT_LEAST_S = 2.0
 """Seconds after which the journal is read even if its files look unchanged."""
@@ -56,26 +48,6 @@ Stamp = tuple[int, ...]
 STEP, SERVICE, CONSOLE = "step", "service", "console"
 WRITERS = ("run", "script", "build", "check")
 """Kinds of step whose own output matters more than the services' logs."""
-
-
-def cleaned_event(event: Event) -> Event:
-    """An event of a journal, safe to fold and to draw."""
-    return replace(
-        event, kind=_text(event.kind), step=_text(event.step), data=_typed(cleaned(event.data))
-    )
-
-
-def _typed(table: dict[str, Any]) -> dict[str, Any]:
-    """The event with text and lists where readers expect them."""
-    event = {key: _text(value) if key in WORDS else value for key, value in table.items()}
-    for key in LISTS & event.keys():
-        items = event[key] if isinstance(event[key], list) else []
-        event[key] = [_typed(i) if isinstance(i, dict) else _text(i) for i in items]
-    return event
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else clean(value if isinstance(value, str) else str(value))
 
 
 def stamp(*paths: Path) -> Stamp:
@@ -105,7 +77,7 @@ class Source:
         self.restore_s: float | None = None
         self.logs: tuple[LogFile, ...] = ()
         self._clock = clock
-        self._reader = Reader(run.journal)
+        self._reader = Reader(run.journal, harmless=True)
         self._files = (run.journal, run.path / "journal.db-wal")
         self._stamps: dict[str, Stamp] = {}
         self._asked_at = self._listed = float("-inf")
@@ -153,7 +125,7 @@ class Source:
         except ConsoleError as error:
             self.trouble = one_line(str(error))
             return
-        fold(map(cleaned_event, fresh), self.view)
+        fold(fresh, self.view)
         self.trouble = one_line(self.view.trouble[-1], 200) if self.view.trouble else ""
 
     def _look_ladder(self) -> None:
@@ -329,7 +301,7 @@ def unrecorded_end(run: RunDir, view: RunView) -> Line:
     lines, _ = read_lines(run.ladder)
     done = [line for line in lines if line.get("rung") == "done"]
     trigger = done[-1].get("trigger") if done else None
-    known = any(line.get("trigger") == trigger for line in view.stages)
+    known = any(line.trigger == trigger for line in view.stages)
     return done[-1] if done and not known and not is_of_runner(trigger) else {}
 
 

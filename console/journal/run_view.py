@@ -7,6 +7,7 @@ from typing import Any
 
 from console.common.errors import Exit
 from console.common.progress import Progress
+from console.journal.events import MovedTarget, RunCreated, Rung
 from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
 
 MAX_TROUBLE = 20
@@ -124,12 +125,12 @@ class RunView:
     """The machine's peaks since the run began, as console.runner.peaks says; `at` is when they were
     recorded, Unix seconds. Empty without samples."""
     guards: tuple[GuardEvent, ...] = ()
-    moved: list[dict[str, Any]] = field(default_factory=list)
-    """Thresholds that a retry changed: {gate, words, who, why}; a GO on one is an override."""
+    moved: list[MovedTarget] = field(default_factory=list)
+    """Thresholds that a retry changed; a GO on one is an override."""
     doubts: list[dict[str, Any]] = field(default_factory=list)
     """GO verdicts not confirmed by the restored baseline's figures: {gate, verdict, words}."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[Rung] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
     """What proved or measured the baseline last: {tok_s, degraded, reference, by, at, notes};
     `notes` are what else is to be said of it, `looked_at` is when its health path answered after
@@ -140,7 +141,7 @@ class RunView:
     was_cut_over: dict[str, Any] = field(default_factory=dict)
     """The last cutover that is over: {service, url, to, back_s}, the last being the seconds for
     which clients reached the candidate. Empty if there was none."""
-    header: dict[str, Any] = field(default_factory=dict)
+    header: RunCreated = field(default_factory=RunCreated)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
@@ -219,14 +220,12 @@ class RunView:
     @property
     def rehearsal(self) -> dict[str, Any]:
         """`fault`, `speed` and `notes` of a rehearsal; empty for a real run."""
-        section = self.header.get("rehearsal")
-        return section if isinstance(section, dict) else {}
+        return self.header.rehearsal or {}
 
     @property
     def allocation(self) -> str:
         """`Slurm job 12: GPUs 2` for a run inside an allocation of Slurm's; "" for any other."""
-        section = self.header.get("allocation")
-        held = section if isinstance(section, dict) else {}
+        held = self.header.allocation
         return f"Slurm job {held.get('job')}: {held.get('wish')}" if held else ""
 
     def step(self, step_id: str) -> StepView | None:

@@ -13,12 +13,14 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.common import record
 from console.common.errors import ConsoleError, Exit
 from console.common.record import RecordError
+from console.common.text import clean, cleaned
 from console.journal import events
 from console.journal.events import Body
 
@@ -71,8 +73,19 @@ class Event:
     step: str = ""
     attempt: int = 0
     body: Body | None = None
-    data: dict[str, Any] = field(default_factory=dict)
     odd: str = field(default="", compare=False)
+
+
+class Row(NamedTuple):
+    """A row of the file as it stands, whoever wrote it; `data` is None where it is no JSON object,
+    or one that is too long."""
+
+    seq: int
+    at: Any
+    kind: Any
+    step: Any
+    attempt: Any
+    data: dict[str, Any] | None
 
 
 class Journal:
@@ -112,11 +125,12 @@ class Reader:
     """Reads a journal for viewers: read only, short transactions, a fresh statement each time.
 
     `mode=ro` needs a writable directory for the WAL index; without one (another user's run) the
-    file is read as it stands, `immutable=1`, and opened anew on every read.
+    file is read as it stands, `immutable=1`, and opened anew on every read. `harmless`: every text
+    of the events is made clean, for whoever draws them.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, harmless: bool = False) -> None:
+        self.path, self.harmless = path, harmless
         self.version = SCHEMA_VERSION
         """Schema version of the file; known after the first read."""
         self._db: sqlite3.Connection | None = None
@@ -124,22 +138,38 @@ class Reader:
     def since(self, seq: int, kinds: Sequence[str] = (), most: int = -1) -> list[Event]:
         """Events after `seq`, oldest first; of some `kinds` alone, the first `most` of them (-1:
         all). Raises JournalError."""
-        try:
-            rows = self._query(seq, "mode=ro", kinds, most)
-        except sqlite3.Error:
-            try:
-                self.close()
-                rows = self._query(seq, "immutable=1", kinds, most)
-            except sqlite3.Error as error:
-                raise JournalError("the journal cannot be read", str(error)) from error
-            finally:
-                self.close()
-        return [_event(row, self.version) for row in rows]
+        rows, of, harmless = self._rows(seq, kinds, most), record.table, self.harmless
+        return [
+            event_of(
+                seq, at, kind, step, attempt, of(text) if isinstance(text, str) else None,
+                self.version, harmless=harmless,
+            )
+            for seq, at, kind, step, attempt, text in rows
+        ]  # fmt: skip
+
+    def rows(self, seq: int, kinds: Sequence[str] = (), most: int = -1) -> list[Row]:
+        """The same as rows. Raises JournalError."""
+        return [
+            Row(seq, at, kind, step, attempt, record.table(text) if isinstance(text, str) else None)
+            for seq, at, kind, step, attempt, text in self._rows(seq, kinds, most)
+        ]
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+    def _rows(self, seq: int, kinds: Sequence[str], most: int) -> list[tuple[Any, ...]]:
+        try:
+            return self._query(seq, "mode=ro", kinds, most)
+        except sqlite3.Error:
+            try:
+                self.close()
+                return self._query(seq, "immutable=1", kinds, most)
+            except sqlite3.Error as error:
+                raise JournalError("the journal cannot be read", str(error)) from error
+            finally:
+                self.close()
 
     def _query(self, seq: int, mode: str, kinds: Sequence[str], most: int) -> list[tuple[Any, ...]]:
         if self._db is None:
@@ -147,7 +177,7 @@ class Reader:
                 raise sqlite3.OperationalError("no journal file")
             self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?{mode}", uri=True)
             # bytes that are no text make one event odd, and not the file unreadable
-            self._db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+            self._db.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             self._db.execute("PRAGMA busy_timeout=1000")
         self.version = _version(self._db)
         of = f" AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
@@ -191,51 +221,52 @@ def _refuse_newer(version: int, path: Path) -> None:
         )  # fmt: skip
 
 
-def _event(row: tuple[Any, ...], version: int) -> Event:
-    seq, at, kind, step, attempt, text = row
-    data = record.table(text) if isinstance(text, str) else None
-    return event_of(seq, at, kind, step, attempt, data, version)
-
-
 def event_of(
-    seq: int, at: Any, kind: Any, step: Any, attempt: Any, data: Any, version: int = SCHEMA_VERSION
-) -> Event:
-    """A row as an event; one outside the schema is marked odd, and readers skip it."""
-    table = data if isinstance(data, dict) else {}
-    try:
-        body = _body(at, kind, step, attempt, data)
-    except RecordError as error:
-        odd = odd_words(kind, str(error), version)
-    else:
-        return Event(seq, at, kind, step, attempt, body, table)
+    seq: int, at: Any, kind: Any, step: Any, attempt: Any, data: Any,
+    version: int = SCHEMA_VERSION, *, harmless: bool = False,
+) -> Event:  # fmt: skip
+    """A row as an event; one outside the schema is marked odd, and readers skip it. `harmless`:
+    every text of it is made clean."""
+    reader = events.READERS.get(kind) if isinstance(kind, str) else None
+    why = _why_odd(at, step, attempt, data, known=reader is not None)
+    if reader is not None and not why:
+        try:
+            body = reader(cleaned(data) if harmless else data)
+        except RecordError as error:
+            why = str(error)
+        else:
+            return Event(seq, at, kind, clean(step) if harmless else step, attempt, body)
+    odd = odd_words(kind, why, version)
     kind, step = (
         label.encode("utf-8", "replace").decode() if isinstance(label, str) else ""
         for label in (kind, step)
     )
+    kind, step = (clean(kind), clean(step)) if harmless else (kind, step)
     at = at if isinstance(at, float) else 0.0
     attempt = attempt if isinstance(attempt, int) else 0
-    return Event(seq, at, kind, step, attempt, None, table, odd)
+    return Event(seq, at, kind, step, attempt, None, odd)
 
 
-def _body(at: Any, kind: Any, step: Any, attempt: Any, data: Any) -> Body:
-    """What a row says. Raises RecordError where it is no event of this schema."""
-    if not events.is_number(at, 0, events.LATEST):
-        raise RecordError("a time", "at")
-    if not (isinstance(kind, str) and isinstance(step, str)):
-        raise RecordError("a text", "step" if isinstance(kind, str) else "kind")
-    if not events.is_whole(attempt, 2**31):
-        raise RecordError("a count", "attempt")
-    if kind not in events.KINDS:
-        raise RecordError("a kind that this program knows")
+def _why_odd(at: object, step: object, attempt: object, data: object, *, known: bool) -> str:
+    """What keeps a row from being an event, whatever its kind; "" if nothing does."""
+    if not (isinstance(at, float | int) and 0 <= at <= events.LATEST):
+        return "at is no time"
+    if not (isinstance(step, str) and isinstance(attempt, int) and 0 <= attempt < 2**31):
+        return "its step is no text, or its attempt no count"
+    if not known:
+        return "this program does not know this kind"
     if not isinstance(data, dict) or not _sound(data, DEEPEST):
-        raise RecordError("a JSON object that is not too long or too deep")
-    return events.read(kind, data)
+        return "its data is no JSON object, or one that is too long or too deep"
+    return ""
 
 
 def _sound(value: object, depth: int) -> bool:
     """Whether a value has at most `depth` levels and 64-bit integers; readers clean its text."""
-    if isinstance(value, dict):
-        return depth > 0 and all(_sound(element, depth - 1) for element in value.values())
-    if isinstance(value, list):
-        return depth > 0 and all(_sound(element, depth - 1) for element in value)
+    if isinstance(value, dict | list):
+        if depth <= 0:
+            return False
+        for element in value.values() if isinstance(value, dict) else value:
+            if not isinstance(element, str) and not _sound(element, depth - 1):
+                return False
+        return True
     return not isinstance(value, int) or abs(value) < 2**63

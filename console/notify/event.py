@@ -10,6 +10,7 @@ from typing import Any
 from console.common.text import clean, cleaned, one_line
 from console.common.units import format_duration
 from console.config.site.notify import KINDS
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
@@ -71,11 +72,11 @@ def happened(event: JournalEvent, view: RunView) -> Event | None:
     )  # fmt: skip
 
 
-def missed(events: Iterable[JournalEvent], now: float) -> Iterator[Event]:
+def missed(journal_events: Iterable[JournalEvent], now: float) -> Iterator[Event]:
     """All that a journal has to tell of the last day, oldest first: a runner that died between the
     event and its message has posted nothing."""
     view = RunView()
-    for event in events:
+    for event in journal_events:
         fold([event], view)
         message = None if event.odd else happened(event, view)
         if message is not None and now - event.at < TOLD_WITHIN_S:
@@ -87,14 +88,19 @@ News = tuple[str, str, str, dict[str, Any]]
 
 
 def _news(event: JournalEvent, view: RunView) -> News | None:
-    if event.kind == "guard":
-        return _guard(event, view)
-    if event.kind not in ("run.state", "run.finished"):
-        return None
-    if view.state in ENDS:  # steps of `finally` and the last look may still turn it
-        return _end(view) if view.finished else None
-    if event.kind == "run.finished":
-        return None
+    match event.body:
+        case events.Guard() as guard:
+            return _guard(guard, view)
+        # steps of `finally` and the last look may still turn an end
+        case events.RunStateChange() | events.RunFinished() if view.state in ENDS:
+            return _end(view) if view.finished else None
+        case events.RunStateChange():
+            return _waiting(event, view)
+    return None
+
+
+def _waiting(event: JournalEvent, view: RunView) -> News | None:
+    """That the run waits for a person; None where it does not, or the person knows."""
     step = clean(view.current.id, 60) if view.current is not None else ""
     if view.state is RunState.WAITING_APPROVAL:
         left = format_duration(max(0.0, view.until - event.at))
@@ -176,18 +182,18 @@ def _baseline(view: RunView) -> tuple[bool, str]:
     return True, f"The baseline serves{speed}{slow}{after}."
 
 
-def _guard(event: JournalEvent, view: RunView) -> News | None:
-    words = clean(str(event.data.get("words", "")), 400)
-    if event.data.get("kind") == LEASE:
+def _guard(guard: events.Guard, view: RunView) -> News | None:
+    words = clean(guard.words, 400)
+    if guard.sign == LEASE:
         text = f"{words}. Attach to renew it: omni-console attach {view.run_id[-4:]}"
-        return "lease", ": its lease runs out soon", text, {"left_s": event.data.get("left_s")}
-    if event.data.get("kind") != "breach":
+        return "lease", ": its lease runs out soon", text, {"left_s": guard.left_s}
+    if guard.sign != "breach":
         return None
-    if event.data.get("cause") == LEASE:
+    if guard.cause == LEASE:
         return "lease", ": its lease ran out", f"{words}. The baseline is brought back.", {}
-    if event.data.get("cause") == ALLOCATION:
+    if guard.cause == ALLOCATION:
         return "lease", ": its cards were taken", f"{words}. The baseline is brought back.", {}
-    killed = [clean(str(target.get("name") or "?"), 60) for target in event.data.get("killed", [])]
+    killed = [clean(str(target.get("name") or "?"), 60) for target in guard.killed]
     whom = f"Killed: {', '.join(killed)}. " if killed else ""
     text = f"{words}. {whom}The baseline is brought back; omni-console show {view.run_id[-4:]}"
     return "guard-kill", ": the guard stopped the load", text, {"killed": killed}

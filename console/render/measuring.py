@@ -104,8 +104,8 @@ def _baseline(view: RunView, step: StepView, metric: str) -> float | None:
 
 
 def _targets(view: RunView, step: StepView, metric: str) -> list[dict[str, Any]]:
-    rows = view.header.get("targets") or []
-    return [r for r in rows if isinstance(r, dict) and r.get("metric") == f"{step.id}.{metric}"]
+    rows = view.header.targets
+    return [r for r in rows if r.get("metric") == f"{step.id}.{metric}"]
 
 
 def _thresholds(view: RunView, step: StepView, metric: str, key: str) -> list[Threshold]:

@@ -72,7 +72,7 @@ def on_site(view: RunView, shown: ShownBaseline) -> str:
     words = f"on site {clean(view.site, 30)}"
     if view.site != shown.site:
         return words
-    url = str((view.header.get("baseline") or {}).get("url") or "")
+    url = str(view.header.baseline.get("url") or "")
     other = bool(url and shown.url) and url.rstrip("/") != shown.url.rstrip("/")
     return f"{words} at {clean(url, 60)}" if other else ""
 

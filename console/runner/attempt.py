@@ -16,6 +16,7 @@ from console.common.text import clean, one_line
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.host.children import Cancelled
+from console.journal import events
 from console.journal.state import Cause, StepState
 from console.journal.store import JournalError
 from console.rehearsal.rewrite import of_run
@@ -85,15 +86,15 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
     fresh = replace(fresh, known=fresh.known | before.playbook.known)
     for name, value in _texts(changes).items():
         shown = one_line(fresh.known.text(redact.named(name, value)))
-        context.record("input", name=one_line(name), value=shown)
+        context.record(events.Input(name=one_line(name), value=shown))
     context.meta.inputs.update(_texts(changes))
     context.run.write_meta(context.meta)
     context.plan = make_plan(fresh, context.plan.site, context.view.restore_s)
     moved = [
-        {"gate": gate, "words": words, "who": who, "why": why}
+        events.MovedTarget(gate=gate, words=words, who=who, why=why)
         for gate, words in moved_thresholds(before, context.plan)
     ]
-    context.record("targets", targets=targets(context.plan), moved=moved)
+    context.record(events.Targets(targets=targets(context.plan), moved=moved))
     context.services.change(context.plan.services)
     seal(context, context.way_back().baseline)
 

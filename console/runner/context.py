@@ -21,6 +21,7 @@ from console.config.playbook.inputs import Secret
 from console.config.site.notify import NotifyModel
 from console.host import cgroup, matching
 from console.host.children import Cancelled
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
@@ -104,18 +105,18 @@ class Context:
         """The sealed plan of this run. Raises ConsoleError if it cannot be found."""
         return self.sealed or of_run(self.run.path)
 
-    def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
+    def record(self, body: events.Body, step: str = "", attempt: int = 0) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""
-        data, message = self.plan.known.data(data), None
+        data, message = self.plan.known.data(body.data()), None
         with self._lock:
             at = self.clock.now()
-            seq = self.journal.append(at, event, step, attempt, data)
-            written = event_of(seq, at, event, step, attempt, data)
+            seq = self.journal.append(at, body.kind, step, attempt, data)
+            written = event_of(seq, at, body.kind, step, attempt, data)
             fold([written], self.view)
             if self.channels:
                 with contextlib.suppress(Exception):  # what cannot be told stops no run
                     message = news.happened(written, self.view)
-        if self.guard is not None and event == "outage":
+        if self.guard is not None and isinstance(body, events.Outage):
             self.guard.outage(self.view.outage)
         if message is not None:
             outbox.post(self.channels, message)
@@ -134,7 +135,7 @@ class Context:
 
     def note(self, step: str, attempt: int, state: StepState, **data: Any) -> None:
         """Record what has become of a step."""
-        self.record("step.state", step, attempt, state=str(state), **data)
+        self.record(events.StepStateChange(state=state, **data), step, attempt)
 
     def enter(self, state: RunState, reason: str = "", detail: str = "", offer: str = "") -> None:
         """Go to a state of the run: first for the judgement of verbs, then in the journal.
@@ -145,7 +146,7 @@ class Context:
             check_transition(self.view.state, state)
         self.control.set(state=state, reason=reason)
         offered: dict[str, Any] = {"offer": offer} if offer else {}
-        self.record("run.state", state=str(state), reason=reason, detail=detail, **offered)
+        self.record(events.RunStateChange(state=state, reason=reason, detail=detail, **offered))
 
     def alive(self, handle: Handle, *, kind: str = "", expendable: bool = False) -> None:
         """Write an effect to live.jsonl as soon as it has a name: a rollback reads it there."""
@@ -230,7 +231,7 @@ class Attempt:
             self._said_at, self._last = now, news
             figures = news[1]._asdict() if news[1] is not None else {}
             figures |= {"run": run} if run else {}
-            self.context.record("step.say", self.step, self.number, text=news[0], **figures)
+            self.context.record(events.StepSay(text=news[0], **figures), self.step, self.number)
 
     def count(self, progress: Figures) -> None:
         """How far the step is, for all that is said from now on: its parts, like the load of one
@@ -307,7 +308,8 @@ def outage(context: Context, step: str, attempt: int) -> None:
     site = context.plan.site
     url = site.model.baseline.url
     before = evidence.last_proof(site.name, url)
-    context.record("outage", step, attempt, down=True, url=url, proof=before.at if before else 0.0)
+    proof = before.at if before else 0.0
+    context.record(events.Outage(down=True, url=url, proof=proof), step, attempt)
 
 
 def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResult) -> None:
@@ -334,8 +336,8 @@ def baseline_measured(context: Context, attempt: Attempt, result: BenchmarkResul
         facts = {"garbled": seen.detail}
     if seen.kind is Kind.MEASURED or garbage:
         context.record(
-            "serving", attempt.step, attempt.number, **facts,
-            reference=reference, by=BY[Witness.BENCHMARK],
+            events.Serving(**facts, reference=reference, by=BY[Witness.BENCHMARK]),
+            attempt.step, attempt.number,
         )  # fmt: skip
     with contextlib.suppress(ConsoleError, OSError):  # without the plan nobody knows whose it is
         plan = context.way_back()

@@ -17,6 +17,7 @@ from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
+from console.journal import events
 from console.journal.state import LOST_AFTER_LAST, STEP_ENDS, Cause, Decision, RunState, StepState
 from console.recovery.rollback import observe
 from console.recovery.rollback.baseline_state import BY, Witness
@@ -59,15 +60,16 @@ def restored(context: Context, seconds: float | None) -> None:
     view = context.view.step(RESTORE)
     if view is not None and view.state is StepState.PENDING:
         context.record(
-            "step.state", RESTORE, state=str(StepState.SUCCEEDED), duration_s=seconds,
-            detail="done by the rollback",
+            events.StepStateChange(
+                state=StepState.SUCCEEDED, duration_s=seconds, detail="done by the rollback"
+            ), RESTORE,
         )  # fmt: skip
 
 
 def _bring_back(context: Context, step: str, attempt: int) -> Result:
 
     def emit(line: dict[str, Any]) -> None:
-        context.record("rung", step, attempt, **line)
+        context.record(events.rung_of(line), step, attempt)
 
     # The standby holds the plan in memory, should the file be gone.
     result = through_standby(
@@ -90,16 +92,18 @@ def record_result(
 ) -> None:  # fmt: skip
     """Record in the journal how things stand after a rollback, whoever did it."""
     for name in list(context.view.services):
-        context.record("service", step, attempt, service=name, alive=False)
+        context.record(events.Service(service=name, alive=False), step, attempt)
     if context.view.cutover:
         context.run.switched.unlink(missing_ok=True)
-        context.record("cutover", step, attempt, what="rolled back")
+        context.record(events.Cutover(what="rolled back"), step, attempt)
     if result.serving:
-        context.record("outage", step, attempt, down=False, restore_s=result.restore_s)
+        context.record(events.Outage(down=False, restore_s=result.restore_s), step, attempt)
+        left = {"left": result.left} if result.left else {}
         context.record(
-            "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
-            reference=result.reference, by=by, notes=result.notes,
-            **({"left": result.left} if result.left else {}),
+            events.Serving(
+                tok_s=result.tok_s, degraded=result.degraded, reference=result.reference, by=by,
+                notes=result.notes, **left,
+            ), step, attempt,
         )  # fmt: skip
     elif not context.view.outage:
         outage(context, step, attempt)  # whoever took it down, nothing proves it any more
@@ -165,9 +169,7 @@ class Ending:
                     self.context.enter(R.ROLLBACK_FAILED, "the baseline does not serve")
                     return
             elif planned.id == RESTORE:
-                self.context.record(
-                    "step.state", RESTORE, state=str(StepState.SKIPPED), detail="nothing is up"
-                )
+                self.context.note(RESTORE, 0, StepState.SKIPPED, detail="nothing is up")
             elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
                 run_attempts(self.context, planned)
                 doubt(self.context)
@@ -224,9 +226,7 @@ class Ending:
         words = f"clients stay at {self.context.view.cutover['service']}"
         for planned in self.context.plan.steps:
             if planned.id in TAIL:
-                self.context.record(
-                    "step.state", planned.id, state=str(StepState.SKIPPED), detail=words
-                )
+                self.context.note(planned.id, 0, StepState.SKIPPED, detail=words)
 
     def _measured_before(self) -> bool:
         before = self.context.view.step(BASELINE_MEASURE)
@@ -268,7 +268,7 @@ class Ending:
             return
         known = {k: view.serving.get(k) for k in ("tok_s", "degraded", "reference", "by")}
         figures = {k: value for k, value in known.items() if value is not None}
-        self.context.record("serving", **figures, looked=url)
+        self.context.record(events.Serving(**figures, looked=url))
 
     def _clients_are_served(self) -> bool:
         services, name = self.context.services, self.context.view.cutover["service"]
@@ -296,8 +296,8 @@ class Ending:
                 write_report(self.context.run, self.context.view, copy)
         except OSError as error:
             text = f"the report could not be written: {error.strerror}"
-            self.context.record("run.note", text=text)
+            self.context.record(events.RunNote(text=text))
         except Exception as error:  # a bug in prose must not keep a run from its end
             crash.print_exception()
             words = one_line(f"{type(error).__name__}: {error}", 300)
-            self.context.record("run.note", text=f"the report could not be written: {words}")
+            self.context.record(events.RunNote(text=f"the report could not be written: {words}"))

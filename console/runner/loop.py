@@ -12,6 +12,7 @@ from console.common import crash
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.steps import Step
+from console.journal import events
 from console.journal.run_view import Verdicts
 from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
@@ -51,7 +52,7 @@ class Runner:
             ending.run_finally()
             ending.look_again()
             ending.report()
-            self.context.record("run.finished")
+            self.context.record(events.RunFinished())
         else:
             ending.report()  # a rollback came after the end: the report says what it has changed
 
@@ -217,7 +218,7 @@ class Runner:
             return self._stop_flow()
         if verb.verb in ("retry", "measure"):
             self._take_inputs(verb)
-            self.context.record("again", planned.id, steps=[planned.id])
+            self.context.record(events.Again(steps=[planned.id]), planned.id)
             return Flow.AGAIN
         return Flow.ON
 
@@ -249,12 +250,13 @@ class Runner:
             from console.config.playbook.verdict import Verdict
 
             self.context.record(
-                "verdict", planned.id, verdict=str(Verdict.GO),
-                outcome=outcome_name(step, Verdict.GO),
-                criteria=next(
-                    v.criteria for v in self.context.view.verdicts if v.step == planned.id
-                ),
-                overridden=f"{verb.who}: {verb.why}",
+                events.Verdict(
+                    verdict=str(Verdict.GO), outcome=outcome_name(step, Verdict.GO),
+                    criteria=next(
+                        v.criteria for v in self.context.view.verdicts if v.step == planned.id
+                    ),
+                    overridden=f"{verb.who}: {verb.why}",
+                ), planned.id,
             )  # fmt: skip
             return Flow.ON
         flow = self._settle(planned, verb)

@@ -22,6 +22,7 @@ from console.common.text import one_line
 from console.config.site.site import load_site
 from console.host.ports import listener
 from console.host.privileges import operator, take_orphans
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.history import usual
 from console.journal.lock import HostLock
@@ -224,8 +225,10 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     context.services = RunServices(context)
     control.check_inputs = lambda changes, why: input_error(context, changes, why)
     control.on_verb = lambda verb, step, attempt: context.record(
-        "verb", step, attempt, verb=verb.verb, who=verb.who, why=verb.why,
-        args={k: v for k, v in verb.args.items() if k != "confirm"},
+        events.Verb(
+            verb=verb.verb, who=verb.who, why=verb.why,
+            args={k: v for k, v in verb.args.items() if k != "confirm"},
+        ), step, attempt,
     )  # fmt: skip
     return context
 
@@ -251,7 +254,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     if resume:
         _answers_itself(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
-        context.record("verb", from_step, verb="resume", who=operator(), why=words)
+        context.record(events.Verb(verb="resume", who=operator(), why=words), from_step)
         end_unrecorded(context)
         settle_intents(context, from_step)
         adopt_services(context)
@@ -261,9 +264,8 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         if context.plan.takes_down:
             _can_be_stopped(context)
         created(context)
-        context.record(
-            "serving", tok_s=proven.decode_tok_s, degraded=False, by=BY[Witness.RUN_START]
-        )
+        by = BY[Witness.RUN_START]
+        context.record(events.Serving(tok_s=proven.decode_tok_s, degraded=False, by=by))
     sealed = seal(context, facts)
     if not resume:
         baseline.remember(sealed, proven, Witness.RUN_START)

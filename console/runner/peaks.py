@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from console.bench.metrics import GAUGE_METRICS
 from console.common.clock import Clock
 from console.common.text import one_line
+from console.journal import events
 from console.journal.samples import GaugeFile
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from console.runner.context import Context
     from console.runner.prepare.plan import PlannedStep
 
-EVENT = "peaks"
 GAP_S = 10.0
 """A figure that was not read for this many seconds is uncertain from then on."""
 STALE_S = 3.0
@@ -207,7 +207,7 @@ def record(context: Context, step: str, attempt: int, *, exact: bool = False) ->
         return
     figures = context.peaks.figures()
     if exact or (figures["n"] and differs(context.view.peaks, figures)):
-        context.record(EVENT, step, attempt, **figures)
+        context.record(events.Peaks(**figures), step, attempt)
 
 
 def before_gate(context: Context, planned: PlannedStep, attempt: int) -> None:

@@ -29,6 +29,7 @@ from console.common.text import clean, one_line
 from console.common.units import format_duration, number
 from console.config.site.site import BaselineModel, CompletionModel, Site, load_site
 from console.host.process import ProcessSpec
+from console.journal import events
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view
@@ -314,9 +315,12 @@ def accept(site: Site, cut: CutOver, who: str, why: str) -> Promotion:
         records.write_promotion(cut.run.path, made)
         journal = Journal(cut.run.journal)
         try:
-            data = {"what": "promoted", "who": made.who, "why": made.why}
-            journal.append(made.at, "verb", "", 0, {**data, "verb": "promote"})
-            journal.append(made.at, "cutover", "", 0, data)
+            what, who, why = "promoted", made.who, made.why
+            for body in (
+                events.Verb(what=what, who=who, why=why, verb="promote"),
+                events.Cutover(what=what, who=who, why=why),
+            ):
+                journal.append(made.at, body.kind, "", 0, body.data())
         finally:
             journal.close()
         # the report says it too; it is written anew as far as it can be

@@ -9,6 +9,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, U
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
 from console.host.licence import Licence, Reason, Refused, stop_group
+from console.journal import events
 from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view, unrecorded_end
 from console.journal.run_view import StepView
@@ -103,7 +104,7 @@ def _end(context: Context, why: Licence, pid: int, start: int) -> None:
     try:
         stop_group(why, pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
     except Refused as error:
-        context.record("run.note", text=str(error))
+        context.record(events.RunNote(text=str(error)))
 
 
 def _recorded(context: Context) -> dict[str, Handle]:
@@ -132,7 +133,7 @@ def adopt_services(context: Context) -> None:
         if alive:
             context.services.adopt(name, handle)
         else:
-            context.record("service", service=name, alive=False)
+            context.record(events.Service(service=name, alive=False))
 
 
 def refuse_resume(run: RunDir) -> None:
@@ -197,18 +198,18 @@ def close_after_rollback(context: Context) -> None:
     ended = context.view.state in ENDS and not healed
     who = who_asked(context.run.rollback) or "the emergency key"
     who, reason = (WHO, breach.words) if breach is not None else (who, why)
-    context.record("verb", verb="rollback", who=who, why=reason)
+    context.record(events.Verb(verb="rollback", who=who, why=reason))
     if not ended:
-        context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
+        context.record(events.RunStateChange(state=RunState.ROLLING_BACK, reason=why))
     for line in lines:
         if line.get("trigger") == trigger:
-            context.record("rung", **line)
+            context.record(events.rung_of(line))
     record_result(context, result)
     if result.serving:
         restored(context, result.restore_s)
     if not ended:
         state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED
-        context.record("run.state", state=str(state), reason=why, detail=result.detail)
+        context.record(events.RunStateChange(state=state, reason=why, detail=result.detail))
     context.control.set(state=context.view.state)
 
 

@@ -20,6 +20,7 @@ from console.host.memory import pids_of_container
 from console.host.ports import held_words, listeners, port_of, port_taken
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
+from console.journal import events
 from console.journal.state import Cause
 from console.recovery.rollback import live
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -135,8 +136,10 @@ class RunServices:
             return
         self.handles[name] = handle
         self.context.record(
-            "service", service=name, alive=True, kind=handle.kind, container=handle.container,
-            name=handle.name, pid=handle.pid, start=handle.start,
+            events.Service(
+                service=name, alive=True, runs_as=handle.kind, container=handle.container,
+                name=handle.name, pid=handle.pid, start=handle.start,
+            )
         )  # fmt: skip
 
     def can_start(self, name: str) -> None:
@@ -312,7 +315,7 @@ class RunServices:
         if tailer is not None:
             tailer.stop()
         if self.handles.pop(name, None) is not None:
-            self.context.record("service", service=name, alive=False)
+            self.context.record(events.Service(service=name, alive=False))
 
     def close(self) -> None:
         self._closed.set()
@@ -334,7 +337,7 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
     except (EngineError, ServiceError):
         return  # a step that needs the engine says so itself
     if back:
-        context.record("run.note", text="the baseline came back: it is stopped again")
+        context.record(events.RunNote(text="the baseline came back: it is stopped again"))
         services.stop("baseline", attempt)
         outage(context, attempt.step, attempt.number)  # a proof of while it was back ends no outage
         attempt.say(wait_released(context, attempt), always=True)
@@ -404,7 +407,7 @@ def record_daemon(context: Context, name: str) -> None:
             context.alive(Handle(name, "process", name=name, pid=stat.pid, start=stat.start))
             place = f", which answers at {spec.url}" if stat.pid in at_address else ""
             words = f"{name} left pid {stat.pid} behind{place}: a rollback ends it"
-            context.record("run.note", text=words)
+            context.record(events.RunNote(text=words))
 
 
 def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -17,6 +19,7 @@ from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
 from console.frontends.tui.watch import history
 from console.host.process import ProcessSpec, mark, spec_sha
+from console.journal.events import READERS
 from console.journal.lock import runner_alive
 from console.models.gguf.read import HeaderCache
 from console.recovery.rollback import live, records, restores, sealed_plan
@@ -69,6 +72,19 @@ def test_a_person_reads_the_same(trials: Past, read: Read, name: str) -> None:
     for words, instead in REWORDED if trials.version == "2026-11-23" else ():
         expected = re.sub(words, instead, expected)
     assert settled(now.out) == settled(expected)
+
+
+def test_every_event_is_written_as_it_was_read(trials: Past) -> None:
+    """Byte for byte: what was left out stays left out, and 1 does not become 1.0."""
+    for run in trials.runs:
+        with closing(sqlite3.connect(run.journal)) as journal:
+            rows = journal.execute("SELECT kind, data FROM event").fetchall()
+        assert rows
+        for kind, text in rows:
+            again = READERS[kind](json.loads(text)).data()
+            if kind == "run.created" and trials.version == "2026-11-23":
+                again["steps"] = json.loads(text)["steps"]  # a step has more fields since
+            assert json.dumps(again, separators=(",", ":")) == text
 
 
 def test_the_screens_list_every_run(trials: Past, read: Read) -> None:

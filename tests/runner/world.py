@@ -194,7 +194,7 @@ class WorldBase(ABC):
         lines = [f"run {run.id}: {self.words}", "last events:"]
         for event in self.events()[-LAST_EVENTS:]:
             about = f"{event.step}.{event.attempt} " if event.step else ""
-            lines.append(f"  {event.seq} {event.kind} {about}{json.dumps(event.data)[:300]}")
+            lines.append(f"  {event.seq} {event.kind} {about}{str(event.body)[:300]}")
         logs = {
             "runner": run.runner_log,
             "warm ladder": run.rollback / "warm.log",

@@ -16,6 +16,7 @@ from console.frontends.tui.watch.history import RunRow
 from console.frontends.tui.watch.run import Snapshot
 from console.host import process
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.journal.events import RunCreated
 from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
@@ -98,12 +99,12 @@ def measured(made: RunView, runs: int) -> RunView:
             "tok_s": {"value": 21.3, "unit": "tok/s"},
             "ttft_s": {"value": 0.81, "unit": "s"},
         }
-    made.header = {
-        "targets": [
+    made.header = RunCreated(
+        targets=[
             {"gate": "go", "metric": "bench.tok_s", "go": ">= 20 tok/s", "no_go": "< 12 tok/s"},
             {"gate": "go", "metric": "bench.ttft_s", "go": "< 2 s", "no_go": ""},
         ]
-    }
+    )
     return made
 
 

@@ -15,6 +15,7 @@ from console.checks.lint.unit import Finding, Severity
 from console.config.lessons.registry import due_by, load_registry
 from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.watch.watchers import mount_point
+from console.journal.events import RunCreated
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
 from console.runner import launch
@@ -284,7 +285,7 @@ async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
 async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
     made = scene.failed()
     made.steps[5].lessons = ["F-024 ik_llama.cpp's graph split – no MoE"]
-    made.header = {"lessons": ["F-002", 7]}
+    made.header = RunCreated(lessons=["F-002", "7"])
     async with console(made, run) as (app, pilot, _):
         assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
         page = await opened(app, pilot)

@@ -100,9 +100,10 @@ def test_the_status(snapshot: SnapshotAssertion) -> None:
         return [status(view, word, mode, scene.NOW, width, **more) for width in (120, 80, 60)]
 
     rehearsed = scene.approval()
-    rehearsed.header["rehearsal"] = {"fault": "", "notes": []}
+    rehearsed.header = rehearsed.header.changed(rehearsal={"fault": "", "notes": []})
     allocated = scene.running()
-    allocated.header["allocation"] = {"job": "12", "wish": "partition gpu, gres gpu:1, exclusive"}
+    job = {"job": "12", "wish": "partition gpu, gres gpu:1, exclusive"}
+    allocated.header = allocated.header.changed(allocation=job)
     elsewhere = scene.ended()
     elsewhere.site = "other"
     rows = [
@@ -182,7 +183,7 @@ def test_what_is_said_of_another_sites_run_names_that_site(shown: ShownBaseline,
     view = scene.approval()
     view.state, view.ended, view.site = RunState.SUCCEEDED, scene.NOW, "beta"
     view.cutover = {"service": "cand", "what": "stays", "url": "http://127.0.0.1:9"}
-    view.header = {**view.header, "baseline": {"url": "http://127.0.0.1:7"}}
+    view.header = view.header.changed(baseline={"url": "http://127.0.0.1:7"})
     rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, shown)]
     assert f"{head}CUT OVER to cand, not promoted: F12 brings the baseline back" in rows
     following = upcoming(view, "succeeded", "", "", scene.NOW, shown=shown)

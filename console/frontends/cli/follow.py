@@ -17,6 +17,7 @@ from console.common.text import clean, columns, folded
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
@@ -66,24 +67,43 @@ class EventPrinter:
         self.finished = False
         self.pace, self.last_message = Pace(), ""
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, journal_events: Iterable[Event]) -> None:
         """Fold events into the view, and print each."""
-        for event in events:
-            known = len(self.view.trouble)
+        for event in journal_events:
             fold([event], self.view)
-            if senseless := self.view.trouble[known:]:
-                self._line(f"        {clean(senseless[0], 300)}")
-            else:
-                self._print(event)
+            self._print(event)
 
     def _line(self, text: str) -> None:
         lines = [row for line in text.split("\n") for row in folded(line, columns(self.out))]
         print("\n".join(lines), file=self.out, flush=True)
 
     def _print(self, event: Event) -> None:
-        printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
-        if printer is not None:
-            printer(event)
+        match event.body:
+            case None:
+                self._line(f"        {clean(event.odd, 300)}")
+            case events.StepStateChange():
+                self._on_step_state(event)
+            case events.StepSay():
+                self._on_step_say(event)
+            case events.RunStateChange():
+                self._on_run_state()
+            case events.RunNote() as note:
+                self._line(f"   {clean(note.text)}")
+            case events.Verdict():
+                self._on_verdict(event)
+            case events.Outage(down=True):
+                self._on_outage()
+            case events.Cutover() if self.view.cutover:
+                self._line(f"        {cut_over(self.view)}; {BACK}")
+            case events.Rung() as rung:
+                self._on_rung(event, rung)
+            case events.Guard():
+                self._on_guard()
+            case events.Verb() as verb:
+                why = f": {clean(verb.why)}" if verb.why else ""
+                self._line(f"        {clean(verb.verb)} by {clean(verb.who)}{why}")
+            case events.RunFinished():
+                self.finished = True
 
     def _on_step_state(self, event: Event) -> None:
         step = self.view.step(event.step)
@@ -118,7 +138,7 @@ class EventPrinter:
             self.last_message = step.message
             self._line(f"        … {said_words(step, event.at)}")
 
-    def _on_run_state(self, event: Event) -> None:
+    def _on_run_state(self) -> None:
         view = self.view
         if view.state is RunState.RUNNING:
             return
@@ -135,9 +155,6 @@ class EventPrinter:
         """How one of these verbs is given."""
         return " · ".join(verbs)
 
-    def _on_run_note(self, event: Event) -> None:
-        self._line(f"   {clean(event.data.get('text', ''))}")
-
     def _on_verdict(self, event: Event) -> None:
         verdict = next(v for v in self.view.verdicts if v.step == event.step)
         named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
@@ -148,39 +165,26 @@ class EventPrinter:
         for line in judged_answers(self.view, verdict):
             self._line(f"        {line}")
 
-    def _on_outage(self, event: Event) -> None:
-        if event.data.get("down"):
-            back = self.view.restore_s
-            known = f"; a restore takes {format_duration(back)}" if back else ""
-            self._line(f"        BASELINE DOWN{known}; {self.rollback} brings it back")
+    def _on_outage(self) -> None:
+        back = self.view.restore_s
+        known = f"; a restore takes {format_duration(back)}" if back else ""
+        self._line(f"        BASELINE DOWN{known}; {self.rollback} brings it back")
 
-    def _on_cutover(self, event: Event) -> None:
-        if self.view.cutover:
-            self._line(f"        {cut_over(self.view)}; {BACK}")
-
-    def _on_rung(self, event: Event) -> None:
-        data, step, progress = event.data, self.view.step(event.step), ""
-        if "done" in data and step is not None:
+    def _on_rung(self, event: Event, rung: events.Rung) -> None:
+        step, progress = self.view.step(event.step), ""
+        if rung.done is not None and step is not None:
             if not self.pace.due((step.id, step.attempt), step.progress, event.at):
                 return
             progress = f", {step_words(step, event.at)}"
-        if data.get("state") != "begin":
-            lead = f"{data.get('t', 0):6.2f} s  {data.get('rung', ''):<10}"
-            detail = clean(data.get("detail", ""), 200)
-            self._line(f"        {lead} {data.get('state', ''):<7} {detail}{progress}")
+        if rung.state != "begin":
+            lead = f"{rung.t:6.2f} s  {rung.rung:<10}"
+            self._line(f"        {lead} {rung.state:<7} {clean(rung.detail, 200)}{progress}")
 
-    def _on_guard(self, event: Event) -> None:
+    def _on_guard(self) -> None:
         guard_event = self.view.guards[-1]
         self._line(f"        {event_words(guard_event)}")
         for text in deeds(guard_event.data):
             self._line(f"        {text}")
-
-    def _on_verb(self, event: Event) -> None:
-        why = f": {clean(event.data['why'])}" if event.data.get("why") else ""
-        self._line(f"        {clean(event.data['verb'])} by {clean(event.data['who'])}{why}")
-
-    def _on_run_finished(self, event: Event) -> None:
-        self.finished = True
 
     def conclude(self) -> Exit:
         """Print how a run has ended; its exit code."""
@@ -248,13 +252,13 @@ class Follow(EventPrinter):
 
     def _read(self) -> None:
         try:
-            events = self.reader.since(self.view.seq)
+            fresh = self.reader.since(self.view.seq)
         except JournalError as error:
             if runner_alive(self.run):
                 return
             raise error
-        self.take(events)
-        if self.interactive and (events or not self.seen):
+        self.take(fresh)
+        if self.interactive and (fresh or not self.seen):
             self._see()
 
     def _see(self) -> None:

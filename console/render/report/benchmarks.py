@@ -30,8 +30,8 @@ MAX_WRONG = 30
 
 
 def targets(view: RunView, metric: str) -> list[dict[str, Any]]:
-    rows = view.header.get("targets") or []
-    return [row for row in rows if isinstance(row, dict) and row.get("metric") == metric]
+    rows = view.header.targets
+    return [row for row in rows if row.get("metric") == metric]
 
 
 def target_words(row: dict[str, Any], base: Figures | None) -> str:

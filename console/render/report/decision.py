@@ -226,7 +226,7 @@ def gate_lines(view: RunView) -> list[str]:
     """Every criterion that was judged: thresholds, verdict and words."""
     rows = []
     for verdict in view.verdicts:
-        planned = [t for t in view.header.get("targets") or [] if t.get("gate") == verdict.step]
+        planned = [t for t in view.header.targets if t.get("gate") == verdict.step]
         in_order = len(planned) == len(verdict.criteria)
         by_name = {str(gate_target.get("metric")): gate_target for gate_target in planned}
         for at, row in enumerate(verdict.criteria):

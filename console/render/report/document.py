@@ -168,15 +168,15 @@ def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
 def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, Any]:
     """One object: state and decision apart, every step with its argv, every metric and verdict."""
     planned, actual, _ = timeline.planned_s(view)
-    run_evidence = run_evidence or Evidence()
+    run_evidence, begun = run_evidence or Evidence(), view.header.data()
     return {
         "run": view.run_id,
         "playbook": view.playbook,
-        "digest": view.header.get("digest"),
+        "digest": begun.get("digest"),
         "title": view.title,
         "rehearsal": bool(view.rehearsal),
         "fault": view.rehearsal.get("fault") or None,
-        "objective": view.header.get("objective"),
+        "objective": begun.get("objective"),
         "site": view.site,
         "owner": view.owner,
         "created": view.created,
@@ -196,7 +196,7 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "overridden": view.overridden or None,
         "exit_code": int(view.exit_code) if view.state in ENDS else None,
         "inputs": view.inputs,
-        "machine": view.header.get("machine"),
+        "machine": begun.get("machine"),
         "restore_s": view.restored_s,
         "outage_s": view.down_s or None,
         "cutover": view.cutover or None,
@@ -206,7 +206,7 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
             for drift in benchmarks.drifts(view)
         ],
         "steps": [_step(s) for s in view.steps],
-        "targets": view.header.get("targets") or [],
+        "targets": view.header.targets,
         "metrics": view.metrics,
         "benchmarks": view.benchmarks,
         "soaks": view.soaks,

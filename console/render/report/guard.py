@@ -67,8 +67,8 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     if low is not None:
         yield f"- the least RAM available that was seen: {format_bytes(low)}"
     for stage in view.stages:
-        if (stage.get("rung"), stage.get("state")) == ("memory", "failed"):
-            yield f"- {prose(stage.get('detail') or '', 300)}"
+        if (stage.rung, stage.state) == ("memory", "failed"):
+            yield f"- {prose(stage.detail, 300)}"
     yield from (f"- {_restored(view)}", "")
 
 

@@ -167,7 +167,6 @@ def found_in(run: RunDir) -> DraftFacts:
     decision = _decision(view)
     outcome = str(view.state).replace("_", " ") + (f", {decision}" if decision else "")
     noted = tuple(candidates(view, samples.gauges(run)))
-    lesson_ids = view.header.get("lessons")
     ran_into = _failure(view)
     worked = view.state is RunState.SUCCEEDED and view.decision in (Decision.GO, Decision.NONE)
     return DraftFacts(
@@ -176,7 +175,7 @@ def found_in(run: RunDir) -> DraftFacts:
         playbook=plain(view.playbook, 60),
         worked=worked, outcome=outcome, symptom=_symptom(view, outcome), candidates=noted,
         figures=tuple(_figures(view))[:MAX_FIGURES], lines=tuple(_lines(view))[-MAX_LINES:],
-        lessons=tuple(map(str, lesson_ids)) if isinstance(lesson_ids, list) else (),
+        lessons=tuple(view.header.lessons),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def card_names(view: RunView) -> dict[str, str]:
             clean(str(machine_card.get("name") or ""), 60),
             clean(str(machine_card.get("uuid") or ""), 80),
         )
-        for machine_card in (view.header.get("machine") or {}).get("cards") or []
+        for machine_card in view.header.machine.get("cards") or []
     ]
     return {card.uuid: name for card, name in zip(cards, labels(cards), strict=True)}
 
@@ -114,7 +114,7 @@ def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
 
 
 def _peak_rows(view: RunView) -> Iterator[list[str]]:
-    names, machine = card_names(view), view.header.get("machine") or {}
+    names, machine = card_names(view), view.header.machine
     sizes = {
         machine_card.get("uuid"): machine_card.get("memory")
         for machine_card in machine.get("cards") or []

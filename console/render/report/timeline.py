@@ -19,7 +19,7 @@ this very text."""
 
 
 def findings(view: RunView) -> list[dict[str, Any]]:
-    return [finding for finding in view.header.get("lint") or [] if isinstance(finding, dict)]
+    return view.header.lint
 
 
 def lint_lines(view: RunView) -> list[str]:
@@ -64,9 +64,9 @@ def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
         ("Decision", f"**{prose(decision_words(view))}**{over}{left}"),
         ("State", prose(state)),
     ]
-    objective = view.header.get("objective")
+    objective = view.header.objective
     rows += [("Objective", prose(objective))] if objective else []
-    digest = str(view.header.get("digest") or "")
+    digest = view.header.digest
     text = f" (sha256 {code(digest[:12])})" if digest else ""
     rows += [
         (
@@ -81,8 +81,8 @@ def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
     rows += [("Allocation", prose(view.allocation, 240))] if view.allocation else []
     rows += [("Baseline drift", prose(drift_words(drift))) for drift in drifts(view)]
     rows += [(f"Input {prose(name, 60)}", code(value)) for name, value in view.inputs.items()]
-    lessons = view.header.get("lessons") or []
-    rows += [("Lessons read first", prose(", ".join(map(str, lessons))))] if lessons else []
+    lessons = view.header.lessons
+    rows += [("Lessons read first", prose(", ".join(lessons)))] if lessons else []
     return table(("", ""), rows)
 
 
@@ -117,7 +117,7 @@ def outage_words(view: RunView) -> str:
 
 def host_lines(view: RunView) -> list[str]:
     """The machine and the trial's baseline, as recorded when the run began."""
-    machine, base = view.header.get("machine") or {}, view.header.get("baseline") or {}
+    machine, base = view.header.machine, view.header.baseline
     if not machine and not base:
         return ["## Host", "", "This run did not record its machine.", ""]
     rows = list(_machine_rows(machine))
@@ -128,8 +128,8 @@ def host_lines(view: RunView) -> list[str]:
         lines = [*map(str, base.get("runs") or []), " ".join(map(str, base.get("args") or []))]
         for at, line in enumerate(filter(None, lines)):
             rows.append(("" if at else "started as", code(line, 1000)))
-    if view.header.get("version"):
-        rows.append(("omni-console", prose(view.header["version"], 40)))
+    if view.header.version:
+        rows.append(("omni-console", prose(view.header.version, 40)))
     return ["## Host", "", *table(("", ""), rows)]
 
 

@@ -22,6 +22,7 @@ from console.common.units import format_number, plural
 from console.config.playbook.measuring_steps import BenchmarkStep
 from console.config.playbook.verdict import Verdict
 from console.host.children import Cancelled
+from console.journal import events
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed, baseline_measured
 from console.runner.executors.gate import evidence_hash, outcome_name
@@ -211,8 +212,11 @@ def refused(context: Context, planned: PlannedStep, attempt: Attempt, words: str
     why = one_line(words, 400)
     row = {"metric": f"{planned.id}.answers", "verdict": str(Verdict.NO_GO), "why": why}
     context.record(
-        "verdict", planned.id, attempt.number, verdict=str(Verdict.NO_GO), criteria=[row],
-        outcome=outcome_name(planned.written, Verdict.NO_GO), evidence=evidence_hash(context.view),
+        events.Verdict(
+            verdict=str(Verdict.NO_GO), criteria=[row],
+            outcome=outcome_name(planned.written, Verdict.NO_GO),
+            evidence=evidence_hash(context.view),
+        ), planned.id, attempt.number,
     )  # fmt: skip
     return Done(why, warned=True)
 
@@ -232,21 +236,22 @@ def _keep(
         # what counts every run leaves none out, and prompts of a fixed length are no runs
         of_runs = name in PER_SAMPLE and not (name == "prompt_tok_s" and result.prompt_rates)
         metrics[name] = {**figures, "void": len(result.voids) if of_runs else 0}
+    benchmark = {
+        "service": service,
+        "model": result.model, "build": result.build_info, "flags": result.flags,
+        "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
+        "url": result.url, "context": result.context, "started_at": result.started_at,
+        "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
+        "cold": asdict(result.cold) if result.cold is not None else None,
+        "levels": [asdict(level) for level in result.levels],
+        "prompt_rates": [asdict(prompt_rate) for prompt_rate in result.prompt_rates],
+        "transport_retries": result.transport_retries,
+        "answers": [asdict(answer) for answer in result.answers],
+        "garbled": None if result.garbled is None else str(result.garbled),
+    }  # fmt: skip
     context.record(
-        "metrics", attempt.step, attempt.number, scope=scope, metrics=metrics,
-        benchmark={
-            "service": service,
-            "model": result.model, "build": result.build_info, "flags": result.flags,
-            "voids": result.voids[:20], "duration_s": result.duration_s, "file": str(path),
-            "url": result.url, "context": result.context, "started_at": result.started_at,
-            "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
-            "cold": asdict(result.cold) if result.cold is not None else None,
-            "levels": [asdict(level) for level in result.levels],
-            "prompt_rates": [asdict(prompt_rate) for prompt_rate in result.prompt_rates],
-            "transport_retries": result.transport_retries,
-            "answers": [asdict(answer) for answer in result.answers],
-            "garbled": None if result.garbled is None else str(result.garbled),
-        },
+        events.Metrics(scope=scope, metrics=metrics, benchmark=benchmark),
+        attempt.step, attempt.number,
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from console.host.process import (
     environment,
     start_time,
 )
+from console.journal import events
 from console.journal.state import Cause
 from console.render.effects import build_argv
 from console.runner.context import Attempt, Context, Done, StepFailed
@@ -188,7 +189,7 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
         try:
             stop_group(why, pid, born, grace_s=1.0, clock=context.clock)
         except Refused as error:
-            context.record("run.note", text=str(error))
+            context.record(events.RunNote(text=str(error)))
     end_cgroup(why, cgroup.of_process(child.pid, start), child.pid, start)
 
 
@@ -201,7 +202,7 @@ def _end_session(
         if not group.members() and ended:
             return
         attempt.context.record(
-            "step.say", attempt.step, attempt.number, text=f"stopping: {number.name}"
+            events.StepSay(text=f"stopping: {number.name}"), attempt.step, attempt.number
         )
         try:
             os.killpg(child.pid, number)
@@ -266,7 +267,7 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
             "value": number, "unit": base_unit(output.unit), "n": int(number is not None),
         }  # fmt: skip
     if metrics:
-        context.record("metrics", step.id, attempt.number, metrics=metrics)
+        context.record(events.Metrics(metrics=metrics), step.id, attempt.number)
 
 
 def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
@@ -280,11 +281,11 @@ def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
     except ValueError as error:
         lines = attempt.last_lines()
         raise StepFailed(Cause.OUTPUT_INVALID, one_line(str(error), 300), lines=lines) from error
+    benchmark = {"model": figures.model, "build": figures.build, "flags": figures.flags,
+                 "source": step.figures}  # fmt: skip
     context.record(
-        "metrics", step.id, attempt.number, metrics=figures.metrics,
-        benchmark={"model": figures.model, "build": figures.build, "flags": figures.flags,
-                   "source": step.figures},
-    )  # fmt: skip
+        events.Metrics(metrics=figures.metrics, benchmark=benchmark), step.id, attempt.number
+    )
     words = [
         f"{name.removesuffix('_tok_s')} {format_number(metric['value'], metric['unit'])}"
         for name, metric in figures.metrics.items()

@@ -23,6 +23,7 @@ from console.common.units import plural
 from console.config.contract import contract_cases
 from console.config.playbook.measuring_steps import ContractStep
 from console.host.children import Cancelled
+from console.journal import events
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.benchmark import engine
@@ -198,15 +199,16 @@ def _record(
         for name, (value, n) in comparison.metrics().items()
     }
     body = comparison.to_json()
+    contract_facts = {
+        "of": contract.service or one_line(contract.url or "", 200), "words": body["words"],
+        "against": "the baseline" if contract.of_baseline else one_line(contract.against, 200),
+        "compared": comparison.compared, "noisy": body["noisy"], "own_noise": body["own_noise"],
+        "apart": body["apart"], "changes": body["changes"][:MAX_ROWS],
+        "all": len(comparison.changes), "file": str(path),
+    }  # fmt: skip
     context.record(
-        "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=metrics,
-        contract={
-            "of": contract.service or one_line(contract.url or "", 200), "words": body["words"],
-            "against": "the baseline" if contract.of_baseline else one_line(contract.against, 200),
-            "compared": comparison.compared, "noisy": body["noisy"], "own_noise": body["own_noise"],
-            "apart": body["apart"], "changes": body["changes"][:MAX_ROWS],
-            "all": len(comparison.changes), "file": str(path),
-        },
+        events.Metrics(scope=attempt.step, metrics=metrics, contract=contract_facts),
+        attempt.step, attempt.number,
     )  # fmt: skip
 
 

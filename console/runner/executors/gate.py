@@ -21,6 +21,7 @@ from console.config.playbook.measuring_steps import FIGURES, LEAST
 from console.config.playbook.rules import as_criterion
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
+from console.journal import events
 from console.journal.run_view import RunView, Verdicts
 from console.journal.state import StepState
 from console.render.report.benchmarks import Drift, drift_words, drifts
@@ -61,9 +62,8 @@ def doubt(context: Context) -> None:
         for drift in moved.values():
             other_verdict, words = _otherwise(view, step, drift, verdict, cards)
             if words:
-                context.record(
-                    "doubt", step.id, verdict=other_verdict, words=words, moved=drift_words(drift)
-                )
+                by = drift_words(drift)
+                context.record(events.Doubt(verdict=other_verdict, words=words, moved=by), step.id)
                 break
 
 
@@ -139,13 +139,15 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
     verdict, rows = decide(step, context.view, cards)
     context.record(
-        "verdict", step.id, attempt.number, verdict=str(verdict),
-        outcome=outcome_name(step, verdict), criteria=rows, evidence=evidence_hash(context.view),
+        events.Verdict(
+            verdict=str(verdict), outcome=outcome_name(step, verdict), criteria=rows,
+            evidence=evidence_hash(context.view),
+        ), step.id, attempt.number,
     )  # fmt: skip
     why = "; ".join(row["why"] for row in rows if row["verdict"] == str(verdict))
     if verdict is Verdict.GO and (sentences := disturbances(context, _compared(step))):
         words = "; ".join(sentences)
-        context.record("doubt", step.id, verdict=str(Verdict.HOLD), words=words)
+        context.record(events.Doubt(verdict=str(Verdict.HOLD), words=words), step.id)
         more = [sentence for sentence in sentences if sentence not in why]
         return Done("; ".join([f"DOUBTFUL: {why}", *more]), warned=True)
     return Done(why)

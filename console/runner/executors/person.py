@@ -11,6 +11,7 @@ from console.config.playbook.steps import Approval, Manual, Report
 from console.host import process
 from console.host.children import Cancelled
 from console.host.memory import pids_of_container
+from console.journal import events
 from console.journal.state import Cause, RunState
 from console.render.report.document import write_report
 from console.runner.context import Attempt, Context, Done, StepFailed
@@ -27,9 +28,8 @@ def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
     step = planned.section(Approval)
     if context.meta.yes:
-        context.record(
-            "verb", planned.id, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
-        )
+        approval = events.Verb(verb="approve", who=context.meta.owner, why="--yes")
+        context.record(approval, planned.id, attempt.number)
         return Done("approved by --yes")
     return wait(context, attempt, step.prompt, step.expires, step.confirm)
 
@@ -61,8 +61,10 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
     )
     try:
         context.record(
-            "run.state", state=str(RunState.WAITING_APPROVAL), detail=one_line(prompt, 300),
-            until=clock.now() + expires_s,
+            events.RunStateChange(
+                state=RunState.WAITING_APPROVAL, detail=one_line(prompt, 300),
+                until=clock.now() + expires_s,
+            )
         )  # fmt: skip
         point("in_approval", attempt.step)
         while True:
@@ -85,7 +87,7 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
                 raise Cancelled(attempt.step)
     finally:
         control.set(evidence="", confirm="", state=RunState.RUNNING)
-        context.record("run.state", state=str(RunState.RUNNING))
+        context.record(events.RunStateChange(state=RunState.RUNNING))
 
 
 def _say_ended(context: Context, attempt: Attempt, named_services: set[str]) -> set[str]:

@@ -24,6 +24,7 @@ from console.config.playbook.measuring_steps import (
 )
 from console.config.playbook.steps import Step
 from console.config.playbook.verdict import Verdict
+from console.journal import events
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.command import execute
@@ -42,9 +43,8 @@ def checkpoint(context: Context, planned: PlannedStep, attempt: Attempt) -> Done
     """Judge a checkpoint; the arithmetic goes to the step's output, the envelope to the journal."""
     preflight = look_up(context, planned.section(CheckpointStep), attempt)
     if preflight.assessment is not None:
-        context.record(
-            "envelope", planned.id, attempt.number, envelope=preflight.assessment.envelope.to_json()
-        )
+        envelope = preflight.assessment.envelope.to_json()
+        context.record(events.Envelope(envelope=envelope), planned.id, attempt.number)
     _write(attempt, preflight.lines())
     words = f"{preflight.verdict}: {preflight.because}"
     done = _judge(
@@ -253,11 +253,13 @@ def _judge(
     """Record the verdict as an event of its own, as a gate does."""
     attempt.close()
     context.record(
-        "verdict", planned.id, attempt.number, verdict=str(verdict),
-        outcome=outcome_name(planned.written, verdict), evidence=evidence_hash(context.view),
-        criteria=[
-            {"metric": one_line(name, 80), "verdict": str(verdict), "why": one_line(words, 400)}
-            for name, words in why
-        ],
+        events.Verdict(
+            verdict=str(verdict), outcome=outcome_name(planned.written, verdict),
+            evidence=evidence_hash(context.view),
+            criteria=[
+                {"metric": one_line(name, 80), "verdict": str(verdict), "why": one_line(words, 400)}
+                for name, words in why
+            ],
+        ), planned.id, attempt.number,
     )  # fmt: skip
     return Done("; ".join(one_line(words, 300) for _, words in why))

@@ -21,6 +21,7 @@ from console.common.units import format_number, plural
 from console.config.playbook.measuring_steps import QualityStep
 from console.config.tasks import TaskModel, load_tasks
 from console.host.process import ProcessSpec
+from console.journal import events
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed, wait_released
 from console.runner.executors import command
@@ -96,15 +97,15 @@ class _Comparison:
             metrics = read_figures(output, scored(sealed.chunks, sealed.ctx))
         except ValueError as error:
             raise self._failed(code, str(error), output) from error
+        quality = {
+            "of": self._spec.name, "model": str(made.model), "base": str(made.base),
+            "text": str(made.text), "chunks": sealed.chunks, "ctx": sealed.ctx,
+            "asked": made.chunks, "file": str(self._sealed), "before": before,
+            "builds": made.builds, "argv": redact.argv(argv),
+        }  # fmt: skip
         self._context.record(
-            "metrics", self._attempt.step, self._attempt.number, scope=self._attempt.step,
-            metrics=metrics,
-            quality={
-                "of": self._spec.name, "model": str(made.model), "base": str(made.base),
-                "text": str(made.text), "chunks": sealed.chunks, "ctx": sealed.ctx,
-                "asked": made.chunks, "file": str(self._sealed), "before": before,
-                "builds": made.builds, "argv": redact.argv(argv),
-            },
+            events.Metrics(scope=self._attempt.step, metrics=metrics, quality=quality),
+            self._attempt.step, self._attempt.number,
         )  # fmt: skip
         figures = {name: float(metric["value"]) for name, metric in metrics.items()}
         short = sealed.chunks < made.chunks
@@ -231,10 +232,10 @@ class _Tasks:
         figure = {"value": share, "unit": TASK_METRICS["correct"].unit, "n": count, "low": low,
                   "high": high}  # fmt: skip
         shown = sorted(rows, key=lambda row: bool(row["right"]))[:MAX_ROWS]
+        quality = {"of": name, "file": str(context.path(step.tasks)), "tasks": shown}
         context.record(
-            "metrics", attempt.step, attempt.number, scope=attempt.step,
-            metrics={"correct": figure},
-            quality={"of": name, "file": str(context.path(step.tasks)), "tasks": shown},
+            events.Metrics(scope=attempt.step, metrics={"correct": figure}, quality=quality),
+            attempt.step, attempt.number,
         )  # fmt: skip
         percent = format_number(share, "ratio")
         return Done(f"{right} of {plural(count, 'task')} right, {percent}")

@@ -14,6 +14,7 @@ from console.common.text import one_line
 from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
 from console.config.playbook.rules import as_criterion
 from console.config.playbook.verdict import lacking
+from console.journal import events
 from console.journal.state import StepState
 from console.runner.context import Context
 from console.runner.executors.gate import against_baseline, made_of, spoilt
@@ -81,7 +82,7 @@ def begin(context: Context, gate: PlannedStep) -> None:
     """Open the steps again that measure what this gate lacks, and the gate itself; if none can be
     measured any more, the gate is judged again by what is there."""
     steps = offer(context, gate).steps or (gate.id,)
-    context.record("again", gate.id, steps=list(steps))
+    context.record(events.Again(steps=list(steps)), gate.id)
 
 
 def _measured(context: Context, step_id: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import Any
 
 from console.common.progress import Figures
 from console.common.text import one_line
@@ -16,6 +17,7 @@ from console.common.units import format_duration
 from console.config.playbook.steps import CutoverStep, ServiceStep
 from console.host.licence import Refused
 from console.host.ports import held_words, listener
+from console.journal import events
 from console.journal.state import Cause
 from console.runner import cutover
 from console.runner.context import Attempt, Context, Done, StepFailed, outage, wait_released
@@ -87,7 +89,7 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         stopped = context.services.stop("baseline", attempt)
     except Refused as error:
         # nothing has been signalled: it serves as before
-        context.record("outage", attempt.step, attempt.number, down=False)
+        context.record(events.Outage(down=False), attempt.step, attempt.number)
         raise StepFailed(Cause.PRECONDITION, str(error)) from error
     point("baseline_stopped")
     url = context.plan.site.model.baseline.url
@@ -186,9 +188,7 @@ def _ask(context: Context, url: str) -> Completion:
     )
 
 
-def _record(
-    context: Context, attempt: Attempt, cut: CutoverStep, what: str, **more: object
-) -> None:
+def _record(context: Context, attempt: Attempt, cut: CutoverStep, what: str, **proof: Any) -> None:
     site = context.plan.site
     to = context.services.spec(cut.to).url
     if what == "back":
@@ -196,8 +196,8 @@ def _record(
     else:
         context.run.switched.write_text(f"{cut.to}\n")
     context.record(
-        "cutover", attempt.step, attempt.number, what=what, service=cut.to,
-        url=site.model.baseline.url, to=to, **more,
+        events.Cutover(what=what, service=cut.to, url=site.model.baseline.url, to=to, **proof),
+        attempt.step, attempt.number,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from console.common.paths import baseline_log
 from console.common.progress import Figures
 from console.common.units import format_duration
 from console.config.playbook.measuring_steps import SoakStep
+from console.journal import events
 from console.journal.samples import SoakFile
 from console.journal.state import Cause
 from console.render.report.soak import flags, live_words, summary
@@ -254,19 +255,20 @@ def _record(
     tally = file.tally
     garbage = _garbage(tally, answers)
     figures = tally.void_figures(f"it ended early: {early}") if early else tally.figures()
+    soak_facts = {
+        "service": service,
+        "file": str(file.path), "gaps": tally.gaps, "restarts": tally.restarts,
+        "errors": tally.errors, "hangs": tally.hangs, "critical": tally.critical,
+        "early": early, "began": tally.began, "late": tally.late, "missed": tally.missed,
+        "last_error": tally.last_error, "anon_growth": tally.anon_growth,
+        "transport_retries": tally.transport_retries, "flags": flags(tally) + users.flags(),
+        "requests": users.close(),
+        "gone": tally.gone, "answers": [asdict(answer) for answer in answers.kept],
+        "garbled": None if garbage is None else str(garbage),
+    }  # fmt: skip
     context.record(
-        "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=figures,
-        soak={
-            "service": service,
-            "file": str(file.path), "gaps": tally.gaps, "restarts": tally.restarts,
-            "errors": tally.errors, "hangs": tally.hangs, "critical": tally.critical,
-            "early": early, "began": tally.began, "late": tally.late, "missed": tally.missed,
-            "last_error": tally.last_error, "anon_growth": tally.anon_growth,
-            "transport_retries": tally.transport_retries, "flags": flags(tally) + users.flags(),
-            "requests": users.close(),
-            "gone": tally.gone, "answers": [asdict(answer) for answer in answers.kept],
-            "garbled": None if garbage is None else str(garbage),
-        },
+        events.Metrics(scope=attempt.step, metrics=figures, soak=soak_facts),
+        attempt.step, attempt.number,
     )  # fmt: skip
 
 

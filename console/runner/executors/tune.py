@@ -22,6 +22,7 @@ from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.tuning_step import TuneStep
+from console.journal import events
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.tune_points import BenchRig, Rig, ServerRig, goal_of
@@ -176,20 +177,20 @@ class _Trial:
     def record(self, early: str) -> None:
         """Record what was found; an early end keeps the points and gives no figure to a gate."""
         best = None if early else self.result.best
+        tune = {
+            "of": self._tune.service or "llama-bench", "prefer": self._tune.prefer,
+            "prompt": self._tune.prompt, "depth": self._tune.depth,
+            "tokens": self._tune.max_tokens, "size": self._space.size,
+            "measured": self._search.point_count, "starts": self._starts, "early": early,
+            "before": len(self._search.known),
+            "why": self.result.why, "file": str(self._points.path),
+            "flags": self._space.words(best) if best is not None else "",
+            "argv": redact.argv(self._written(best)) if best is not None else [],
+            "points": list(self._rows(early)),
+        }  # fmt: skip
         self._context.record(
-            "metrics", self._attempt.step, self._attempt.number, scope=self._attempt.step,
-            metrics=self._metrics(early),
-            tune={
-                "of": self._tune.service or "llama-bench", "prefer": self._tune.prefer,
-                "prompt": self._tune.prompt, "depth": self._tune.depth,
-                "tokens": self._tune.max_tokens, "size": self._space.size,
-                "measured": self._search.point_count, "starts": self._starts, "early": early,
-                "before": len(self._search.known),
-                "why": self.result.why, "file": str(self._points.path),
-                "flags": self._space.words(best) if best is not None else "",
-                "argv": redact.argv(self._written(best)) if best is not None else [],
-                "points": list(self._rows(early)),
-            },
+            events.Metrics(scope=self._attempt.step, metrics=self._metrics(early), tune=tune),
+            self._attempt.step, self._attempt.number,
         )  # fmt: skip
 
     def _rows(self, early: str) -> Iterable[dict[str, Any]]:

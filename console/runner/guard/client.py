@@ -16,6 +16,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
+from console.journal import events
 from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
 from console.notify.event import LEASE
@@ -276,13 +277,13 @@ class Guard:
         if self._events > MAX_EVENTS:
             return
         with contextlib.suppress(ConsoleError):  # a full disk stops no guard
-            self.context.record("guard", kind=kind, words=clean(words, 500), **data)
+            self.context.record(events.Guard(sign=kind, words=clean(words, 500), **data))
 
 
 def record_breach(context: Context, breach: Breach) -> None:
     """Record the breach as an event of the run, once. Raises JournalError."""
     if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
-        context.record("guard", kind="breach", words=breach.words, **breach.data)
+        context.record(events.Guard(sign="breach", words=breach.words, **breach.data))
 
 
 def unrecorded_breach(context: Context) -> Breach | None:

@@ -20,6 +20,7 @@ from console.config.site.site import Site
 from console.host import process
 from console.host.licence import BASELINES
 from console.host.process import ProcessSpec
+from console.journal import events
 from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
@@ -226,21 +227,24 @@ def created(context: Context) -> None:
     """The first event of a run; it lets the report be read alone."""
     playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
     context.record(
-        "run.created",
-        run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
-        playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
-        inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
-        restore_s=restore_time(site.name), version=version(),
-        machine=machine(), baseline=reference(site),
-        targets=targets(context.plan), lint=meta.lint,
-        rehearsal=context.rehearsal or None,
-        allocation=told_allocation(context.run),
-        steps=[
-            {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "takes_from": s.takes_from, "limit_s": s.limit_s, "implicit": s.implicit,
-             "final": s.final, "effects": list(s.effects), "lessons": list(s.lessons)}
-            for s in context.plan.steps
-        ],
+        events.RunCreated(
+            run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
+            playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
+            inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
+            restore_s=restore_time(site.name), version=version(),
+            machine=machine(), baseline=reference(site),
+            targets=targets(context.plan), lint=meta.lint,
+            rehearsal=context.rehearsal or None,
+            allocation=told_allocation(context.run),
+            steps=[
+                events.PlannedStep(
+                    id=s.id, title=s.title, phase=s.phase, kind=s.kind, takes_s=s.takes_s,
+                    takes_from=s.takes_from, limit_s=s.limit_s, implicit=s.implicit, final=s.final,
+                    effects=list(s.effects), lessons=list(s.lessons),
+                )
+                for s in context.plan.steps
+            ],
+        )
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.progress import Figures, share
+from console.journal.events import StepSay
 from console.render.cells import plain
 from console.render.progress import step_progress
 from tests.runner.e2e.sites import SIDE, book
@@ -17,8 +18,8 @@ BENCH = "id: bench, benchmark: {service: side, max_tokens: 32, runs: 3, max_runs
 def told(world: World, step: str) -> list[dict[str, Any]]:
     """The figures that a step told."""
     return [
-        {name: event.data[name] for name in Figures._fields} for event in world.events()
-        if event.kind == "step.say" and event.step == step and "done" in event.data
+        {name: getattr(event.body, name) for name in Figures._fields} for event in world.events()
+        if isinstance(event.body, StepSay) and event.step == step and event.body.done is not None
     ]  # fmt: skip
 
 

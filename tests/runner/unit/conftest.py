@@ -15,6 +15,7 @@ from console.config.site.site import load_site
 from console.host import process
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card
+from console.journal import events
 from console.journal.breach import Seen
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
@@ -111,7 +112,7 @@ class Bench:
             run, META, plan, Journal(run.journal), self.clock, control, RunView()
         )
         control.on_verb = lambda verb, step, attempt: self.context.record(
-            "verb", verb=verb.verb, who=verb.who, why=verb.why
+            events.Verb(verb=verb.verb, who=verb.who, why=verb.why)
         )
         self.context.enter(RunState.RUNNING)
         self.guard = Guard(self.context)

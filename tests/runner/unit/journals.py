@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from console.common import paths
+from console.journal.events import Rung
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
@@ -152,8 +153,8 @@ def of_service(**changes: Any) -> RunView:
 def _memory_missing() -> RunView:
     view = breached()
     words = "1.0 GiB of the RAM expected after the kill is missing: 3.0 GiB available"
-    view.stages += [{"rung": "memory", "state": "begin"},
-                   {"rung": "memory", "state": "failed", "detail": words}]  # fmt: skip
+    view.stages += [Rung(rung="memory", state="begin"),
+                   Rung(rung="memory", state="failed", detail=words)]  # fmt: skip
     return view
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from console.journal.events import Body
 from console.journal.run_view import RunView
 from console.journal.state import RunState, StepState
 from console.render.report.document import evidence, markdown
@@ -33,9 +34,9 @@ def changed(
 ) -> RunView:
     """A run with more `targets`, the `first` of them another, other states of its steps and other
     figures; of attributes that are mappings the keys that are given, of others the whole."""
-    made.header.setdefault("targets", []).extend(targets)
+    made.header.targets.extend(targets)
     if first is not None:
-        made.header["targets"][0] |= first
+        made.header.targets[0] |= first
     for number, state in (states or {}).items():
         made.steps[number].state = state
     for name, figure in (figures or {}).items():
@@ -44,6 +45,8 @@ def changed(
         known[metric] = {**known.get(metric, {}), **figure}
     for name, value in attributes.items():
         was = getattr(made, name)
+        if isinstance(was, Body) and value:
+            value = was.changed(**value)
         setattr(made, name, {**was, **value} if isinstance(was, dict) and value else value)
     return made
 
@@ -93,7 +96,7 @@ def cut_over(what: str) -> RunView:
 def no_go_for_every_reason_that_has_a_hint() -> RunView:
     names = [f"bench.{name}" for name in (*TRY, "errors", "decode_tok_s", "odd")]
     made = judged(*((name, "NO-GO", f"{name} misses") for name in names), word="NO-GO")
-    made.header["targets"][1]["go"] = "nonsense"
+    made.header.targets[1]["go"] = "nonsense"
     return changed(
         made,
         figures={
@@ -277,7 +280,7 @@ STORIES: dict[str, Story] = {
     "a_machine_without_cards": lambda: changed(no_go(), header=NO_CARDS, peaks={}),
     "nobody_noted_the_machine": lambda: changed(
         no_go(),
-        header={"machine": None, "baseline": None},
+        header={"machine": {}, "baseline": {}},
         peaks={
             "gpu": {"odd": {"used": 5 * GIB}},
             "host": {"swap_used": 3 * GIB, "swap_in": 2.0**20},
@@ -295,7 +298,7 @@ STORIES: dict[str, Story] = {
         judged(reported.SLOW, word="NO-GO"), header={"rehearsal": {"fault": "slow"}}
     ),
     "lint_was_gone_past": lambda: changed(
-        no_go(), header={"lint": [LINT, "torn", {"rule": "x", "override": ""}]}
+        no_go(), header={"lint": [LINT, {"rule": "x", "override": ""}]}
     ),
 }
 

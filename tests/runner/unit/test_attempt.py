@@ -19,6 +19,7 @@ from console.common.progress import Figures
 from console.config.playbook.steps import Step
 from console.host import cgroup, ports, privileges, process
 from console.host.process import ProcessSpec
+from console.journal import events
 from console.journal.state import StepState
 from console.journal.store import read_events
 from console.recovery.rollback import live
@@ -254,13 +255,15 @@ def test_what_counts_as_a_change_of_the_model(
 def spoken(bench: Bench) -> list[dict[str, object]]:
     """What steps have said, from the journal."""
     return [
-        event.data for event in read_events(bench.context.run.journal) if event.kind == "step.say"
+        event.body.data()
+        for event in read_events(bench.context.run.journal)
+        if isinstance(event.body, events.StepSay)
     ]
 
 
 def test_a_step_says_what_has_changed_and_at_most_once_a_second(bench: Bench) -> None:
     steps = [{"id": "up", "title": "t", "phase": "p", "kind": "service"}]
-    bench.context.record("run.created", steps=steps)
+    bench.context.record(events.RunCreated(steps=steps))
     bench.context.note("up", 1, StepState.RUNNING)
     attempt = Attempt(bench.context, "up", 1, 60.0)
     for seconds, done in ((0.0, 1), (0.5, 2), (0.6, 3), (1.0, 3), (1.0, 3), (5.0, 3), (1.0, 4)):

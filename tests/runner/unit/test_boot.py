@@ -20,6 +20,7 @@ from console.common import paths
 from console.common.errors import Exit, HostBusy, UsageError
 from console.host import systemd
 from console.host.systemd import Detachment
+from console.journal import events
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
 from console.recovery.rollback.progress import Result
@@ -304,7 +305,7 @@ def test_what_a_rollback_has_ended_does_not_go_on(
     bench: Bench, trigger: str, known: str, refused: bool
 ) -> None:
     if known:
-        bench.context.record("rung", trigger=known, rung="done", state="ok")
+        bench.context.record(events.Rung(trigger=known, rung="done", state="ok"))
     line = {"trigger": trigger, "rung": "done", "state": "ok", "serving": True}
     bench.context.run.ladder.write_text(json.dumps(line) + "\n")
     ended = pytest.raises(UsageError, match="a rollback has ended run")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import Decision
@@ -293,10 +294,10 @@ def test_a_baseline_that_moved_further_than_a_verdict_has_to_spare_makes_it_doub
     made = plan(BENCH, gate)
     assert str(decide(made.at("g").written, view)[0]) == verdict
 
-    def record(kind: str, step: str = "", **data: Any) -> None:
-        fold([event_of(1, 0.0, kind, step, 0, data)], view)
+    def record(body: events.Body, step: str = "") -> None:
+        fold([event_of(1, 0.0, body.kind, step, 0, body.data())], view)
 
-    record("verdict", "g", verdict=verdict, outcome="migrate", criteria=[])
+    record(events.Verdict(verdict=verdict, outcome="migrate", criteria=[]), "g")
     context: Any = SimpleNamespace(view=view, plan=made, record=record)
     doubt(context)
     assert (view.decision, view.mark) == (decision, mark)
@@ -310,10 +311,10 @@ def test_a_count_is_no_faster_on_a_faster_machine(plan: MakePlan) -> None:
     })  # fmt: skip
     view.metrics["bench.baseline-after"] = {"tok_s": agreeing(30.0, "tok/s")}
     made = plan(BENCH, "{id: g, gate: [{metric: bench.error_rate, go: '<= 1 %'}]}")
-    recorded: list[str] = []
+    recorded: list[events.Body] = []
     fold([event_of(1, 0.0, "verdict", "g", 0, {"verdict": "GO", "criteria": []})], view)
     context: Any = SimpleNamespace(
-        view=view, plan=made, record=lambda kind, *_, **__: recorded.append(kind)
+        view=view, plan=made, record=lambda body, _: recorded.append(body)
     )
     doubt(context)
     assert recorded == []

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from console.host.children import Cancelled
+from console.journal import events
 from console.journal.state import Cause, RunState
 from console.recovery.rollback import live
 from console.runner.context import Attempt, StepFailed
@@ -18,8 +19,8 @@ from tests.waiting import some
 def test_what_comes_alive_arms_and_an_outage_is_told(bench: Bench) -> None:
     bench.context.alive(Handle("cand", "process", pid=os.getpid(), start=mine()[1]))
     assert bench.told == [{"do": "arm"}]
-    bench.context.record("outage", down=True)
-    bench.context.record("outage", down=False, restore_s=1.0)
+    bench.context.record(events.Outage(down=True))
+    bench.context.record(events.Outage(down=False, restore_s=1.0))
     assert bench.told[1:] == [{"do": "outage", "on": True}, {"do": "outage", "on": False}]
 
 
@@ -42,7 +43,7 @@ def test_a_level_that_flaps_for_hours_does_not_fill_the_journal(bench: Bench) ->
 
 
 def test_the_new_one_is_told_where_things_stand(bench: Bench) -> None:
-    bench.context.record("outage", down=True)
+    bench.context.record(events.Outage(down=True))
     bench.sentinel.alive = bench.sentinel.watches = False
     bench.tick(fresh=False)
     bench.told.clear()
@@ -87,7 +88,9 @@ def test_what_comes_up_after_the_last_one_is_gone_is_stopped(bench: Bench) -> No
     gone_for_good(bench)
     bench.tick(20, fresh=False)
     assert bench.halted == ""
-    bench.context.record("service", service="cand", alive=True, kind="container", container="c")
+    bench.context.record(
+        events.Service(service="cand", alive=True, runs_as="container", container="c")
+    )
     bench.tick(8, fresh=False)
     assert bench.halted == "rollback:guard"
     assert bench.kinds == ["restarted", "gone"], "said once"
@@ -95,7 +98,7 @@ def test_what_comes_up_after_the_last_one_is_gone_is_stopped(bench: Bench) -> No
 
 
 def test_a_second_death_is_one_too_many(bench: Bench) -> None:
-    bench.context.record("outage", down=True)
+    bench.context.record(events.Outage(down=True))
     bench.sentinel.alive = bench.sentinel.watches = False
     bench.tick(12)
     assert bench.halted == ""
@@ -123,7 +126,7 @@ def test_a_retry_by_the_operator_may_start_one_again(bench: Bench) -> None:
 
 
 def test_a_run_that_rolls_back_already_is_left_alone(bench: Bench) -> None:
-    bench.context.record("outage", down=True)
+    bench.context.record(events.Outage(down=True))
     bench.context.enter(RunState.ROLLING_BACK, "abort")
     gone_for_good(bench)
     assert bench.halted == ""
@@ -201,7 +204,7 @@ def test_a_silent_one_is_started_anew_after_two_seconds(bench: Bench) -> None:
 @pytest.mark.parametrize("up", ["outage", "command"])
 def test_none_for_five_seconds_with_something_up_rolls_back(bench: Bench, up: str) -> None:
     if up == "outage":
-        bench.context.record("outage", down=True)
+        bench.context.record(events.Outage(down=True))
     else:
         live.append(bench.context.run.live, live.Live("step", "cmd", *mine()))
     gone_for_good(bench)

@@ -13,6 +13,7 @@ from console.frontends.cli.run import lease_of
 from console.host import process
 from console.host.process import ProcessSpec
 from console.host.sample import Machine
+from console.journal import events
 from console.journal.run_view import RunView
 from console.journal.state import StepState
 from console.models.sizing.load_curve import Envelope, Point
@@ -35,9 +36,9 @@ def _down(bench: Bench) -> None:
     context.guard = None
     names = ("id", "title", "phase", "kind")
     steps = [{name: getattr(step, name) for name in names} for step in context.plan.steps]
-    context.record("run.created", run_id="r1", steps=steps)
-    context.record("outage", down=True)
-    context.record("step.state", "up", 1, state=str(StepState.RUNNING))
+    context.record(events.RunCreated(run_id="r1", steps=steps))
+    context.record(events.Outage(down=True))
+    context.record(events.StepStateChange(state=StepState.RUNNING), "up", 1)
 
 
 def closed(bench: Bench, serving: bool = True, trigger: str = "warm-1") -> RunView:
@@ -60,7 +61,7 @@ def test_a_breach_is_written_down_as_one(bench: Bench) -> None:
     assert (view.verbs[-1]["who"], view.verbs[-1]["why"]) == ("the sentinel", view.guards[0].words)
     assert view.breach is not None
     assert view.breach.data["killed"][0]["name"] == "cand (pid 7)"
-    bench.context.record("outage", down=True)
+    bench.context.record(events.Outage(down=True))
     assert len(closed(bench).guards) == 1, "an emergency later is nobody's breach"
     assert view.verbs[-1]["who"] == "the emergency key"
 
@@ -93,18 +94,18 @@ ENVELOPE = Envelope((Point("serving", 9.0, 12 * GIB, vram=(("RTX 5090", GIB), ("
 
 
 def test_a_load_is_held_to_what_was_judged_to_fit(bench: Bench) -> None:
-    bench.context.record("envelope", "fit", 1, envelope=ENVELOPE.to_json())
+    bench.context.record(events.Envelope(envelope=ENVELOPE.to_json()), "fit", 1)
     assert limits.predicted(bench.context.view) == Envelope(), "not judged yet"
     words = {"GO": True, "GO-STREAMING": True, "TIGHT": True, "NO-GO": False, "UNKNOWN": False}
     for word, kept in words.items():
         criteria = [{"metric": word, "verdict": "GO", "why": ""}]
-        bench.context.record("verdict", "fit", 1, verdict="GO", criteria=criteria)
+        bench.context.record(events.Verdict(verdict="GO", criteria=criteria), "fit", 1)
         assert limits.predicted(bench.context.view) == (ENVELOPE if kept else Envelope()), word
 
 
 def test_cards_are_named_as_the_sentinel_sees_them(bench: Bench) -> None:
     cards = [{"uuid": "GPU-b", "name": "NVIDIA GeForce RTX 5090"}]
-    bench.context.view.header = {"machine": {"cards": cards}}
+    bench.context.view.header = events.RunCreated(machine={"cards": cards})
     (name,) = card_names(bench.context.view).values()
     envelope = Envelope((Point("serving", 9.0, 1, vram=((name, GIB), ("odd", 1))),))
     (point,) = limits.by_uuid(envelope, bench.context.view).points

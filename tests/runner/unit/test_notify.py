@@ -5,6 +5,7 @@ import os
 import pytest
 
 from console.config.site.notify import NotifyModel
+from console.journal import events
 from console.journal.state import RunState
 from console.notify import outbox
 from console.notify.event import Event
@@ -37,12 +38,12 @@ def test_what_is_recorded_is_posted_with_the_place_of_its_event(
     bench: Bench, posted: list[Event]
 ) -> None:
     context = bench.context
-    context.record("run.created", run_id="r1", playbook="trial", site="ws", steps=[])
+    context.record(events.RunCreated(run_id="r1", playbook="trial", site="ws", steps=[]))
     context.enter(RunState.PAUSED, "step_failed", "up: exit_code")
     context.enter(RunState.RUNNING)
-    context.record("guard", kind="breach", words="RAM is full", killed=[])
+    context.record(events.Guard(sign="breach", words="RAM is full", killed=[]))
     context.enter(RunState.FAILED)
-    context.record("run.finished")
+    context.record(events.RunFinished())
     assert [one.kind for one in posted] == ["waiting", "guard-kill", "run-end"]
     assert posted[-1].key == f"r1:{context.view.seq}"
     assert posted[-1].at == bench.clock.time
@@ -50,7 +51,7 @@ def test_what_is_recorded_is_posted_with_the_place_of_its_event(
 
 def test_what_was_missed_is_posted_with_the_same_keys(bench: Bench, posted: list[Event]) -> None:
     context = bench.context
-    context.record("run.created", run_id="r1", playbook="trial", site="ws", steps=[])
+    context.record(events.RunCreated(run_id="r1", playbook="trial", site="ws", steps=[]))
     context.enter(RunState.PAUSED, "step_failed", "up: exit_code")
     first = posted.copy()
     context.tell_missed()
@@ -67,12 +68,12 @@ def test_another_user_who_closes_the_run_repeats_nothing(
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
     bench.context.tell_missed()
     bench.context.enter(RunState.FAILED)
-    bench.context.record("run.finished")
+    bench.context.record(events.RunFinished())
     assert [one.kind for one in posted] == ["waiting", "run-end"]
 
 
 def test_a_site_that_tells_nobody_has_no_outbox(bench: Bench) -> None:
     bench.context.enter(RunState.FAILED)
-    bench.context.record("run.finished")
+    bench.context.record(events.RunFinished())
     bench.context.tell_missed()
     assert not outbox.paths.notify_dir().exists()

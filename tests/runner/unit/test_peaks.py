@@ -13,6 +13,7 @@ import pytest
 from console.host import sampler
 from console.host.gpu.nvml import LOST
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
@@ -219,9 +220,9 @@ class Runner:
     def __init__(self, peaks: Peaks) -> None:
         self.peaks, self.view = peaks, RunView()
 
-    def record(self, kind: str, step: str, attempt: int, **data: Any) -> None:
-        event = event_of(self.view.seq + 1, 5.0, kind, step, attempt, json.loads(json.dumps(data)))
-        fold([event], self.view)
+    def record(self, body: events.Body, step: str, attempt: int) -> None:
+        data = json.loads(json.dumps(body.data()))
+        fold([event_of(self.view.seq + 1, 5.0, body.kind, step, attempt, data)], self.view)
 
     def ends(self, step: str, *, exact: bool = False) -> int:
         record(self, step, 1, exact=exact)  # type: ignore[arg-type]

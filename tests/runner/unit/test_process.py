@@ -16,6 +16,7 @@ import pytest
 from console.common.errors import ConsoleError, Exit
 from console.frontends.tui.watch.actions import BINDS
 from console.host import process
+from console.journal import events
 from console.journal.lock import HostLock
 from console.journal.state import RunState
 from console.recovery.guard import config as guard_config
@@ -32,8 +33,6 @@ from console.runner.executors import person
 from tests.clock import FakeClock
 from tests.runner.unit.conftest import Bench, mine
 from tests.waiting import host_is_free, until
-
-HANDLE = {"kind": "container", "container": "c"}
 
 
 def broken(context: object) -> None:
@@ -80,12 +79,15 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("refused")
-@pytest.mark.parametrize("up", [{"outage": {"down": True}}, {"service": {"service": "cand"}}])
-def test_what_is_up_is_not_left_unguarded(
-    bench: Bench, climb: list[bool], up: dict[str, Any]
-) -> None:
-    for event, data in up.items():
-        bench.context.record(event, **{"alive": True, **HANDLE, **data})
+@pytest.mark.parametrize(
+    "up",
+    [
+        events.Outage(down=True),
+        events.Service(service="cand", alive=True, runs_as="container", container="c"),
+    ],
+)
+def test_what_is_up_is_not_left_unguarded(bench: Bench, climb: list[bool], up: events.Body) -> None:
+    bench.context.record(up)
     code, word = run(bench, resume=True)
     assert (code, word["title"]) == (Exit.INTERNAL, "the sentinel did not start")
     assert word["detail"].splitlines() == ["see its log", runners.UNGUARDED]
@@ -96,7 +98,7 @@ def test_what_is_up_is_not_left_unguarded(
 @pytest.mark.parametrize("how", ["watched", "over", "nothing up", "a new run"])
 def test_nothing_is_done_where_nothing_is_owed(bench: Bench, climb: list[bool], how: str) -> None:
     if how != "nothing up":
-        bench.context.record("outage", down=True)
+        bench.context.record(events.Outage(down=True))
     if how == "watched":
         page = dict(zip(("pid", "start"), mine(), strict=True))
         (bench.context.run.guard / guard_config.READY).write_text(json.dumps(page))
@@ -115,14 +117,14 @@ def test_no_other_run_begins_while_the_baseline_is_brought_back(
     monkeypatch.setattr(runners, "_watch_machine", lambda context, resumed: None)
     monkeypatch.setattr(runners, "_end", lambda context, server: None)
     monkeypatch.setattr(runners, "Runner", broken)
-    bench.context.record("outage", down=up)
+    bench.context.record(events.Outage(down=up))
     assert run(bench, resume=False)[0] == Exit.INTERNAL
     assert climb == ([False, True] if up else [])
     assert host_is_free()
 
 
 def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: list[bool]) -> None:
-    bench.context.record("outage", down=True)
+    bench.context.record(events.Outage(down=True))
     held = HostLock()
     announce(bench.context.run)
     assert run(bench, resume=True)[0] == Exit.BUSY

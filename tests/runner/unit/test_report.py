@@ -207,8 +207,8 @@ def texts(svg: str) -> list[str]:
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     made = reported.soaked()
-    made.header["machine"]["cards"][0]["name"] = BAD
-    made.header["targets"][0]["go"] = ">= 20 tok/s"
+    made.header.machine["cards"][0]["name"] = BAD
+    made.header.targets[0]["go"] = ">= 20 tok/s"
     run = reported.run_dir(tmp_path, made)
     for chart in evidence(run, made).charts:
         assert [bad for line in texts(chart.svg) for bad in harmful(line)] == []

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.common import record
 from console.common.errors import Exit
+from console.journal.events import RunCreated, Rung
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepView
 from console.journal.state import (
@@ -29,6 +31,7 @@ STEPS = [
     {"id": "b", "title": "B", "phase": "p", "kind": "gate"},
 ]
 CREATED = {"run_id": "r1", "owner": "op", "inputs": {"port": 1}, "restore_s": 74.0, "steps": STEPS}
+HEADER = record.of(RunCreated, CREATED)
 
 
 class Story:
@@ -52,7 +55,7 @@ def test_a_created_run_and_what_is_not_known() -> None:
     story.add("step.say", "ghost", text="boo").add("service", service="ghost", alive=False)
     steps = [StepView("a", "A", "p", "run", takes_s=5.0), StepView("b", "B", "p", "gate")]
     assert story.view() == RunView(
-        "r1", owner="op", created=1001.0, restore_s=74.0, inputs={"port": 1}, header=CREATED,
+        "r1", owner="op", created=1001.0, restore_s=74.0, inputs={"port": 1}, header=HEADER,
         steps=steps, seq=5, at=1005.0, trouble=[story.events[1].odd],
     )  # fmt: skip
 
@@ -128,8 +131,8 @@ def test_what_was_done_and_asked_is_kept() -> None:
     view = story.add("targets", targets=targets).view()
     assert list(view.services) == ["cand"]
     assert view.verbs == [{"verb": "skip", "who": "op", "why": "seen", "at": 1003.0, "step": "a"}]
-    assert (view.stages, view.serving) == ([{"rung": "start"}], {"tok_s": 10.5, "at": 1005.0})
-    assert (view.inputs, view.header) == ({"port": "2"}, {**CREATED, "targets": targets})
+    assert (view.stages, view.serving) == ([Rung(rung="start")], {"tok_s": 10.5, "at": 1005.0})
+    assert (view.inputs, view.header) == ({"port": "2"}, HEADER.changed(targets=targets))
     assert story.add("service", service="cand", alive=False).view().services == {}
 
 

@@ -167,7 +167,7 @@ def test_charts(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
 def test_other_charts(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """Two thresholds, one of them relative; a card without a name, swap, small figures."""
     made = STORIES["a_relative_threshold_and_one_on_the_baseline"]()
-    made.header["machine"]["cards"] = []
+    made.header.machine["cards"] = []
     run = reported.run_dir(tmp_path, made)
     rows = [json.loads(line) for line in run.gauges.read_text().splitlines()[:-1:100]]
     rows = [{**row, "swap": n * 2**20, "ram": n * 2**19} for n, row in enumerate(rows)]

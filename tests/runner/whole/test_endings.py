@@ -12,6 +12,7 @@ import pytest
 from console.common import paths
 from console.common.errors import Exit
 from console.host import process
+from console.journal import events
 from console.journal.run_dir import RunDir
 from console.journal.run_files import left_down, read_view, served_since
 from console.journal.run_view import RunView
@@ -312,9 +313,9 @@ def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: world.listens(world.cand_url), "the candidate serves")
     assert world.baseline() is None, "two engines are loaded"
-    notes = [e.data["text"] for e in world.events() if e.kind == "run.note"]
+    notes = [e.body.text for e in world.events() if isinstance(e.body, events.RunNote)]
     assert any("came back" in text for text in notes)
-    said = [e.data["text"] for e in world.events() if e.kind == "step.say"]
+    said = [e.body.text for e in world.events() if isinstance(e.body, events.StepSay)]
     assert "no GPUs in the site file" in said, "GPU memory is waited for after every stop"
     for kind in ("runner", "ladder"):
         world.kill(kind)

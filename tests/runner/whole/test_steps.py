@@ -12,6 +12,7 @@ import pytest
 from console.common.spans import here
 from console.config.playbook.inputs import InputModel, convert
 from console.host import matching, process
+from console.journal.events import StepSay
 from console.journal.run_dir import RunDir
 from console.runner.executors import command
 from console.runner.executors.soak_monitor import CriticalLog
@@ -94,7 +95,8 @@ def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     world.state("paused:step_failed")
     assert world.at("tree").cause == "timeout"
     assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
-    said = [event.data.get("text") for event in world.events() if event.step == "tree"]
+    told = [event.body for event in world.events() if event.step == "tree"]
+    said = [body.text for body in told if isinstance(body, StepSay)]
     stages = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
     assert [text for text in said if text in stages] == stages, "each rung of the stop is visible"
 

@@ -8,6 +8,7 @@ import pytest
 from console.bench.tune import decision
 from console.bench.tune.outcome import Outcome
 from console.common import record
+from console.journal.events import StepSay
 from tests.runner.e2e.sites import book
 from tests.runner.world import WorldBase as World
 
@@ -120,7 +121,7 @@ def test_points_that_cannot_be_kept_are_measured_all_the_same(world: World) -> N
     place.write_text("in the way")
     done = world.go(world.write("b.yaml", book(tune('{"-t": [2]}'))))
     assert done.code == 0, done
-    said = [event.data.get("text", "") for event in world.events()]
+    said = [event.body.text for event in world.events() if isinstance(event.body, StepSay)]
     assert any("cannot be kept" in text and str(place) in text for text in said)
     assert found(world)["measured"] == 2
 
