@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from console.common.text import clean
-from console.common.units import format_duration, number
+from console.common.units import format_duration
 from console.journal.guard_status import ACTED, GuardView
 from console.recovery.rollback.baseline_state import Word
 from console.render.cells import glyphs
@@ -62,7 +62,7 @@ class Guarded(Verbs):
         view, typing = self.guard, isinstance(self.focused, Input)
         if view.word != ACTED or view.run is None or typing or self.app.screen is not self:
             return
-        at = number(view.breach.get("at"))
+        at = view.breach.at
         key = (view.run.path, at)
         if key != self.breach_shown and at is not None and time.time() - at < NEWS_S:
             self.breach_shown = key

@@ -10,12 +10,14 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from console.common import record
 from console.common.files import open_untrusted
-from console.common.text import clean
+from console.common.text import clean, cleaned
 from console.common.units import number
+from console.journal.events import Breach, Guard
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as guard_config
@@ -28,7 +30,6 @@ MAX_REASONS = 8
 MAX_BYTES = 4 << 20
 MAX_POINTS = 400
 FAST_FIELDS = 4
-FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
 HELD = ("ram", "swap", "age_s")
 
 COLUMNS = {RAM: "host.ram_available", SWAP: "host.swap_used", FULL: "host.pressure"}
@@ -47,16 +48,6 @@ class Seen:
     lease_s: float | None = None
     acted: bool = False
     """The sentinel has killed, and has called the rollback."""
-
-
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A breach that a sentinel handled: `words` say why, `data` is what the journal keeps."""
-
-    at: float
-    words: str
-    cause: Cause
-    data: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def ready(run: RunDir) -> tuple[int, int] | None:
@@ -89,28 +80,34 @@ def _reasons(reasons: object) -> list[str]:
     return [clean(str(reason), 300) for reason in each(reasons)][:MAX_REASONS]
 
 
-def breach_of(run: RunDir) -> Breach | None:
-    """Return the breach in breach.json; None if there is none."""
-    page = read_table(run.breach)
-    at = number(page.get("at"))
-    if at is None:
+def read_breach(run: RunDir) -> Breach:
+    """Return what breach.json says, clean; what is wrong in it counts as absent."""
+    return record.lenient(Breach, cleaned(read_table(run.breach)))
+
+
+def breach_of(run: RunDir) -> Guard | None:
+    """Return the event that the journal keeps of the breach in breach.json; None if there is
+    none."""
+    breach = read_breach(run)
+    if breach.at is None:
         return None
-    words = clean(str(page.get("reason") or ""), 400)
-    cause_word = page.get("cause")
-    cause = str(cause_word) if cause_word in EXPIRIES else "guard"
-    data: dict[str, Any] = {
-        "at": at,
-        "cause": cause,
-        "reasons": _reasons(page.get("reasons")),
-        "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
-        "killed": [killed_row(target) for target in each(page.get("killed"))][:50],
-        "window": _window(page.get("window")),
-        "curve": _curve(page.get("curve")),
-        "of": clean(str(page.get("of") or ""), 80),
-        **{key: number(page.get(key)) for key in FIGURES},
-    }  # fmt: skip
-    words = words or "; ".join(data["reasons"]) or "a limit was passed"
-    return Breach(at, words, Cause.GUARD if cause == "guard" else Cause.EXPIRED, data)
+    reasons = _reasons(breach.reasons)
+    words = clean(breach.reason, 400) or "; ".join(reasons) or "a limit was passed"
+    return Guard(
+        sign="breach", words=words, at=float(breach.at),
+        cause=breach.cause if breach.cause in EXPIRIES else str(Cause.GUARD),
+        reasons=reasons, limit=breach.limit,
+        killed=[killed_row(target) for target in breach.killed][:50],
+        window={"fast": _thinned(window_rows(breach))}, curve=_curve(breach.curve),
+        of=clean(breach.of, 80), value=number(breach.value), tte_s=number(breach.tte_s),
+        rate=number(breach.rate), crossed=number(breach.crossed), gap_s=number(breach.gap_s),
+        mono=number(breach.mono),
+    )  # fmt: skip
+
+
+def step_cause(breach: Breach) -> Cause:
+    """Why a step fails that this breach has ended."""
+    return Cause.EXPIRED if breach.cause in EXPIRIES else Cause.GUARD
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
@@ -119,11 +116,10 @@ def tell(run: RunDir, message: dict[str, Any]) -> bool:
     return say(run.guard / guard_config.INBOX, line)
 
 
-def killed_row(target: object) -> dict[str, Any]:
+def killed_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return what became of a killed target: name, kind, `rung` (all stages), why; `write_s` and
     `empty_s` in seconds since the sample that showed the breach; `held` {ram, swap: bytes, age_s}
     or None."""
-    row = target if isinstance(target, dict) else {}
     stages = ", ".join(map(str, each(row.get("rungs")))) or row.get("rung")
     texts = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
     words = {key: clean(str(value), 120) for key, value in texts.items() if value}
@@ -142,9 +138,9 @@ def _why(row: dict[str, Any]) -> str:
     return text if stuck in text else "; ".join(filter(None, (text, f"does not die: {stuck}")))
 
 
-def _curve(curve: object) -> dict[str, Any]:
+def _curve(curve: dict[str, Any]) -> dict[str, Any]:
     """Return the curve of the breached metric; see console.recovery.guard.decide.policy."""
-    if not isinstance(curve, dict):
+    if not curve:
         return {}
     kept: dict[str, Any] = {
         key: clean(str(curve[key]), 80) for key in ("metric", "log", "of") if curve.get(key)
@@ -156,14 +152,14 @@ def _curve(curve: object) -> dict[str, Any]:
     return {**kept, "points": _thinned(rows)}
 
 
-def _window(window: object) -> dict[str, Any]:
-    """Return the samples before the breach, thinned out: the journal is no recorder."""
+def window_rows(breach: Breach) -> list[list[float | None]]:
+    """Return the samples around the kill: Unix second, RAM available, swap used, full %."""
     rows: list[list[float | None]] = []
-    for row in each(window.get("fast") if isinstance(window, dict) else None):
+    for row in each(breach.window.get("fast")):
         values = [number(figure) for figure in each(row)][:FAST_FIELDS]
         if len(values) >= FAST_FIELDS - 1 and None not in values[:2]:
             rows.append(values)
-    return {"fast": _thinned(rows)}
+    return rows
 
 
 def _thinned(rows: list[list[float | None]]) -> list[list[float | None]]:
@@ -184,14 +180,13 @@ def read_table(path: os.PathLike[str]) -> dict[str, Any]:
     descriptor = -1
     try:
         descriptor = open_untrusted(path, os.O_RDONLY)
-        value = json.loads(os.read(descriptor, MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        return record.table(os.read(descriptor, MAX_BYTES)) or {}
+    except OSError:
         return {}
     finally:
         if descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-    return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +204,16 @@ class Crossed:
     column: int = 0
 
 
-def crossed(breach: Mapping[str, Any]) -> Crossed | None:
-    """Return the curve of a breach as breach.json or the journal has it; None if it has none."""
-    curve, limit = breach.get("curve"), limit_in(breach)
-    if not isinstance(curve, dict):
+def crossed(breach: Breach) -> Crossed | None:
+    """Return the curve of a breach; None if it has none."""
+    if "curve" not in breach.given:
         return None
+    curve, limit = breach.curve, limit_in(breach)
     column = curve.get("column")
     if isinstance(column, int) and column in COLUMNS:
         return _of_column(breach, column, limit)
     points = _points(curve.get("points"))
-    at, value = number(breach.get("at")), number(breach.get("value"))
+    at, value = number(breach.at), number(breach.value)
     if at is not None and value is not None and (not points or points[-1][0] < at):
         points = (*points, (at, value))
     if not any(figure is not None for _, figure in points):
@@ -229,23 +224,22 @@ def crossed(breach: Mapping[str, Any]) -> Crossed | None:
     return Crossed(_name(curve, metric), Limit(metric).unit, points, level, below)
 
 
-def limit_in(breach: Mapping[str, Any]) -> Limit | None:
+def limit_in(breach: Breach) -> Limit | None:
     """Return the limit that was passed; None if it is not on record."""
     try:
-        return Limit.from_json(breach.get("limit"))
+        return Limit.from_json(breach.limit)
     except (ValueError, TypeError):
         return None
 
 
-def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> Crossed | None:
-    window = breach.get("window")
-    points = _points(window.get("fast") if isinstance(window, dict) else None, column)
+def _of_column(breach: Breach, column: int, limit: Limit | None) -> Crossed | None:
+    points = _points(breach.window.get("fast"), column)
     known = [(at, figure) for at, figure in points if figure is not None]
     if not known:
         return None
-    kill = number(breach.get("at"))
+    kill = breach.at
     then = [figure for at, figure in known if kill is None or at <= kill] or [known[-1][1]]
-    level = _level(limit, then[-1], number(breach.get("value")))
+    level = _level(limit, then[-1], number(breach.value))
     below = limit is not None and column == RAM
     shown = METRICS[COLUMNS[column]]
     return Crossed(shown.words, shown.unit, points, level, below, column)

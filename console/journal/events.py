@@ -64,6 +64,11 @@ def _one_of(known: Iterable[str]) -> ReadBy:
     return ReadBy(convert)
 
 
+def _rows(value: object) -> list[dict[str, Any]]:
+    """The JSON objects of a list; what else is in it is left out."""
+    return [each for each in (value if isinstance(value, list) else ()) if isinstance(each, dict)]
+
+
 def _are(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(isinstance(each, kind) for each in value)
 
@@ -93,6 +98,7 @@ Tables = Annotated[list[dict[str, Any]], _must("a list of JSON objects", _are(di
 TablesByName = Annotated[
     dict[str, dict[str, Any]], _must("a JSON object of JSON objects", _is_table_of_tables)
 ]
+Rows = Annotated[list[dict[str, Any]], ReadBy(_rows)]
 Texts = Annotated[list[str], _must("a list of texts", _are(str))]
 List = Annotated[list[Any], _must("a list", lambda value: isinstance(value, list))]
 Number = Annotated[float, _must("a number", is_number)]
@@ -525,27 +531,49 @@ def rung_of(line: dict[str, Any]) -> Rung:
     return record.lenient(Rung, line)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Breach(Body):
+    """What a sentinel did and why, as breach.json has it and as the journal keeps it; it is False
+    where nothing is known. `at` and `wall`: the Unix second of the kill; `mono`: the same on the
+    monotonic clock, as `crossed`, when the limit was passed; `gap_s`: for how long nothing had been
+    read before; `cause`: guard, lease or allocation; `reason` and `reasons`: in words; `limit`: see
+    console.recovery.guard.config.Limit; `of`, `value`, `rate`, `tte_s`: whose figure it was, how
+    high, how fast it rose, and the seconds until all was full; `killed`: a row for each target;
+    `refused`: what may not be killed; `curve`: of that figure; `window`: rows of [Unix second, RAM
+    available, swap used, full %]; `written_s` and `empty_s`: until the first signal, and until all
+    was gone."""
+
+    at: At | None = None
+    wall: Number | None = None
+    mono: Number | None = None
+    crossed: Number | None = None
+    cause: Text = ""
+    run_id: Text = ""
+    reason: Text = ""
+    reasons: Texts = field(default_factory=list)
+    limit: Table = field(default_factory=dict)
+    value: Number | None = None
+    of: Text = ""
+    tte_s: Number | None = None
+    rate: Number | None = None
+    curve: Table = field(default_factory=dict)
+    gap_s: Number | None = None
+    killed: Rows = field(default_factory=list)
+    refused: Texts = field(default_factory=list)
+    written_s: Number | None = None
+    empty_s: Number | None = None
+    window: Table = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.given)
+
+
 @_event
-class Guard(Body):
+class Guard(Breach):
     """A message of the sentinel or its watcher: `sign` is watching, warn, act, clear, restarted,
-    gone, lease (it runs out in `left_s`) or breach; a breach has what follows that, see
-    console.journal.breach."""
+    gone, lease (it runs out in `left_s`) or breach, which alone has the fields of one."""
 
     kind = "guard"
     sign: Annotated[Text, Key("kind")]
     words: Text
-    left_s: Any = None
-    at: At | None = None
-    cause: Text = ""
-    reasons: Texts = field(default_factory=list)
-    limit: Table = field(default_factory=dict)
-    killed: Tables = field(default_factory=list)
-    window: Table = field(default_factory=dict)
-    curve: Table = field(default_factory=dict)
-    of: Any = ""
-    value: Any = None
-    tte_s: Any = None
-    rate: Any = None
-    crossed: Any = None
-    gap_s: Any = None
-    mono: Any = None
+    left_s: Number | None = None

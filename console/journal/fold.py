@@ -168,8 +168,7 @@ def _outage(view: RunView, event: Event, body: events.Outage) -> None:
 
 
 def _guard(view: RunView, event: Event, body: events.Guard) -> None:
-    data = {k: v for k, v in body.data().items() if k not in ("kind", "words")}
-    view.guards = (*view.guards, GuardEvent(event.at, body.sign, body.words, data))
+    view.guards = (*view.guards, GuardEvent(event.at, body.sign, body.words, body))
 
 
 def _serving(view: RunView, event: Event, body: events.Serving) -> None:

@@ -17,7 +17,9 @@ from console.common.text import cleaned, one_line
 from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
-from console.journal.recording import breach, struck, table
+from console.journal.breach import read_breach
+from console.journal.events import Breach
+from console.journal.recording import struck, table
 from console.journal.run_dir import RunDir
 from console.journal.run_files import stamp
 from console.recovery.guard import config as guard_config
@@ -71,7 +73,7 @@ class GuardView:
     spared: tuple[str, ...] = ()
     trouble: tuple[str, ...] = ()
     lease: Lease | None = None
-    breach: dict[str, Any] = field(default_factory=dict)
+    breach: Breach = field(default_factory=Breach)
     after: str = ""
     alone: bool = False
     """The sentinel watches although its run's runner is gone."""
@@ -133,44 +135,42 @@ class GuardWatch:
         """Read the guard of a run once."""
         if run is None:
             return NOBODY
-        breach_facts: dict[str, Any] = self._kept("breach", run.breach, breach, run)
+        breach: Breach = self._kept("breach", run.breach, read_breach, run)
         recording = open_newest(run.path)
         if not alive:
-            return self._without_runner(run, recording, over, breach_facts)
-        return self._watched(run, recording, breach_facts)
+            return self._without_runner(run, recording, over, breach)
+        return self._watched(run, recording, breach)
 
-    def _watched(
-        self, run: RunDir, recording: Recording | None, breach_facts: dict[str, Any]
-    ) -> GuardView:
+    def _watched(self, run: RunDir, recording: Recording | None, breach: Breach) -> GuardView:
         file = run.guard / guard_config.CONFIG_FILE
         config: GuardConfig | None = self._kept("config", file, config_of, run)
         if recording is None:
             word = UNREADABLE if (run.guard / guard_config.READY).exists() else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
             limits = config.limits if config is not None else ()
-            return GuardView(run, word, detail=words, limits=limits, breach=breach_facts)
+            return GuardView(run, word, detail=words, limits=limits, breach=breach)
         page = table(cleaned(recording.status()))
-        breach_facts = breach_facts or struck(recording)
+        breach = breach or struck(recording)
         this_boot = recording.boot == process.boot_id()
-        view = replace(view_of(run, page, config, this_boot), breach=breach_facts)
+        view = replace(view_of(run, page, config, this_boot), breach=breach)
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
         if not page:
             return replace(view, word=UNREADABLE, detail="its page is incomplete")
         acted = page.get("acted")
-        return replace(view, word=ACTED) if (acted if acted is not None else breach_facts) else view
+        return replace(view, word=ACTED) if (acted if acted is not None else breach) else view
 
     def _without_runner(
-        self, run: RunDir, recording: Recording | None, over: bool, breach_facts: dict[str, Any]
+        self, run: RunDir, recording: Recording | None, over: bool, breach: Breach
     ) -> GuardView:
         if over:
-            return GuardView(run, ACTED if breach_facts else ENDED, breach=breach_facts)
+            return GuardView(run, ACTED if breach else ENDED, breach=breach)
         if recording is not None and recording.alive:
-            return replace(self._watched(run, recording, breach_facts), alone=True)
-        breach_facts = breach_facts or (struck(recording) if recording is not None else {})
+            return replace(self._watched(run, recording, breach), alone=True)
+        breach = breach or (struck(recording) if recording is not None else breach)
         ring = recording.path if recording is not None else run.guard / guard_config.RING
         after = self._kept("after", ring, lambda run: crash_words(run.path), run)
-        return GuardView(run, ACTED if breach_facts else ENDED, breach=breach_facts, after=after)
+        return GuardView(run, ACTED if breach else ENDED, breach=breach, after=after)
 
     def _kept(self, what: str, path: Path, read: Callable[[RunDir], Any], run: RunDir) -> Any:
         """Return what is read of a run; read it again only if this file of it has changed."""

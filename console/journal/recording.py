@@ -13,7 +13,9 @@ from typing import Any
 
 from console.common.errors import UsageError
 from console.common.text import cleaned
-from console.journal.breach import read_table
+from console.common.units import number
+from console.journal.breach import read_breach
+from console.journal.events import Breach
 from console.journal.run_dir import RunDir, all_runs, find_run
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import EXPIRIES
@@ -27,7 +29,7 @@ LAST_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """One run's recording; all text is clean. `synced` is when the copy on disk was last written,
-    in Unix seconds, None if the recording is not that copy. `breach` is {} if there was none."""
+    in Unix seconds, None if the recording is not that copy. `breach` is False if there was none."""
 
     run: RunDir
     recording: Recording
@@ -35,7 +37,7 @@ class Recorded:
     slow: tuple[dict[str, Any], ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
-    breach: dict[str, Any] = field(default_factory=dict)
+    breach: Breach = field(default_factory=Breach)
     synced: float | None = None
 
     @property
@@ -62,7 +64,7 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
     return Recorded(
         run, recording, tuple(recording.fast(last_s)),
         tuple(cleaned(recording.slow(last_s))), tuple(cleaned(recording.events())),
-        table(cleaned(recording.status())), breach(run) or struck(recording),
+        table(cleaned(recording.status())), read_breach(run) or struck(recording),
         _synced(run, recording),
     )  # fmt: skip
 
@@ -82,24 +84,19 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
     )  # fmt: skip
 
 
-def breach(run: RunDir) -> dict[str, Any]:
-    """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
-    return table(cleaned(read_table(run.breach)))
-
-
-def struck(recording: Recording) -> dict[str, Any]:
+def struck(recording: Recording) -> Breach:
     """Return what the recording knows of a breach that could not be written to disk, when and why;
-    {} if there was none."""
+    an empty one if there was none."""
     if table(recording.status()).get("acted") is not True:
-        return {}
+        return Breach()
     kinds = ("breach", *EXPIRIES)
     events = [event for event in cleaned(recording.events()) if event.get("what") in kinds]
     if not events:
-        return {}
+        return Breach()
     last = events[-1]
     cause = last["what"] if last["what"] in EXPIRIES else "guard"
-    at, mono = last.get("wall"), last.get("mono")
-    return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
+    at, mono, reason = number(last.get("wall")), number(last.get("mono")), str(last.get("text", ""))
+    return Breach(at=at, wall=at, mono=mono, reason=reason, cause=cause)
 
 
 def stage_at(run: RunDir, stage: StageName, since: float) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from console.common.errors import Exit
 from console.common.progress import Progress
-from console.journal.events import MovedTarget, RunCreated, Rung
+from console.journal.events import Breach, MovedTarget, RunCreated, Rung
 from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
 
 MAX_TROUBLE = 20
@@ -63,13 +63,12 @@ class Verdicts:
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
     """A message of the sentinel or its watcher: `kind` is watching, warn, act, clear, restarted,
-    gone, lease (it runs out soon) or breach; a breach's `data` is that of
-    console.journal.breach.Breach. Unix seconds."""
+    gone, lease (it runs out soon) or breach; `body` has what it says of that. Unix seconds."""
 
     at: float
     kind: str
     words: str
-    data: dict[str, Any] = field(default_factory=dict)
+    body: Breach = field(default_factory=Breach)
 
 
 @dataclass(slots=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number
-from console.journal.breach import Crossed, crossed, each, limit_in
+from console.journal.breach import Crossed, crossed, each, limit_in, read_breach
+from console.journal.events import Breach
 from console.journal.guard_status import GuardView
-from console.journal.recording import LAST_S, Recorded, breach, ending, load, stage_at, table
+from console.journal.recording import LAST_S, Recorded, ending, load, stage_at
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import RAM, SWAP
@@ -47,7 +48,7 @@ class BreachFacts:
     """Everything read of one run for its page."""
 
     run: RunDir
-    breach: dict[str, Any] = field(default_factory=dict)
+    breach: Breach = field(default_factory=Breach)
     recorded: Recorded | None = None
     memory_at: float | None = None
     serving_at: float | None = None
@@ -56,14 +57,10 @@ class BreachFacts:
 def read(run: RunDir) -> BreachFacts:
     """Read what a run has; a breach without a recording works, and a recording without a breach."""
     recorded = load(run, LAST_S)
-    breach_record = recorded.breach if recorded is not None else breach(run)
-    at = wall_of(breach_record) or 0.0
-    stages = (
-        (stage_at(run, "memory", at), stage_at(run, "serving", at))
-        if breach_record
-        else (None, None)
-    )
-    return BreachFacts(run, breach_record, recorded, *stages)
+    breach = recorded.breach if recorded is not None else read_breach(run)
+    at = wall_of(breach) or 0.0
+    stages = (stage_at(run, "memory", at), stage_at(run, "serving", at)) if breach else (None, None)
+    return BreachFacts(run, breach, recorded, *stages)
 
 
 def page(facts: BreachFacts | None, view: GuardView) -> BreachPage:
@@ -90,12 +87,10 @@ def title(facts: BreachFacts) -> str:
     return f"{when}  {facts.run.id}"
 
 
-def cause_of(breach_record: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> str:
+def cause_of(breach: Breach, events: Iterable[dict[str, Any]] = ()) -> str:
     """The cause in one sentence: from the breach itself, else from the recorder's notes."""
-    if breach_record.get("reason"):
-        return str(breach_record["reason"])
-    if reasons := each(breach_record.get("reasons")):
-        return str(reasons[0])
+    if breach.reason or breach.reasons:
+        return breach.reason or breach.reasons[0]
     texts = [
         str(event.get("text", "")) for event in events if event.get("what") in ("breach", "act")
     ]
@@ -108,8 +103,8 @@ def _above(facts: BreachFacts) -> Iterable[Words]:
     at = wall_of(facts.breach)
     killed = deeds(facts.breach)
     yield from ((text, "bold") for text in killed)
-    yield from ((f"spared: {text}", "dim") for text in each(facts.breach.get("refused")))
-    ended = EXPIRED.get(str(facts.breach.get("cause")))
+    yield from ((f"spared: {text}", "dim") for text in facts.breach.refused)
+    ended = EXPIRED.get(facts.breach.cause)
     if not killed and ended:
         yield f"the {ended}: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
@@ -169,10 +164,9 @@ def _advice(limit: Limit | None) -> Iterable[str]:
 
 def _moment(facts: BreachFacts) -> float | None:
     """The kill on the monotonic clock of its boot."""
-    mono = number(facts.breach.get("mono"))
-    if mono is not None:
-        return mono
-    at = number(facts.breach.get("at"))
+    if facts.breach.mono is not None:
+        return facts.breach.mono
+    at = facts.breach.at
     wall = wall_of(facts.breach)
     if at is not None and wall != at:
         return at
@@ -205,7 +199,7 @@ def _curves(
         return ((ram, *swap), begin, end)
     if first.column == SWAP and swap:
         return ((*swap, ram), begin, end)
-    shift = middle - (number(facts.breach.get("at")) or middle)
+    shift = middle - (facts.breach.at or middle)
     return ((curve_of(first, shift), ram, *swap), begin, end)
 
 
@@ -216,9 +210,9 @@ Sample = tuple[float, int, int, int]
 def _samples(facts: BreachFacts) -> list[Sample]:
     """Samples kept with the breach, then those still in the recording, in order."""
     rows: dict[float, Sample] = {}
-    wall, mono = wall_of(facts.breach), number(facts.breach.get("mono"))
+    wall, mono = wall_of(facts.breach), facts.breach.mono
     known = wall is not None and mono is not None
-    for row in each(table(facts.breach.get("window")).get("fast")) if known else ():
+    for row in each(facts.breach.window.get("fast")) if known else ():
         values = [number(cell) for cell in each(row)[:3]]
         if len(values) == 3 and None not in values:
             at, available, swap = (figure or 0.0 for figure in values)

@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from console.common.text import clean, one_line
-from console.common.units import format_bytes, format_duration, number
+from console.common.units import format_bytes, format_duration
 from console.host.sample import Marks, Sample
 from console.journal import guard_status as guards
-from console.journal.breach import each, killed_row, limit_in
+from console.journal.breach import killed_row, limit_in
+from console.journal.events import Breach
 from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.journal.run_view import GuardEvent
 from console.recovery.guard.config import ALLOCATION, LEASE, Limit
@@ -143,23 +144,19 @@ def lacks(missing: tuple[str, ...]) -> str:
     return ", ".join(f"no {PROTECTIONS.get(name, name)}" for name in names)
 
 
-def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
+def acted(breach: Breach, when: str = "") -> list[Part]:
     """`guard ACTED 14:03:12 UTC`, or the end of a lease, which is no breach; `when`: other words
     for the time."""
     at = wall_of(breach)
     when = when or (utc(at) if at is not None else "at a time that is not known")
-    if ended := EXPIRED.get(str(breach.get("cause"))):
+    if ended := EXPIRED.get(breach.cause):
         return [(ended, "warn"), (f" {when}", "bold")]
     return [("guard ACTED", "alarm"), (f" {when}", "bold")]
 
 
-def wall_of(breach: dict[str, Any]) -> float | None:
-    """When an event happened, Unix seconds; None if it does not say."""
-    for key in ("wall", "at"):
-        at = number(breach.get(key))
-        if at is not None and at > UNIX:
-            return at
-    return None
+def wall_of(breach: Breach) -> float | None:
+    """When a breach happened, Unix seconds; None if it does not say."""
+    return next((at for at in (breach.wall, breach.at) if at is not None and at > UNIX), None)
 
 
 def nearest(limits: tuple[Limit, ...]) -> list[str]:
@@ -260,20 +257,18 @@ def lease_terms(lease_s: float) -> str:
 
 
 def event_words(event: GuardEvent) -> str:
-    ended = EXPIRED.get(str(event.data.get("cause")), "")
+    ended = EXPIRED.get(event.body.cause, "")
     if event.kind == "breach" and ended:
         return f"{ended.upper()}: {clean(event.words, 400)}"
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
 
 
-def deeds(breach: Mapping[str, Any]) -> list[str]:
+def deeds(breach: Breach) -> list[str]:
     """What was done, a line per victim: the memory it held, the stages used, how fast; and how late
-    the sample was. `breach`: as the journal or breach.json has it."""
+    the sample was."""
     limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0
-    killed = [
-        killed_row(victim) for victim in each(breach.get("killed")) if isinstance(victim, dict)
-    ]
+    killed = [killed_row(victim) for victim in breach.killed]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
 
@@ -311,10 +306,10 @@ def held_words(held: object) -> str:
     return f"{text}, {format_duration(old_s)} before" if old and old_s is not None else text
 
 
-def gap_words(breach: Mapping[str, Any]) -> str:
+def gap_words(breach: Breach) -> str:
     """`nobody had looked for 0.25 s before the sample that showed it`, if that is long."""
-    gap = breach.get("gap_s")
-    if not isinstance(gap, int | float) or gap <= GAP_S:
+    gap = breach.gap_s
+    if gap is None or gap <= GAP_S:
         return ""
     return f"nobody had looked for {format_duration(gap)} before the sample that showed it"
 

@@ -10,6 +10,7 @@ from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
 from console.host.licence import Licence, Reason, Refused, stop_group
 from console.journal import events
+from console.journal.breach import step_cause
 from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view, unrecorded_end
 from console.journal.run_view import StepView
@@ -186,9 +187,9 @@ def close_after_rollback(context: Context) -> None:
     if str(trigger).startswith(f"{LEASE}-"):  # the standby counted it: no sentinel lived
         detail, cause, why = "stopped by the lease", str(Cause.EXPIRED), LEASE
     if breach is not None:
-        actor = {LEASE: "the lease", ALLOCATION: "Slurm"}.get(str(breach.data["cause"]), WHO)
-        detail, cause = f"stopped by {actor}: {breach.words}", str(breach.cause)
-        why = str(breach.data["cause"])
+        actor = {LEASE: "the lease", ALLOCATION: "Slurm"}.get(breach.cause, WHO)
+        detail, cause = f"stopped by {actor}: {breach.words}", str(step_cause(breach))
+        why = breach.cause
         record_breach(context, breach)
     for view in context.view.steps:
         if view.state in OPEN:

@@ -106,7 +106,7 @@ async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
     async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, watchers):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)
-        fresh = {**found, "at": LATER, "wall": LATER}
+        fresh = found.changed(at=LATER, wall=LATER)
         watchers.guard.latest = scene.guard(run, word="acted", breach=fresh)
         screen.draw_guard()
         await settled(pilot, lambda: isinstance(app.screen, BreachScreen))

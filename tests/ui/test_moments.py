@@ -27,7 +27,7 @@ from widgets.steps import StepList
 
 async def test_a_breach_opens_its_page_when_nobody_types(run: RunDir) -> None:
     guard_ring.record(run)
-    fresh = {**guard_ring.breach(run), "at": time.time() + 3600.0}
+    fresh = guard_ring.breach(run).changed(at=time.time() + 3600.0)
     async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, watchers):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)

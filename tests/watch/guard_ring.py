@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from console.journal.breach import read_breach
+from console.journal.events import Breach
 from console.journal.run_dir import RunDir, RunMeta
 from console.recovery.guard.observe.snapshot import Memory
 from console.recovery.guard.record.recorder import Recorder
@@ -80,8 +82,8 @@ def record(
     return clock
 
 
-def breach(run: RunDir, **changes: Any) -> dict[str, Any]:
-    """Its breach.json, as a sentinel writes it."""
+def breach(run: RunDir, **changes: Any) -> Breach:
+    """Its breach.json, as a sentinel writes it, and what is read of it."""
     limit = {"metric": "host.ram_available", "below": 32 * GIB, "for_s": 0.1, "source": "site:4"}
     stages = ["cgroup.kill", "process_mrelease"]
     killed = {
@@ -96,7 +98,7 @@ def breach(run: RunDir, **changes: Any) -> dict[str, Any]:
         "curve": {"metric": "host.ram_available", "of": "", "column": 1}, **changes,
     }  # fmt: skip
     (run.path / "guard" / "breach.json").write_text(json.dumps(page))
-    return page
+    return read_breach(run)
 
 
 def climbed(run: RunDir, *stages: tuple[str, float]) -> None:

@@ -162,7 +162,7 @@ def test_what_it_spared_and_a_breach_that_no_disk_took_are_told_by_the_recording
     page = {"level": "act", "acted": True, "spared": spared, "trouble": trouble}
     record(run, page=page)
     view = GuardWatch().look(run, True, False)
-    assert (view.word, view.breach["reason"]) == (guards.ACTED, "RAM available 28.0 GiB")
+    assert (view.word, view.breach.reason) == (guards.ACTED, "RAM available 28.0 GiB")
     assert (guard_json(view)["spared"], guard_json(view)["trouble"]) == (spared, trouble)
 
 

@@ -16,6 +16,7 @@ from console.frontends.tui.watch.actions import why_not
 from console.frontends.tui.watch.run import Snapshot
 from console.host import process
 from console.journal import guard_status as guards
+from console.journal.events import Breach
 from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, view_of
 from console.journal.run_dir import RunDir
 from console.journal.state import VERBS, RunState
@@ -54,7 +55,8 @@ def test_the_guards_line(run: RunDir, snapshot: SnapshotAssertion) -> None:
         replace(warned, at=MONO - 2.0), replace(warned, at=MONO - 4), replace(warned, at=MONO - 9),
         replace(warned, filling="VRAM"), view_of(run, TOLD, None, this_boot=False),
         view_of(run, {"level": "ok", "tte_s": "soon", "reasons": 7}, None, this_boot=True),
-        GuardView(run, guards.ACTED, breach={"at": WALL}), GuardView(run, guards.ENDED, after="x"),
+        GuardView(run, guards.ACTED, breach=Breach(at=WALL)),
+        GuardView(run, guards.ENDED, after="x"),
     ]  # fmt: skip
     said = [drawn([line(view, MONO, width)]) for view in views for width in (0, 60)]
     said += [drawn([line(warned, MONO, 0, "")]), drawn([line(views[-2], MONO, 0, "")])]

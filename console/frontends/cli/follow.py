@@ -183,7 +183,7 @@ class EventPrinter:
     def _on_guard(self) -> None:
         guard_event = self.view.guards[-1]
         self._line(f"        {event_words(guard_event)}")
-        for text in deeds(guard_event.data):
+        for text in deeds(guard_event.body):
             self._line(f"        {text}")
 
     def conclude(self) -> Exit:

@@ -133,9 +133,9 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
             print(f"      | {clean(line, 200)}")
     for event in view.guards:
         if event.kind != "watching":
-            at = number(event.data.get("at")) or event.at
+            at = event.body.at or event.at
             print(f"\n{time.strftime('%H:%M:%S', time.localtime(at))} {event_words(event)}")
-        for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
+        for text in [*deeds(event.body), *(_curve(event) if event is view.breach else [])]:
             print(f"  {text}".rstrip())
     for scope, metrics in view.metrics.items():
         at = taken_at(view, scope)
@@ -155,7 +155,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
 
 def _curve(breach: GuardEvent) -> list[str]:
     """The figure that crossed its limit, in the seconds before the kill and after it."""
-    curve, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
+    curve, kill = crossed(breach.body), breach.body.at or breach.at
     if curve is None:
         return []
     times = [at for at, _ in curve.points if kill - LAST_S <= at <= kill + AFTER_S]
@@ -432,7 +432,7 @@ def as_json(excerpt: Recorded) -> dict[str, Any]:
         "level": excerpt.level,
         "status": excerpt.status,
         "events": list(excerpt.events),
-        "breach": excerpt.breach or None,
+        "breach": excerpt.breach.data() or None,
         "seconds": list(excerpt.slow),
         "samples": [asdict(sample) for sample in excerpt.fast],
     }

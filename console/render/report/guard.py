@@ -51,17 +51,17 @@ def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
-    head = HEADS.get(str(breach.data.get("cause")), "The guard stopped the load")
-    yield from (f"**{head}** at {when(number(breach.data.get('at')) or breach.at)}: "
+    head = HEADS.get(breach.body.cause, "The guard stopped the load")
+    yield from (f"**{head}** at {when(breach.body.at or breach.at)}: "
                 f"{prose(breach.words, 400)}.", "")  # fmt: skip
-    for reason in breach.data.get("reasons") or []:
+    for reason in breach.body.reasons:
         if reason != breach.words:
             yield f"- {prose(reason, 300)}"
-    limit = limit_in(breach.data)
+    limit = limit_in(breach.body)
     if limit is not None:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
-    yield from (f"- {prose(text, 300)}" for text in deeds(breach.data))
-    if not breach.data.get("killed") and breach.data.get("cause") not in EXPIRIES:
+    yield from (f"- {prose(text, 300)}" for text in deeds(breach.body))
+    if not breach.body.killed and breach.body.cause not in EXPIRIES:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
     if low is not None:
@@ -85,14 +85,13 @@ def _restored(view: RunView) -> str:
 def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
     """(seconds, RAM available, swap used), with the kill at 0 s: the two minutes before it, and
     what was recorded until its memory was free."""
-    recording = breach.data.get("window")
     known = [
         (t, available, number(row[2]) if len(row) > 2 else None)
-        for row in each(recording.get("fast") if isinstance(recording, dict) else None)
+        for row in each(breach.body.window.get("fast"))
         if isinstance(row, list) and len(row) > 1
         and (t := number(row[0])) is not None and (available := number(row[1])) is not None
     ]  # fmt: skip
-    kill = number(breach.data.get("at")) or 0.0
+    kill = breach.body.at or 0.0
     if not any(t <= kill for t, _, _ in known):  # times of another clock: the last one is the kill
         kill = max((t for t, _, _ in known), default=0.0)
     return [(t - kill, a, s) for t, a, s in sorted(known) if abs(t - kill) <= LAST_S]
@@ -143,8 +142,8 @@ def _crossed(
     breach: GuardEvent, rows: list[tuple[float, float, float | None]], begin: float
 ) -> tuple[Crossed, list[Point]]:
     """The curve that crossed and its points on the chart; RAM available if there is none."""
-    kill = number(breach.data.get("at")) or 0.0
-    curve = crossed(breach.data)
+    kill = breach.body.at or 0.0
+    curve = crossed(breach.body)
     if curve is not None and curve.column != RAM:
         line = [
             (at - kill + begin, figure)
@@ -153,7 +152,7 @@ def _crossed(
         ]
         if len(line) > 1:
             return replace(curve, name=plain(curve.name, 60)), line
-    limit = limit_in(breach.data)
+    limit = limit_in(breach.body)
     level = limit.below if limit is not None and limit.metric == "host.ram_available" else None
     return Crossed("RAM available", "B", (), level, True, RAM), [(t + begin, a) for t, a, _ in rows]
 
@@ -175,7 +174,10 @@ def _worst_words(curve: Crossed, line: list[Point], begin: float) -> str:
 
 def guard_json(view: RunView) -> list[dict[str, Any]]:
     """Every event; of a breach with its curve."""
-    return [{"at": e.at, "kind": e.kind, "words": e.words, **e.data} for e in view.guards]
+    return [
+        {"at": event.at, "kind": event.kind, "words": event.words, **event.body.data()}
+        for event in view.guards
+    ]
 
 
 def guard_next(view: RunView) -> Iterator[str]:
@@ -189,10 +191,10 @@ def guard_next(view: RunView) -> Iterator[str]:
         )
     if breach is None:
         return
-    if breach.data.get("cause") == ALLOCATION:
+    if breach.body.cause == ALLOCATION:
         yield "Slurm took the cards back: run it again, if need be with a longer `time`."
         return
-    if breach.data.get("cause") == LEASE:
+    if breach.body.cause == LEASE:
         yield (
             "Nobody was attached while the baseline was down, and the lease ran out: stay attached "
             "(`omni-console attach`), or give a longer `--lease`."
@@ -208,12 +210,11 @@ def guard_next(view: RunView) -> Iterator[str]:
 def guard_lessons(view: RunView) -> Iterator[str]:
     """Candidates for lessons: each breach with what was tried, its effect, and the figures."""
     breach = view.breach
-    if breach is None or breach.data.get("cause") in EXPIRIES:
+    if breach is None or breach.body.cause in EXPIRIES:
         return
     low = lowest(breach)
     least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""
-    killed = [victim for victim in each(breach.data.get("killed")) if isinstance(victim, dict)]
-    names = ", ".join(plain(row.get("name") or "", 60) for row in killed)
+    names = ", ".join(plain(row.get("name") or "", 60) for row in breach.body.killed)
     result = f"the guard killed {names or 'nothing'} and the baseline came back"
     cause = plain(breach.words, 300)
     yield f"Attempted: {plain(view.title, 120)}. Result: {result}. Cause: {cause}.{least}"

@@ -17,7 +17,7 @@ from console.common.units import format_duration
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
 from console.journal import events
-from console.journal.breach import Breach, Seen, breach_of, look, tell
+from console.journal.breach import Seen, breach_of, look, step_cause, tell
 from console.journal.state import Cause, RunState
 from console.notify.event import LEASE
 from console.recovery.guard.record.recorder import sweep
@@ -61,7 +61,7 @@ class Guard:
         self._events = 0
         self._gone = self._lease_ends = False
         self._advising = context.view.state is RunState.ROLLING_BACK
-        self._old: Breach | None = None
+        self._old: events.Guard | None = None
         self._breach_at: float | None = None
 
     # -- begin and end ---------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Guard:
             self._tried_at = now
             last = look(self.context.run, self.sentinel.pid)
             self.sentinel.end()
-            if last is not None and last.acted and breach_of(self.context.run) == self._old:
+            if last is not None and last.acted and is_same(breach_of(self.context.run), self._old):
                 # it killed, and was stopped before it could report that and trigger the rollback
                 self._halt(Cause.GUARD, "; ".join(last.reasons) or "the sentinel killed the load")
             self._say("restarted", "the sentinel " + (
@@ -262,7 +262,7 @@ class Guard:
     def _breach(self, now: float) -> None:
         """Roll back after a breach whose fence does not come, since nothing else would."""
         breach = breach_of(self.context.run)
-        if breach is None or breach == self._old:
+        if breach is None or is_same(breach, self._old):
             return
         if self._breach_at is None:
             self._breach_at = now
@@ -270,7 +270,7 @@ class Guard:
             self._old, self._breach_at = breach, None
             with contextlib.suppress(ConsoleError):
                 record_breach(self.context, breach)
-            self._halt(breach.cause, breach.words)
+            self._halt(step_cause(breach), breach.words)
 
     def _say(self, kind: str, words: str, **data: Any) -> None:
         self._events += 1
@@ -280,14 +280,24 @@ class Guard:
             self.context.record(events.Guard(sign=kind, words=clean(words, 500), **data))
 
 
-def record_breach(context: Context, breach: Breach) -> None:
+def is_same(breach: events.Guard | None, before: events.Guard | None) -> bool:
+    """Whether two readings are of the same breach; the file is written again when all is dead."""
+    if breach is None or before is None:
+        return breach is before
+    return (breach.at, breach.words, breach.cause) == (before.at, before.words, before.cause)
+
+
+def record_breach(context: Context, breach: events.Guard) -> None:
     """Record the breach as an event of the run, once. Raises JournalError."""
-    if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
-        context.record(events.Guard(sign="breach", words=breach.words, **breach.data))
+    if breach.at not in _recorded(context):
+        context.record(breach)
 
 
-def unrecorded_breach(context: Context) -> Breach | None:
+def _recorded(context: Context) -> set[float | None]:
+    return {event.body.at for event in context.view.guards if event.kind == "breach"}
+
+
+def unrecorded_breach(context: Context) -> events.Guard | None:
     """Return a breach that the journal does not know yet; None if there is none."""
-    breach = breach_of(context.run)
-    known = {e.data.get("at") for e in context.view.guards if e.kind == "breach"}
+    breach, known = breach_of(context.run), _recorded(context)
     return breach if breach is not None and breach.at not in known else None

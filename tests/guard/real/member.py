@@ -139,7 +139,7 @@ def restored(world: Member, engine: Engine, done: Outcome) -> dict[str, object]:
     assert not engine.run("ps", "-q").split(), "no container runs"
     assert view.restored_s is not None
     assert view.breach is not None
-    return view.breach.data
+    return view.breach.body.data()
 
 
 def test_a_container_past_the_ram_limit_is_killed_through_the_engine(

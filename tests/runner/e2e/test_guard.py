@@ -76,10 +76,10 @@ def breached(world: World) -> None:
     view = world.view()
     assert view.breach is not None
     assert "300" in view.breach.words, view.breach.words
-    (killed,) = [row for row in view.breach.data["killed"] if row["name"].startswith("hog")]
+    (killed,) = [row for row in view.breach.body.killed if row["name"].startswith("hog")]
     assert killed["empty_s"] is not None
     assert killed["held"]["ram"] > 300 << 20
-    curve = some(crossed(view.breach.data))
+    curve = some(crossed(view.breach.body))
     assert curve.name == "RAM of hog"
     assert max(size or 0 for _, size in curve.points) > 300 << 20
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
@@ -219,7 +219,7 @@ def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
         assert world.status()["lease"] > 0, "somebody was there for longer than the lease"
     restored(world, "lease")
     found = some(world.view().breach)
-    assert found.data["cause"] == "lease"
+    assert found.body.cause == "lease"
     assert (world.at("long").state, world.at("long").cause) == ("cancelled", "expired")
 
 

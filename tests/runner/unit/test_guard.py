@@ -167,7 +167,7 @@ def test_a_breach_whose_fence_does_not_come_is_rolled_back_here(bench: Bench) ->
     bench.tick(40)
     assert bench.kinds == ["breach"], "once"
     found = some(bench.context.view.breach)
-    assert found.data["killed"][0]["name"] == "cand"
+    assert found.body.killed[0]["name"] == "cand"
 
 
 def test_a_breach_of_before_is_old(bench: Bench) -> None:
@@ -225,7 +225,7 @@ def test_a_lease_that_runs_out_soon_is_an_event_once_until_it_is_renewed(bench: 
         bench.guard.tick()
     assert bench.kinds == ["lease", "lease"]
     first, second = bench.context.view.guards
-    assert (first.data, second.data) == ({"left_s": 150.0}, {"left_s": 140.0})
+    assert [event.body.data()["left_s"] for event in (first, second)] == [150.0, 140.0]
     assert first.words == "nobody is attached, and the baseline comes back in 2 min 30 s"
     bench.context.meta = replace(bench.context.meta, lease_s=86400.0)
     for left in (86400.0, 301.0, 300.0):

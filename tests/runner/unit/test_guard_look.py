@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from console.common import record
 from console.common.clock import SystemClock
 from console.journal.breach import (
     MAX_POINTS,
-    Breach,
     Crossed,
     Seen,
     breach_of,
@@ -18,8 +18,10 @@ from console.journal.breach import (
     limit_in,
     look,
     ready,
+    step_cause,
     tell,
 )
+from console.journal.events import Breach, Guard
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard.config import Inbox
@@ -75,7 +77,7 @@ WINDOW = {"fast": [[float(t), 8 * GIB - t, 0, None] for t in range(2400)]}
 BREACH = {**journals.BREACH, "reason": journals.WORDS, "window": WINDOW}
 
 
-def written(run: RunDir, **changes: Any) -> Breach:
+def written(run: RunDir, **changes: Any) -> Guard:
     put(run, "breach.json", {**BREACH, **changes})
     found = breach_of(run)
     assert found is not None, changes
@@ -84,12 +86,12 @@ def written(run: RunDir, **changes: Any) -> Breach:
 
 def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
     found, leased = written(run), written(run, cause="lease")
-    assert (found.words, found.cause) == (BREACH["reason"], Cause.GUARD)
-    kept = found.data["window"]["fast"]
+    assert (found.words, step_cause(found)) == (BREACH["reason"], Cause.GUARD)
+    kept = found.window["fast"]
     assert len(kept) <= MAX_POINTS + 1
     assert (kept[0], kept[-1]) == (WINDOW["fast"][0], WINDOW["fast"][-1])
-    assert found.data["killed"][0]["write_s"] == 0.018
-    assert (leased.cause, leased.data["cause"]) == (Cause.EXPIRED, "lease")
+    assert found.killed[0]["write_s"] == 0.018
+    assert (step_cause(leased), leased.cause) == (Cause.EXPIRED, "lease")
 
 
 def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
@@ -109,11 +111,11 @@ def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
         "write_s": 0.018, "empty_s": None, "held": {"ram": 5 * GIB, "swap": None, "age_s": 0.02},
         "why": "a; b; does not die: its driver",
     }  # fmt: skip
-    assert found.data["killed"] == [
+    assert found.killed == [
         told, {**told, "held": None, "why": "does not die: its driver"},
     ]  # fmt: skip
-    assert (found.data["crossed"], found.data["gap_s"], found.data["mono"]) == (41.5, 0.25, 41.6)
-    curve = found.data["curve"]
+    assert (found.crossed, found.gap_s, found.mono) == (41.5, 0.25, 41.6)
+    curve = found.curve
     assert (curve["of"].isprintable(), curve["points"][-1]) == (True, points[-1])
     assert len(curve["points"]) <= MAX_POINTS + 1
 
@@ -130,7 +132,7 @@ def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:
         found = written(run, **change)
         assert found.words
         assert found.words.isprintable()
-        json.dumps(found.data)
+        json.dumps(found.data())
 
 
 def test_who_watches_and_nobody_is_waited_for(run: RunDir) -> None:
@@ -161,7 +163,7 @@ ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]
 
 
 def found(limit: dict[str, Any], curve: dict[str, Any], **more: Any) -> Crossed | None:
-    return crossed({"limit": limit, "curve": curve, "at": 2.0, "window": {"fast": ROWS}, **more})
+    return crossed(Breach(limit=limit, curve=curve, at=2.0, window={"fast": ROWS}, **more))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_points_end_with_the_figure_that_was_judged() -> None:
 
 
 def test_without_figures_there_is_none() -> None:
-    assert limit_in({"limit": 3}) is None
+    assert limit_in(record.lenient(Breach, {"limit": 3})) is None
     broken = (None, {}, {"column": 9}, {"column": True, "points": 3}, {"points": [[1.0, None]]})
     for curve in (*broken, "x"):
-        assert crossed({"curve": curve, "at": 1.0, "limit": 3}) is None
+        assert crossed(record.lenient(Breach, {"curve": curve, "at": 1.0, "limit": 3})) is None

@@ -21,6 +21,7 @@ from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host.sample import Machine
+from console.journal.events import Breach
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import VERBS, Pause, RunState, refusal
 from console.render import guard
@@ -329,8 +330,8 @@ def test_what_makes_a_promotion_last(snapshot: SnapshotAssertion) -> None:
 def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
     kinds = ("watching", "warn", "act", "clear", "restarted", "gone", "breach", "odd")
     events = [GuardEvent(1.0, kind, "full\x07 soon") for kind in kinds]
-    events.append(GuardEvent(1.0, "breach", "nobody", {"cause": "lease"}))
-    gaps = [{"gap_s": gap} for gap in (0.25, 0.1, 0.02, None)]
+    events.append(GuardEvent(1.0, "breach", "nobody", Breach(cause="lease")))
+    gaps = [Breach(gap_s=gap) for gap in (0.25, 0.1, 0.02, None)]
     limit = {"metric": "host.swap_used", "above": 1.0, "for_s": 0.5}
     assert {
         "limits": [guard.limit_words(one) for one in cases.LIMITS],
@@ -339,7 +340,7 @@ def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
         "held": [guard.held_words(one) for one in cases.HELD],
         "leases": [guard.lease_terms(lease_s) for lease_s in (0.0, 1800.0)],
         "gaps": [guard.gap_words(one) for one in gaps],
-        "deeds": guard.deeds({"killed": [cases.KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
+        "deeds": guard.deeds(Breach(killed=cases.KILLED[:1], gap_s=0.25, limit=limit)),
     } == snapshot  # fmt: skip
 
 
