@@ -419,7 +419,7 @@ def test_a_key_that_changes_the_cache_and_is_not_read_is_named(key: str) -> None
 @pytest.mark.parametrize(
     ("kind", "gib"),
     [("turboquant_3bit_nc", 3.2), ("int4_per_token_head", 4.25), ("nvfp4", 4.5), ("fp8", 8.0),
-     ("int8_per_token_head", 8.25), ("octave_k3v4", 0.0), ("somebodys_plugin", 0.0)],
+     ("int8_per_token_head", 8.25), ("nvfp4_4over6", 0.0), ("somebodys_plugin", 0.0)],
 )  # fmt: skip
 def test_a_cache_type_that_is_not_counted_makes_no_no_go(kind: str, gib: float) -> None:
     """club-3090#32 served with turboquant_3bit_nc what 16 bits have no room for. What is certain of
@@ -452,7 +452,7 @@ def test_experts_see_the_tokens_of_all_replicas() -> None:
 @pytest.mark.parametrize(
     ("engine", "words"),
     [("sglang", "--kv-cache-dtype fp4_e2m1"), ("sglang", "--kv-cache-dtype mxfp8"),
-     ("vllm", "--kv-cache-dtype nvfp4_ds_mla")],
+     ("vllm", "--kv-cache-dtype nvfp4_4over6")],
 )  # fmt: skip
 def test_nothing_of_an_unknown_type_says_no_go(engine: str, words: str) -> None:
     here = cards(1, 24, (8, 9))

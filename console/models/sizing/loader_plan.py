@@ -289,7 +289,8 @@ class VllmPlan:
     `whole_experts` experts are shared out whole. `ctx` None: the model's own length, which it
     insists on; -1: as long as there is room for. `batch`: tokens of a step, `seqs`: requests of a
     step. `graph_batches`: of how many batches graphs are made (0: the usual ones, up to the
-    `largest_graph`). `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
+    `largest_graph`). `type_kv`: the size of the cache's numbers, `asked_type`: the option's word
+    for it. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
     `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
     --long-prefill-token-threshold. `text_only`: no input but text is taken; `limited`: the kinds of
     input that are limited to none. `page`: tokens of a block of the cache (0: the backend's own).
@@ -313,6 +314,7 @@ class VllmPlan:
     seqs: int | None = None
     batch: int | None = None
     type_kv: str = "auto"
+    asked_type: str = ""
     dtype: str = "auto"
     quantization: str = ""
     load_format: str = ""

@@ -36,7 +36,12 @@ from console.models.sizing.loader_plan import (
 )
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
-from console.models.sizing.serving.backends import not_known_of_backends, refused_backends
+from console.models.sizing.serving.backends import (
+    cache_form,
+    cache_of_sglang,
+    not_known_of_backends,
+    refused_backends,
+)
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import (
@@ -187,7 +192,8 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Assessment) -
 
 
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
-    plan = replace(plan, type_kv=cache_type(facts, "sglang", plan.type_kv))
+    kind = cache_type(facts, "sglang", plan.type_kv)
+    plan = replace(plan, type_kv=cache_form(facts, kind, machine.cards))
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]
@@ -200,7 +206,10 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
-    for refused, unknown in (by_kt(facts, plan), by_sglang_pairs(facts, plan, machine.cards)):
+    for refused, unknown in (
+        by_kt(facts, plan), by_sglang_pairs(facts, plan, machine.cards),
+        cache_of_sglang(facts, plan, machine.cards),
+    ):  # fmt: skip
         ledger.stops += refused
         ledger.unknown += unknown
     if facts.layers is None:

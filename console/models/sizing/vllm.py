@@ -22,7 +22,11 @@ from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
-from console.models.sizing.serving.backends import not_known_of_vllm_backend
+from console.models.sizing.serving.backends import (
+    cache_form,
+    cache_of_vllm,
+    not_known_of_vllm_backend,
+)
 from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import by_vllm_encoder, left_on
@@ -108,7 +112,8 @@ MIN_CONTEXT = 250 * MIB
 def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     """The whole sum for one plan."""
     wanted = plan.type_kv == "auto" and "vllm" in facts.cache_fp8
-    plan = replace(plan, type_kv=cache_type(facts, "vllm", plan.type_kv))
+    kind = cache_type(facts, "vllm", plan.type_kv)
+    plan = replace(plan, type_kv=cache_form(facts, kind, machine.cards, plan.asked_type))
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
@@ -148,7 +153,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     if cards:
         step = step_of(facts, plan, cards[0])
         ledger.stops += by_vllm(facts, plan, step, _tokens(facts, plan))
-    for refused, unknown in (scaled_cache(facts, plan), marlin_tiles(facts, plan, cards)):
+    for refused, unknown in _of_cards(facts, plan, cards):
         ledger.stops += [f"vLLM refuses {what}" for what in refused]
         ledger.unknown += unknown
     unknown, notes = fp8_cache(facts, plan.type_kv, cards)
@@ -163,6 +168,15 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     _host(facts, plan, machine, world, ledger)
     ledger.envelope = _envelope(facts, machine, ledger)
     return ledger
+
+
+def _of_cards(
+    facts: ModelFacts, plan: VllmPlan, cards: Sequence[Card]
+) -> Iterator[tuple[list[str], list[str]]]:
+    """(refused, not known) by what kernels for these cards take."""
+    yield scaled_cache(facts, plan)
+    yield cache_of_vllm(facts, plan, cards)
+    yield marlin_tiles(facts, plan, cards)
 
 
 def _may_be_less(plan: VllmPlan, options: Sequence[str]) -> bool:

@@ -59,6 +59,8 @@ PAIRS = (
     "alike, unless they are built with GGML_CUDA_FA_ALL_QUANTS; one of these four for both settles "
     "it"
 )
+NOT_ON_CPU = frozenset({"q5_0", "q5_1"})
+"""Types of a cache that ik_llama.cpp's own flash attention for the processor lacks."""
 
 
 def has_kernel(facts: ModelFacts, plan: LlamaPlan) -> bool:
@@ -142,6 +144,12 @@ def settled(
     refused += _broken_blocks(facts, plan)
     if facts.attention.latent and plan.type_k != plan.type_v:
         doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
+    if plan.ik and on_host and plan.flash and (types := NOT_ON_CPU & {plan.type_k, plan.type_v}):
+        doubts.append(
+            f"flash attention on the processor with a cache in {' and '.join(sorted(types))}: "
+            "ik_llama.cpp aborts there since March 2026, and answered badly before "
+            "(ik_llama.cpp#1562)"
+        )
     several = not plan.unified and plan.slots > 1
     quantized = {plan.type_k, plan.type_v}.isdisjoint(PLAIN)
     if several and quantized and sum(w.layer == 0 for w in facts.weights) <= FEW_TENSORS:

@@ -74,7 +74,8 @@ def _length(reading: Reading, flag: str, value: str) -> None:
 
 
 def _kv_type(reading: Reading, flag: str, value: str) -> None:
-    if value in ("auto", "bfloat16", "float16", "half") or value.startswith("fp8"):
+    reading.got["asked_type"] = value[:40]
+    if value in ("auto", "bfloat16", "float16") or value.startswith("fp8"):
         whole = "" if value.endswith("_per_token_head") else fp8_of(value)
         reading.got["type_kv"] = whole or (value if value.startswith(("auto", "fp8")) else "bf16")
     else:

@@ -14,7 +14,18 @@ from typing import NamedTuple
 from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.serving.kernels import SINKS
+from console.models.sizing.serving.kernels import (
+    LATENT as LATENT_KIND,
+)
+from console.models.sizing.serving.kernels import PLAIN as PLAIN_KIND
+from console.models.sizing.serving.kernels import (
+    SINKS,
+    SPARSE_LATENT,
+    STATES,
+    WIDE,
+    WINDOW,
+)
+from console.models.sizing.serving.refused import E5M2
 
 
 class Backend(NamedTuple):
@@ -64,6 +75,48 @@ VLLM_CARDS: Mapping[str, Span] = {
     "CUTLASS_MLA": _BLACKWELL_OF_SERVERS, "FLASHINFER_MLA": _BLACKWELL_OF_SERVERS,
 }  # fmt: skip
 """The same for vLLM (`supports_compute_capability` in v1/attention/backends of 0.33)."""
+_16, _8 = frozenset(("bfloat16", "float16")), frozenset(("fp8", "fp8_e4m3"))
+_TURBO = ("turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc")
+VLLM_TYPES: Mapping[str, frozenset[str]] = {
+    "FLASH_ATTN": _16 | _8, "FLASHINFER": _16 | _8 | {"fp8_e5m2", "nvfp4", "nvfp4_4over6"},
+    "TRITON_ATTN": _16 | _8 | {
+        "fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head",
+    },
+    "FLEX_ATTENTION": _16, "TURBOQUANT": frozenset(_TURBO), "TRITON_MLA": _16 | _8,
+    "FLASH_ATTN_MLA": _16, "FLASHMLA": _16 | _8, "CUTLASS_MLA": _16 | _8,
+    "FLASHINFER_MLA": _16 | _8,
+    "FLASHMLA_SPARSE": frozenset(("bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla")),
+    "FLASH_ATTN_MLA_SPARSE": _16, "FLASHINFER_MLA_SPARSE": _16 | _8,
+    "FLASHINFER_MLA_SPARSE_SM90": _8 | {"bfloat16"},
+    "FLASHINFER_MLA_SPARSE_SM120": _8 | {"fp8_ds_mla"},
+}  # fmt: skip
+"""What --kv-cache-dtype may be besides `auto` for each backend for NVIDIA's cards
+(`supported_kv_cache_dtypes` in v1/attention/backends of 0.33)."""
+_OF_HEADS = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT")
+VLLM_CHOOSES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((PLAIN_KIND, WINDOW, WIDE, STATES, SINKS), _OF_HEADS),
+    LATENT_KIND: ("TRITON_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "CUTLASS_MLA", "FLASHINFER_MLA"),
+    SPARSE_LATENT: (
+        "FLASHMLA_SPARSE", "FLASH_ATTN_MLA_SPARSE", "FLASHINFER_MLA_SPARSE",
+        "FLASHINFER_MLA_SPARSE_SM90", "FLASHINFER_MLA_SPARSE_SM120",
+    ),
+}  # fmt: skip
+"""Among which backends vLLM chooses for a kind of attention (`_get_backend_priorities` in
+platforms/cuda.py of 0.33)."""
+VLLM_HERE = (0, 33)
+"""The release whose lists these are."""
+LONG_TAKEN: Mapping[str, frozenset[str]] = {SPARSE_LATENT: frozenset(("fp8",))}
+"""Types besides `auto` that releases before took for a kind of attention, too; for the others _8.
+0.14.1 has no backend for bfloat16 and fp8_e5m2 (vllm#42587), a build of June 2026 none for fp8_e4m3
+and sparse latent attention (recipes#565)."""
+DS_MLA = "fp8_ds_mla"
+"""The form of a latent cache in FP8 that kernels for sparse attention read: with scales, and a part
+in 16 bits."""
+SGLANG_E5M2, NEVER_E5M2 = ("flashinfer", "triton"), ("cutedsl_mla", "trtllm_mla")
+"""Backends of SGLang that take a cache in fp8_e5m2, and those that end with it (arg_groups of
+0.5.23). `--attention-backend fa3` becomes triton then, and what it chooses itself below Blackwell
+is one of these."""
+BLACKWELL = (10, 0)
 FP8_SPANS: Mapping[str, Span] = {"FLASH_ATTN": _HOPPER}
 """Where a backend of vLLM takes a cache in FP8, if not wherever it runs: FlashAttention 3 does."""
 SINK_SPANS: Mapping[str, Span] = {
@@ -130,6 +183,81 @@ def not_known_of_vllm_backend(
         spans.append(SINK_SPANS.get(name, ((99, 0), (99, 0))))
     span = max(low for low, _ in spans), min(high for _, high in spans)
     yield from _without_kernels(plan.attention, span, cards)
+
+
+def cache_of_vllm(
+    facts: ModelFacts, plan: VllmPlan, cards: Sequence[Card]
+) -> tuple[list[str], list[str]]:
+    """(refused, not known) of the value of --kv-cache-dtype, by the backends among which vLLM
+    chooses, or the one that is named."""
+    value, named, kind = plan.asked_type, plan.attention.upper(), facts.attends
+    if value in ("", "auto") or not cards or (named not in ("", "AUTO", *VLLM_TYPES)):
+        return [], []
+    option = f"--kv-cache-dtype {value}"
+    known = VLLM_CHOOSES.get(kind, ()) if _equal_heads(facts) else ()
+    backends = (named,) if named in known else known
+    taking = [name for name in backends if value in VLLM_TYPES[name]]
+    if value in _16 | _8 and not all(card.compute for card in cards):
+        return [], []
+    if not backends or not all(card.compute for card in cards):
+        return [], [f"whether an attention backend for this model and these cards takes {option}"]
+    if not taking and (plan.release or VLLM_HERE) <= VLLM_HERE:
+        whose = f"--attention-backend {plan.attention}" if named in backends else "no backend"
+        verb = "does not take" if named in backends else "takes"
+        return [f"{option}: {whose} {verb} it for this kind of attention (vllm#42587)"], []
+    if not taking:
+        return [], [f"whether a release after 0.33 takes {option} for this kind of attention"]
+    computes = [card.compute for card in cards if card.compute]
+    if not any(all(low <= c <= high for c in computes) for low, high in map(_runs, taking)):
+        words = ", ".join(f"{major}.{minor}" for major, minor in sorted(set(computes)))
+        return [], [f"whether a backend that takes {option} has kernels at {words}"]
+    if value in LONG_TAKEN.get(kind, _8) or (plan.release or (0,)) >= VLLM_HERE:
+        return [], []
+    return [], [
+        f"{option}: 0.33 takes it, and not every release before (vllm#42587, recipes#565); which "
+        f"release it is is not {'calculated' if plan.release else 'known'} here"
+    ]
+
+
+def _equal_heads(facts: ModelFacts) -> bool:
+    """Heads whose keys and values differ in length have backends of their own."""
+    spec = facts.attention
+    return spec.latent or spec.key == spec.value
+
+
+def _runs(name: str) -> Span:
+    """From which compute capability to which a backend runs."""
+    blackwell = _BLACKWELL_OF_SERVERS if name == "FLASHINFER_MLA_SPARSE" else _ANY
+    small = {
+        "FLASHINFER_MLA_SPARSE_SM90": _HOPPER, "FLASH_ATTN_MLA_SPARSE": _HOPPER,
+        "FLASHINFER_MLA_SPARSE_SM120": ((12, 0), (12, 9)),
+    }  # fmt: skip
+    return VLLM_CARDS.get(name) or small.get(name, blackwell)
+
+
+def cache_of_sglang(
+    facts: ModelFacts, plan: SglangPlan, cards: Sequence[Card]
+) -> tuple[list[str], list[str]]:
+    """The same of SGLang, where fp8_e5m2 alone depends on more than `PLAIN` and `LATENT` say."""
+    if plan.type_kv != E5M2:
+        return [], []
+    names, words = used(plan), f"--kv-cache-dtype {E5M2}"
+    if ended := [name for name in names if name in NEVER_E5M2]:
+        return [f"{words} with --attention-backend {ended[0]}, which takes fp8_e4m3"], []
+    early = bool(cards) and all((card.compute or BLACKWELL) < BLACKWELL for card in cards)
+    chosen = names == ("fa3",) and not plan.phases
+    sure = (chosen or all(name in SGLANG_E5M2 for name in names)) if names else early
+    if sure and facts.attends in (*VLLM_CHOOSES,) and facts.attends != SPARSE_LATENT:
+        return [], []
+    return [], [f"whether the backend for attention takes {words}; fp8_e4m3 has more of them"]
+
+
+def cache_form(facts: ModelFacts, kind: str, cards: Sequence[Card], asked_type: str = "") -> str:
+    """The type of the cache as it lies in memory: kernels for sparse latent attention keep FP8 as
+    DeepSeek does it. On Blackwell of servers another one is chosen unless it is asked for."""
+    early = any((card.compute or BLACKWELL) < BLACKWELL for card in cards)
+    wanted = asked_type == DS_MLA or (kind == "fp8" and early)
+    return DS_MLA if wanted and facts.attends == SPARSE_LATENT else kind
 
 
 def _without_kernels(name: str, span: Span | None, cards: Sequence[Card]) -> Iterator[str]:

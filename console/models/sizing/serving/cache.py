@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from console.models.sizing.kv_cache import cache_of, of_rank, served_bytes
+from console.models.sizing.kv_cache import cache_of, layers_with_cache, of_rank, served_bytes
 from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.serving.backends import DS_MLA
 
 COUNTED = ("auto", "bf16")
 """Types of a cache of 16 bits; those that begin with fp8 have 8."""
@@ -31,5 +32,14 @@ def rank_bytes(
     if cache is None:
         return None
     if latent:
-        return served_bytes(facts, cache) if fp8 or kind in COUNTED else 0
+        more = _ds_mla(facts) * cache.tokens if kind == DS_MLA else 0
+        return served_bytes(facts, cache) + more if fp8 or kind in COUNTED else 0
     return of_rank(facts, cache, kind, ranks)
+
+
+def _ds_mla(facts: ModelFacts) -> int:
+    """Bytes of a token beyond a number of 8 bits each: a scale of 4 bytes for 128 of the latent
+    ones, and a rope part in 16 bits (656 and not 576 for DeepSeek-V3.2, flashmla_sparse.py)."""
+    spec = facts.attention
+    each = 4 * -(-spec.latent_rank // 128) + spec.rope
+    return each * sum(layers_with_cache(facts))
