@@ -111,7 +111,11 @@ def test_other_flags_than_the_ones_that_serve_are_judged_by_the_sum(checked: Che
 def test_a_distill_goes_on_one_card_and_not_in_halves_on_two(checked: Checked) -> None:
     gguf = "unsloth/DeepSeek-R1-Distill-Qwen-32B-GGUF"
     code, found = checked(gguf, "--args", "-ngl", "all", "-c", "8192")
-    assert (code, found["verdict"]) == (0, "GO"), found["because"]
+    # its memory goes; whether the build knows the tokenizer nobody can tell, as no container engine
+    # is here to ask it
+    assert (code, found["verdict"]) == (4, "UNKNOWN")
+    assert found["because"].startswith("the build, header, as a loader reads it: whether it has")
+    assert not any(limit["short_by"] for limit in found["limits"])
     code, found = checked(DISTILL, "--args", "--tp", "2")
     assert (code, found["verdict"]) == (3, "NO-GO")
     assert "RTX 5090 has" in found["because"]

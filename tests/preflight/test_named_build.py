@@ -1,6 +1,7 @@
 """The build that `check checkpoint` is told: it is asked, and what it refuses counts."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -189,19 +190,34 @@ def test_what_a_build_that_is_gone_might_refuse_is_no_go(
     assert gone.why in found.words
 
 
+LLAMA_BASELINE = "process: {argv: [/opt/nowhere/llama-server, -c, '512']}"
+VLLM_BASELINE = "process: {argv: [/opt/nowhere/vllm, serve, x]}"
+
+
 @pytest.mark.parametrize(
-    ("words", "missed"), [([], True), (["--args", "-c", "256"], False)], ids=["its flags", "others"]
-)
-def test_the_program_of_another_machine_is_missed_where_it_would_load_the_model(
-    model: Path, words: list[str], missed: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Other flags may be for another build, and are answered as ever."""
-    tiny_deepseek2(model)
+    ("baseline", "words"),
+    [
+        (LLAMA_BASELINE, []), (LLAMA_BASELINE, ["--args", "-c", "256"]),
+        (LLAMA_BASELINE, ["--engine", "llama.cpp"]),
+        (LLAMA_BASELINE, ["--engine", "ik_llama.cpp", "--args", "-c", "256"]),
+        (VLLM_BASELINE, []), (VLLM_BASELINE, ["--engine", "llama.cpp", "--args", "-c", "256"]),
+        ("container: gone, args: []", ["--args", "-c", "256"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("make", "everywhere"), [(tiny_deepseek2, False), (tiny_llama, True)])
+def test_an_architecture_that_not_every_build_has_is_no_go_while_none_is_asked(
+    model: Path, baseline: str, words: list[str], make: Callable[[Path], object],
+    everywhere: bool, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """ik_llama.cpp#2166: --engine or --args made it a GO, as another build may be meant then."""
+    make(model)
     site = model.parent / "site.yaml"
-    site.write_text(site.read_text().replace("[cat]", "[/opt/nowhere/llama-server, -c, '512']"))
+    site.write_text(site.read_text().replace("process: {argv: [cat]}", baseline))
+    words = [*words, *([] if "--args" in words else ["--ctx", "256"])]
     code = main(["check", "checkpoint", str(model), "--json", *words])
     told = json.loads(capsys.readouterr().out)
-    assert (code, "There is no program /opt/nowhere/" in told["because"]) == (4 * missed, missed)
+    assert (code, told["verdict"]) == ((0, "GO") if everywhere else (4, "UNKNOWN"))
+    assert ("whether it has this architecture" in told["because"]) is not everywhere
 
 
 def test_what_nobody_can_tell_names_the_build_that_it_needs() -> None:

@@ -136,8 +136,8 @@ def suggestion(
 def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
     """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
     known = cache(build)
-    # a baseline of another engine does not load a GGUF, and nobody misses it
-    missed = sure and fitting(loader, Format.GGUF).own == loader.own
+    # a baseline of another engine does not load a GGUF, so that no build is named at all
+    named = sure and fitting(loader, Format.GGUF).own == loader.own
     architectures: Kept = {}
     headers: Kept = {}
 
@@ -148,8 +148,8 @@ def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
             findings = _once(architectures, header, lambda: _knows(own, header, sure=sure))
             if not all(finding.level in (Level.OK, Level.WARN) for finding in findings):
                 return [*findings, *header_checks.unasked(header)]  # it says nothing of the rest
-        elif isinstance(seen, Absent) and missed and not assessment.served_by:
-            findings = absent.findings(seen, loader, header)
+        elif isinstance(seen, Absent) and not assessment.served_by:
+            findings = absent.findings(seen, loader, header, sure=named)
         else:
             findings = []
         # what serves with its options was asked by whoever started it

@@ -42,15 +42,19 @@ class Absent:
     why: str
 
 
-def findings(build: Absent, loader: Loader, header: Header) -> list[Finding]:
+def findings(
+    build: Absent, loader: Loader, header: Header, *, sure: bool = True
+) -> list[Finding]:  # fmt: skip
     """What an absent build might refuse of a model, as UNKNOWN; a warning where every build takes
-    all of it."""
-    explanation = f"it is not here and was not asked ({build.why})"
+    all of it. `sure`: it is the one that would serve; if not, no build is named at all, and the
+    baseline's, which is the only one to ask, is absent."""
+    which = "it is" if sure else "no build is named, and the baseline's is"
+    explanation = f"{which} not here and was not asked ({build.why})"
     doubts = [
         Finding(Level.UNKNOWN, f"{TITLE}, {about}", f"whether it has {what}: {explanation}", HINT)
         for about, what in _doubts(loader, header)
     ]
-    return doubts or [Finding(Level.WARN, TITLE, explanation, HINT)]
+    return doubts if doubts or not sure else [Finding(Level.WARN, TITLE, explanation, HINT)]
 
 
 def _doubts(loader: Loader, header: Header) -> Iterator[tuple[str, str]]:
