@@ -15,7 +15,7 @@ from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
 from console.models.sizing.loader_plan import Build
-from console.models.sizing.model_facts import Kind, ModelFacts, Weight
+from console.models.sizing.model_facts import Experts, Kind, ModelFacts, Weight
 from tests.sizing import shapes
 from tests.sizing.test_backends import CONFIG
 from tests.sizing.test_states import facts as qwen
@@ -145,16 +145,30 @@ def test_weights_in_ram_of_models_whose_layers_are_of_two_kinds() -> None:
     input batch when CPU weight offloading is enabled"."""
     judged_plan = vllm(qwen("35B-A3B"), "-tp 2 --max-num-seqs 1 --cpu-offload-gb 30")
     assert (judged_plan.verdict, "vllm#26206" in judged_plan.because) == (Verdict.UNKNOWN, True)
-    assert vllm(PLAIN, "--cpu-offload-gb 1").verdict is Verdict.GO
+    assert vllm(PLAIN, "--cpu-offload-gb 1", (0, 33)).verdict is Verdict.GO
 
 
-def test_weights_in_ram_that_a_runner_passes_over() -> None:
-    """vllm#51396: --cpu-offload-gb does nothing for the classes of the V2 runner."""
-    facts = replace(PLAIN, classes=("Qwen2MoeForCausalLM",))
-    for release, verdict in ((None, Verdict.UNKNOWN), ((0, 26), Verdict.UNKNOWN),
-                             ((0, 33), Verdict.GO)):  # fmt: skip
-        assert vllm(facts, "--cpu-offload-gb 1", release).verdict is verdict
-    assert vllm(facts, "").verdict is Verdict.GO
+V2_MOE = replace(PLAIN, experts=Experts(8, 2, 64, 0), classes=("Qwen2MoeForCausalLM",))
+
+
+@pytest.mark.parametrize(
+    ("facts", "release", "known"),
+    [
+        (PLAIN, None, False), (PLAIN, (0, 19), True), (PLAIN, (0, 21), False),
+        (PLAIN, (0, 27), False), (PLAIN, (0, 28), False), (PLAIN, (0, 29), True),
+        (PLAIN, (0, 33), True), (V2_MOE, None, False), (V2_MOE, (0, 26), False),
+        (V2_MOE, (0, 33), True), (replace(V2_MOE, classes=("Qwen3MoeForCausalLM",)), None, True),
+    ],
+)  # fmt: skip
+def test_weights_in_ram_that_a_runner_passes_over(
+    facts: ModelFacts, release: tuple[int, int] | None, known: bool
+) -> None:
+    """vllm#51396, vllm#56283: --cpu-offload-gb does nothing on the V2 runner of 0.27.1, which has
+    all dense models since vllm#44443, and some that have experts."""
+    plan = replace(vllm_plan(["--cpu-offload-gb", "1"]), release=release)
+    unknown = serving.by_vllm_pairs(facts, plan)[1]
+    assert ("vllm#56283" not in " ".join(unknown)) is known
+    assert serving.by_vllm_pairs(facts, replace(plan, cpu_offload=0)) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,16 @@ ORDER = (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT, Verdict.UNKNOWN, Verdict.
 """From best to worst."""
 
 
+ESTIMATES = "by estimates of what the driver, libraries and graphs take"
+ROUNDED = "each tensor pinned in a block of a power of two: up to twice (vllm#56410)"
+"""Rule of torch's CachingHostAllocator, by which vLLM and SGLang pin what they offload one
+parameter at a time (model_executor/offloader/uva.py of vLLM 0.33, srt/utils/offloader.py of SGLang
+0.5.23): 1.86 of the weights of QwQ-32B-AWQ, 1.18 of Llama 3.3 70B AWQ, 1.78 of the experts of
+GLM-5.3-Flash (vllm-backport#67). Which tensors go there and how the engine joins them is not
+counted."""
+PINNED = "by how far each pinned tensor is rounded up to a power of two"
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """One summand: bytes (None: unknown) at a place, and how they were computed. `spread`: by how
@@ -174,7 +184,7 @@ class Assessment:
         return self.unknown + [
             f"whether {limit.where} has room: it has {format_bytes(limit.have)}, and needs "
             f"{format_bytes(limit.need - self.spread(limit.where))} to {format_bytes(limit.need)}, "
-            "by estimates of what the driver, libraries and graphs take"
+            f"{PINNED if limit.where == HOST else ESTIMATES}"
             for limit in self.undecided
         ]
 
@@ -203,12 +213,18 @@ class Assessment:
         serves = f"{self.served_by} serves this very configuration, whatever the sum says"
         return f"{serves}; the sum: {words}"
 
+    def _needs(self, limit: Limit) -> str:
+        """How much a place needs, and how much of it is missing."""
+        spread = self.spread(limit.where) if limit.where == HOST else 0
+        least = "at least " if spread else ""
+        need, short = format_bytes(limit.need - spread), format_bytes(limit.short_by - spread)
+        return f"needs {least}{need}: {short}"
+
     def _reasons(self) -> str:
         verdict = self.summed
         if verdict is Verdict.NO_GO:
             words = [
-                f"{limit.where} has {format_bytes(limit.have)} and needs "
-                f"{format_bytes(limit.need)}: {format_bytes(limit.short_by)} short"
+                f"{limit.where} has {format_bytes(limit.have)} and {self._needs(limit)} short"
                 for limit in sorted(self.short, key=lambda limit: -limit.short_by)
             ]
             besides = f"besides not known: {'; '.join(self.unknown)}" if self.unknown else ""

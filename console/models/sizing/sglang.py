@@ -18,6 +18,7 @@ from console.models.sizing.assessment import (
     HOST_MARGIN,
     MIB,
     PAGES,
+    ROUNDED,
     Assessment,
     Limit,
     disk_margin,
@@ -29,11 +30,7 @@ from console.models.sizing.combinations.serving import by_sglang_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import (
-    AS_STORED,
-    ConversionPlan,
-    SglangPlan,
-)
+from console.models.sizing.loader_plan import AS_STORED, ConversionPlan, SglangPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.backends import (
@@ -535,6 +532,8 @@ def _host(
         ledger.add(
             "checkpoint", facts.weight_bytes, HOST, "read whole before it is shared out (F-022)"
         )
+        pinned = min(plan.cpu_offload * plan.ranks * plan.stages, dense_bytes(facts))
+        ledger.add("rounding", pinned, HOST, f"--cpu-offload-gb of each rank, {ROUNDED}", pinned)
     else:
         ledger.add("staging", min(STAGING, facts.weight_bytes), HOST, "shards on their way")
     if machine.ram_available is None:
@@ -551,7 +550,7 @@ def _host(
                 "experts at random"
             )
     else:
-        resident(ledger, machine)
+        resident(ledger, machine, locked=plan.cpu_offload > 0)
 
 
 def _mapped(ledger: Assessment, machine: Machine) -> None:

@@ -14,7 +14,15 @@ from dataclasses import replace
 
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
-from console.models.sizing.assessment import GIB, HOST, MIB, Assessment, held, resident
+from console.models.sizing.assessment import (
+    GIB,
+    HOST,
+    MIB,
+    ROUNDED,
+    Assessment,
+    held,
+    resident,
+)
 from console.models.sizing.combinations.serving import by_vllm_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.kv_cache import head_bytes
@@ -480,11 +488,11 @@ def _host(
     ledger.add("Ray", RAY if plan.ray else 0, HOST, "its own processes")
     if plan.cpu_offload:
         parts = min(plan.cpu_offload * world, facts.weight_bytes)
-        ledger.add("offloaded", parts, HOST, "--cpu-offload-gb of each rank, pinned")
+        ledger.add("offloaded", 2 * parts, HOST, f"--cpu-offload-gb of each rank, {ROUNDED}", parts)
     if machine.ram_available is None:
         ledger.unknown.append("the memory this machine has free")
     else:
-        resident(ledger, machine)
+        resident(ledger, machine, locked=plan.cpu_offload > 0)
 
 
 def _envelope(facts: ModelFacts, machine: Machine, ledger: Assessment) -> Envelope:

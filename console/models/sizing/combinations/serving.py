@@ -45,7 +45,11 @@ V2_CLASSES = frozenset((
     "InklingForConditionalGeneration", "KimiK3ForConditionalGeneration",
     "LongcatFlashNgramForCausalLM", "Qwen2MoeForCausalLM",
 ))  # fmt: skip
-"""DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vLLM in August 2026; since 0.30 it serves all."""
+"""DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vLLM in August 2026, of models with experts; since 0.30
+it serves all."""
+V2_SINCE = (0, 20)
+"""The release from which some dense models may run on it by default (vllm#39337 of April 2026); all
+of them do since vllm#44443 of July."""
 STAGED = ("Qwen3_5",)
 """How the classes begin whose layers that guess ahead have stages in vLLM 0.33 (Qwen3_5MTP)."""
 RARELY = ("FLEX_ATTENTION", "TREE_ATTN", "XFORMERS", "DUAL_CHUNK_FLASH_ATTN")
@@ -56,10 +60,17 @@ def by_vllm_pairs(facts: ModelFacts, plan: VllmPlan) -> tuple[list[str], list[st
     """What vLLM refuses and what is not known of it, in words."""
     encoder = bool(facts.encoders) and not plan.text_only
     features = [*_of_vllm(facts, plan), *_of_model(facts, encoder=encoder)]
-    if V2_CLASSES.intersection(facts.classes):
+    if _on_v2(facts, plan):
         features.append(V2_RUNNER)
     refused, unknown = judged("vllm", features, plan.release)
     return refused, [*_stages(facts, "vllm", plan.stages), *unknown]
+
+
+def _on_v2(facts: ModelFacts, plan: VllmPlan) -> bool:
+    """Whether the V2 runner may serve this, as far as the release is known."""
+    new = plan.release is None or plan.release >= V2_SINCE
+    dense = not facts.experts.count and facts.recurrent is None
+    return new and (dense or bool(V2_CLASSES.intersection(facts.classes)))
 
 
 def by_sglang_pairs(
