@@ -41,6 +41,7 @@ REASON = text("--reason", "TEXT", "why (skip needs it)")
 CONFIRM = text("--confirm", "WORD", "the word an approval asks for")
 FLEET = option("--fleet", "FILE", FLEET_HELP, type="path")
 PART_FLEET = option("--fleet", "FILE", FLEET_HELP, type="path", default=SUPPRESS)
+"""The same behind a part: a default would take the place of `fleet --fleet FILE PART`."""
 UNATTENDED = (YES, LEASE, OVERRIDE)
 """What a run takes for the time in which nobody is there."""
 START = (INPUT, STEP, DETACH, *UNATTENDED)
