@@ -356,7 +356,7 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
         note = one_line(f"{words}: {who}" if who else words, 400)
         if note != services.named_in_outage:
             services.named_in_outage = note
-            context.record("run.note", text=note)
+            context.record(events.RunNote(text=note))
 
 
 def _of_this_run(services: RunServices) -> bool:
