@@ -33,9 +33,10 @@ class Metric:
     `headline` is the statistic that stands for many samples, and `low` and `high` are the least and
     the greatest value that a threshold can name. `looks`: it is sampled by looking at the server,
     though it is requests that load it. `generates`: a rate of tokens that are generated: a
-    rehearsal sets it by the speed of its stand-ins. `compared`: a column where runs are compared,
-    and `evidence`: shown beside a question for approval. `label` is its name in the panel of a
-    running step, "" where it has none there. `cure` is what to try where it misses its target.
+    rehearsal sets it by the speed of its stand-ins. `compared` is its place among the columns where
+    runs are compared, 0 where it is none; `evidence`: shown beside a question for approval. `label`
+    is its name in the panel of a running step, "" where it has none there. `cure` is what to try
+    where it misses its target.
     """
 
     unit: str
@@ -45,7 +46,7 @@ class Metric:
     high: float = math.inf
     looks: bool = False
     generates: bool = False
-    compared: bool = False
+    compared: int = 0
     evidence: bool = False
     label: str = ""
     cure: str = ""
@@ -66,17 +67,17 @@ HANGS = "whether it hangs when the KV cache is full: a smaller context, context 
 METRICS: dict[str, Metric] = {
     "tok_s": Metric(
         "tok/s", "completion tokens over the whole request's time", "mean",
-        generates=True, compared=True, evidence=True, label="tok/s", cure=SLOW,
+        generates=True, compared=1, evidence=True, label="tok/s", cure=SLOW,
     ),
     "decode_tok_s": Metric(
         "tok/s", "generation rate after the first token", generates=True, cure=SLOW
     ),
     "prompt_tok_s": Metric(
-        "tok/s", "prompt processing rate, nothing cached", compared=True, cure=SLOW_PROMPT
+        "tok/s", "prompt processing rate, nothing cached", compared=3, cure=SLOW_PROMPT
     ),
     "ttft_s": Metric(
         "s", "time to the first token, reasoning included",
-        compared=True, evidence=True, label="ttft", cure=LATE,
+        compared=5, evidence=True, label="ttft", cure=LATE,
     ),
     "ttfo_s": Metric("s", "time to the first token of the answer proper", cure=LATE),
     "tpot_s": Metric("s", "time per token after the first"),
@@ -94,8 +95,8 @@ PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"
 """The metrics that a single request has; the others are of the whole benchmark."""
 
 OUTPUT_METRICS = {
-    "tg_tok_s": Metric("tok/s", generates=True, compared=True, cure=SLOW),
-    "pp_tok_s": Metric("tok/s", compared=True, cure=SLOW_PROMPT),
+    "tg_tok_s": Metric("tok/s", generates=True, compared=2, cure=SLOW),
+    "pp_tok_s": Metric("tok/s", compared=4, cure=SLOW_PROMPT),
 }
 """Figures in the output of llama-bench or llama-sweep-bench; `tg` generates, `pp` reads."""
 
@@ -105,24 +106,24 @@ SOAK_METRICS = {
     "errors": Metric("count", "requests that failed", cure=FAILS),
     "garbled": Metric("count", "answers whose text is none"),
     "error_rate": Metric("ratio", "failed over all", high=1.0, evidence=True, cure=FAILS),
-    "stability": Metric("ratio", "answered well over all", high=1.0, compared=True, cure=FAILS),
+    "stability": Metric("ratio", "answered well over all", high=1.0, compared=1, cure=FAILS),
     "tok_s": Metric(
         "tok/s", "tokens a second of a request, median", generates=True, evidence=True, cure=SLOW
     ),
     "tok_s_drift": Metric(
         "ratio", "the last sixth's median below the first's", low=-math.inf, high=1.0,
-        compared=True, evidence=True,
+        compared=2, evidence=True,
     ),
     "ttft_s": Metric("s", "time to the first token", evidence=True, cure=LATE),
     "restarts": Metric(
         "count", "the server ended, or was started anew",
-        looks=True, compared=True, evidence=True, cure=ENDS,
+        looks=True, compared=4, evidence=True, cure=ENDS,
     ),
     "hangs": Metric("count", "no token for far too long", cure=HANGS),
     "critical_lines": Metric("count", "log lines that match `critical`", looks=True),
     "rss_growth": Metric(
         "B", "memory of the server, last tenth over first", low=-math.inf,
-        looks=True, compared=True, cure=GROWS,
+        looks=True, compared=3, cure=GROWS,
     ),
     "rss_peak": Metric("B", "its most", looks=True, cure=TOO_LARGE),
     "vram_growth": Metric(

@@ -10,7 +10,7 @@ from tests.copied import ROOT, changed, copied_tree, python
 PAGE = "docs/reference/metrics.md"
 RECORD = """METRICS: dict[str, Metric] = {
     "itl_p99_s": Metric(
-        "s", "time between two chunks, 99 of 100 are shorter", compared=True, evidence=True,
+        "s", "time between two chunks, 99 of 100 are shorter", compared=6, evidence=True,
         label="itl", cure="a smaller batch",
     ),
 """

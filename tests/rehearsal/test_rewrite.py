@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from console.bench.metrics import QUALITY_METRICS, TASK_METRICS
+from console.bench.metrics import QUALITY_METRICS, TASK_METRICS, Metric
 from console.config.playbook.captured import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.site import load_site
@@ -165,14 +165,18 @@ def test_prompts_stay_long_enough_for_an_estimate(written: Any, made: Any) -> No
 
 
 @pytest.mark.parametrize(("key", "named"), [("text", QUALITY_METRICS), ("tasks", TASK_METRICS)])
-def test_figures_of_quality_are_made_up_for_the_same_gates(key: str, named: dict[str, str]) -> None:
+def test_figures_of_quality_are_made_up_for_the_same_gates(
+    key: str, named: dict[str, Metric]
+) -> None:
     asked = {"service": "box", key: "/nvme/x"}
     tree = {"title": "t", "phases": [{"steps": [{"id": "q", "quality": asked}]}]}
     rewriter = Rewriter(Mapping("base:1"))
     (found,) = steps(rewriter(tree, Path("/books")))
     step = Step.model_validate(found)
     said = " ".join((step.run or [])[1:])
-    assert {name: base_unit(output.unit) for name, output in step.outputs.items()} == named
+    assert {name: base_unit(output.unit) for name, output in step.outputs.items()} == {
+        name: metric.unit for name, metric in named.items()
+    }
     for output in step.outputs.values():
         assert read_output(output.pattern, output.unit, said) is not None
     assert [note for note in rewriter.notes if note.startswith("step q: no model is asked")]

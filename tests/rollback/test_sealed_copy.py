@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ import pytest
 import console
 from console.common import paths
 from console.host import process
-from console.recovery.rollback import command, procedure
+from console.recovery.rollback import command, procedure, records
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.shell import launcher, sealed_copy
 from tests.rollback.conftest import DASH, Stage, run_launcher
 
@@ -219,6 +222,55 @@ def test_the_first_signal_leaves_a_rollback_and_the_second_one_ends_it(stage: St
             script.terminate()
             assert script.stdout.readline() == "got 15\n"
         assert script.wait(60) == 7
+
+
+@needs_dash
+@pytest.mark.parametrize("moved", ["run", "site"])
+def test_a_script_that_was_moved_finds_what_lies_beside_it(stage: Stage, moved: str) -> None:
+    stage.seal(copy="/gone")
+    path = stage.plan.rollback_dir / ("rollback.sh" if moved == "run" else "local.sh")
+    launcher.write(stage.plan, path)
+    place = stage.root / "elsewhere"
+    place.mkdir()
+    for script in (path, launcher.without_python_path(path)):
+        script.rename(place / script.name)
+    done = subprocess.run(
+        [str(DASH), str(place / path.name)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_dash
+def test_a_newer_run_of_the_site_is_rolled_back_by_an_older_script(stage: Stage) -> None:
+    """It has the baseline down now; as without Python, it is ended first."""
+    stage.seal(site_path="/etc/o’s.yaml")
+    newer = replace(stage.plan, run_id="newer", run_dir=str(stage.root / "runs" / "newer"))
+    newer.rollback_dir.mkdir(parents=True)
+    sealed.write(newer, newer.rollback_dir / sealed.PLAN)
+    runner, candidate = stage.sleeper("no"), stage.sleeper("newer")
+    records.write(Pointer("newer", newer.run_dir, "me", os.getuid(), *runner, site="/etc/o’s.yaml"))
+    done = run_launcher(stage)
+    assert done.returncode == 0, done.stdout
+    assert not process.alive(*runner), done.stdout
+    assert not process.alive(*candidate), done.stdout
+    assert "this user's run, newer" in done.stdout
+
+
+@needs_dash
+def test_a_newer_run_of_another_site_is_left_alone_by_an_older_script(stage: Stage) -> None:
+    stage.seal(site_path="/etc/a.yaml")
+    runner = stage.sleeper("no")
+    place = stage.root / "runs" / "b"
+    place.mkdir()
+    records.write(Pointer("b", str(place), "me", os.getuid(), *runner, site="/etc/b.yaml"))
+    done = run_launcher(stage)
+    assert done.returncode == 0, done.stdout
+    assert process.alive(*runner), done.stdout
+    assert done.stdout.count("a run has begun meanwhile") == 0
 
 
 # -- an upgrade in the middle of a run ------------------------------------------------------------

@@ -117,6 +117,7 @@ class Finder(_Plans):
         self.others = OtherUsers((), note)
         self._selected_first: set[str] = set()
         self._left_alone: set[str] = set()
+        self._has_asked = False
         self.site_seal, self.seal_at = site_seal, seal_at
         self.explicit_site = explicit_site
 
@@ -141,13 +142,16 @@ class Finder(_Plans):
         known = {*self._selected_first, *self._left_alone, selected.plan.run_id if selected else ""}
         if self.automatic or mine is None or mine.run_id in known:
             return False
+        if self.run_dir and selected is not None and not is_of_site(mine, selected.plan):
+            return False
         return process.alive(mine.pid, mine.start) and not self._leaves_alone(mine)
 
     def _interrupted(self) -> SelectedPlan | None:
         """The plan of the run that was asked for, if the pointer names another run or none."""
         mine = pointers.read(os.getuid())
-        if not self.run_dir or (mine and mine.run_dir == self.run_dir):
+        if not self.run_dir or self._has_asked or (mine and mine.run_dir == self.run_dir):
             return None
+        self._has_asked = True  # what begins meanwhile is not this run again
         return self._read_plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
     def _as_user(self) -> SelectedPlan | None:
@@ -499,6 +503,11 @@ def _is_out_of_reach(plan: SealedPlan, uid: int) -> bool:
 
 def _site_in(home: str) -> str:
     return os.path.realpath(paths.default_site(Path(home) / ".config" / paths.APP))
+
+
+def is_of_site(pointer: Pointer, plan: SealedPlan) -> bool:
+    """Whether a run is of the site whose plan this is."""
+    return bool(pointer.site) and _is_of(plan, os.path.realpath(pointer.site))
 
 
 def _is_of(plan: SealedPlan, site: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from console.bench.metrics import METRICS, OUTPUT_METRICS, SOAK_METRICS
+from console.bench.metrics import METRICS, OUTPUT_METRICS, SOAK_METRICS, Metric
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView
@@ -30,10 +30,14 @@ from console.render.report.decision import (
 from console.render.report.markdown import change, code, figure, prose, table
 from console.render.report.soak import soak_steps
 
-BENCH, SOAK = (
-    [name for name, metric in metrics.items() if metric.compared]
-    for metrics in ({**METRICS, **OUTPUT_METRICS}, SOAK_METRICS)
-)
+
+def _columns(metrics: Mapping[str, Metric]) -> list[str]:
+    """The metrics that are compared between runs, in their order."""
+    compared = [name for name, metric in metrics.items() if metric.compared]
+    return sorted(compared, key=lambda name: metrics[name].compared)
+
+
+BENCH, SOAK = _columns({**METRICS, **OUTPUT_METRICS}), _columns(SOAK_METRICS)
 MAX_METRICS = 6
 VRAM = "VRAM at most"
 INPUTS = "inputs"

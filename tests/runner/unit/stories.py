@@ -13,7 +13,7 @@ from console.journal.events import Body
 from console.journal.run_view import RunView
 from console.journal.state import RunState, StepState
 from console.render.report.document import evidence, markdown
-from console.render.report.next_steps import CAUSES, TRY
+from console.render.report.next_steps import CAUSES
 from tests.runner.unit import reported
 from tests.runner.unit.reported import GIB, no_go, soaked, trial, verdict
 
@@ -21,6 +21,11 @@ Story = Callable[[], RunView]
 Row = tuple[str, str, dict[str, Any]]
 FAST = ("bench.tok_s", "GO", "bench.tok_s 21.34 tok/s meets >= 20 tok/s (9 valid samples)")
 AGAIN = "bench.baseline-after.tok_s"
+CURED = (
+    "tok_s", "prompt_tok_s", "ttft_s", "error_rate", "peak_used", "rss_growth", "restarts", "hangs",
+    "errors", "decode_tok_s", "odd",
+)  # fmt: skip
+"""Names of figures: most are metrics that the program knows a cure for."""
 
 
 def changed(
@@ -94,7 +99,7 @@ def cut_over(what: str) -> RunView:
 
 
 def no_go_for_every_reason_that_has_a_hint() -> RunView:
-    names = [f"bench.{name}" for name in (*TRY, "errors", "decode_tok_s", "odd")]
+    names = [f"bench.{name}" for name in CURED]
     made = judged(*((name, "NO-GO", f"{name} misses") for name in names), word="NO-GO")
     made.header.targets[1]["go"] = "nonsense"
     return changed(

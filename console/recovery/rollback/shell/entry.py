@@ -8,10 +8,17 @@ start; see `console.common.paths.module_argv`.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from pathlib import Path
 
 from console.common.errors import ConsoleError, Exit
+from console.recovery.rollback import records
+from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
+from console.recovery.rollback.finder import is_of_site
+from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.shell.printing import Printer, on_line, print_result
 
 
@@ -25,10 +32,19 @@ def main() -> int:
     return _roll_back(words[0], as_json=as_json)
 
 
+def _newest(run_dir: str) -> str:
+    """The run to roll back: a newer one of the same site has its baseline now."""
+    mine = records.read(os.getuid())
+    with contextlib.suppress(ConsoleError):  # the run's plan is lost
+        if mine is not None and is_of_site(mine, sealed.read(Path(run_dir, ROLLBACK, PLAN))):
+            return mine.run_dir
+    return run_dir
+
+
 def _roll_back(run_dir: str, *, as_json: bool) -> int:
     printer = Printer(sys.stderr if as_json else sys.stdout)
     try:
-        result = rollback(None, False, on_line(printer), run_dir=run_dir)
+        result = rollback(None, False, on_line(printer), run_dir=_newest(run_dir))
     except KeyboardInterrupt:  # a second Ctrl-C, or SIGTERM: left unfinished
         return int(Exit.ROLLBACK_FAILED)
     except ConsoleError as error:

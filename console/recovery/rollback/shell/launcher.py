@@ -70,7 +70,8 @@ set -u
 BODY = r"""
 
 starts() {
-  timeout @START_S@ "$1" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+  timeout -k 2 @START_S@ "$1" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+    >/dev/null 2>&1
 }
 
 find_python() {
@@ -104,5 +105,8 @@ if [ -f "$COPY/__main__.py" ] && find_python; then
 else
   echo "rollback.sh: no python3 of 3.11 or newer starts here, or $COPY is gone" >&2
 fi
+# the directory may have been moved, and this script with it
+[ -f "$WITHOUT_PYTHON" ] || WITHOUT_PYTHON=${0%.sh}.without-python.sh
+[ -f "$WITHOUT_PYTHON" ] || WITHOUT_PYTHON=${0%/*}/without-python.sh
 exec /bin/sh "$WITHOUT_PYTHON" "$@"
 """
