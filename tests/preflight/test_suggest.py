@@ -149,7 +149,9 @@ def test_experts_of_a_mixture_stay_in_ram(
     best = found["rows"][0]
     assert best["quantization"] == "Q8_0"
     assert "-ncmoe" in best["args"] or "-cmoe" in best["args"]
-    assert asked(suggested, best, best["args"]) == best["verdict"] == "GO"
+    assert best["verdict"] == "GO"
+    # nobody can be asked here whether the build has qwen3moe
+    assert asked(suggested, best, best["args"]) == "UNKNOWN"
 
 
 def test_what_was_given_stays(machine: Callable[..., None], suggested: Suggested) -> None:

@@ -130,11 +130,15 @@ def suggestion(
     ask = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
     machine = machine_for(site, to, beside=beside)
     known, sure = cache(build), named or loader.own
-    return suggest(ask, machine, site, _by(known, loader, sure=sure), top, Asking(known, sure=sure))
+    return suggest(
+        ask, machine, site, _by(known, loader, sure=sure, search=True), top,
+        Asking(known, sure=sure),
+    )  # fmt: skip
 
 
-def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
-    """Asks the build, which is looked for once. `sure`: it is the one that would serve."""
+def _by(build: AskedBuild, loader: Loader, *, sure: bool, search: bool = False) -> ByBuild:
+    """Asks the build, which is looked for once. `sure`: it is the one that would serve. `search`:
+    what fits is sought, which a build that nobody names keeps from nothing."""
     known = cache(build)
     # a baseline of another engine does not load a GGUF, so that no build is named at all
     named = sure and fitting(loader, Format.GGUF).own == loader.own
@@ -148,7 +152,7 @@ def _by(build: AskedBuild, loader: Loader, *, sure: bool) -> ByBuild:
             findings = _once(architectures, header, lambda: _knows(own, header, sure=sure))
             if not all(finding.level in (Level.OK, Level.WARN) for finding in findings):
                 return [*findings, *header_checks.unasked(header)]  # it says nothing of the rest
-        elif isinstance(seen, Absent) and not assessment.served_by:
+        elif isinstance(seen, Absent) and (named or not search) and not assessment.served_by:
             findings = absent.findings(seen, loader, header, sure=named)
         else:
             findings = []
