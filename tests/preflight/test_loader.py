@@ -16,12 +16,19 @@ from console.checks.preflight.architecture.check import check
 from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.models.gguf.byte_source import GgufError
-from console.models.gguf.header import Header, pad
+from console.models.gguf.header import ARCHITECTURE, Header, pad
 from console.models.gguf.header import Tensor as header_tensor
 from console.models.gguf.read import read_header
 from console.models.loader import likeness
 from console.models.loader.complaints import PRE, TOKENIZER
-from console.models.loader.tables import architectures, complaints
+from console.models.loader.tables import (
+    COMMON,
+    DEPENDS,
+    _form,
+    _keys,
+    architectures,
+    complaints,
+)
 from console.rehearsal.demo.model import Tensor, Value
 from tests.preflight.test_tensor_types import Build
 from tests.sizing import log_models, tiny
@@ -478,3 +485,29 @@ def test_a_part_of_a_set_by_another_name_is_named(tmp_path: Path) -> None:
     finding = check(str(written(tmp_path, tiny.llama, parts)), None).finding()
     assert finding is not None
     assert (finding.level, "one of 2 shards" in finding.words) == (Level.FAIL, True)
+
+
+GATED = [name for name in log_models.SHAPES if name.startswith("Qwen3.5")]
+
+
+@pytest.mark.parametrize("name", GATED)
+@pytest.mark.parametrize("key", ["rope.dimension_sections", "ssm.group_count", "ssm.conv_kernel"])
+def test_a_key_that_the_loader_missed_when_it_was_asked_is_no_go(name: str, key: str) -> None:
+    """b11549 ends with "key not found in model: qwen35moe.rope.dimension_sections"."""
+    header = log_models.SHAPES[name]()
+    whole = f"{header.architecture}.{key}"
+    del header.kv[whole]
+    told = [complaint.words for complaint in complaints(header)]
+    assert f"key not found in model: {whole}" in told
+
+
+def test_every_key_that_was_learned_is_missed_unless_it_depends_on_others() -> None:
+    """All architectures of the table: a header with none of their keys but COMMON."""
+    for arch in architectures():
+        keys = {ARCHITECTURE: arch, **{f"{arch}.{name}": 1 for name in COMMON}}
+        header = Header(3, "little", 32, 0, keys, (), 0)
+        required = _form(header)
+        told = " ".join(complaint.words for complaint in _keys(header, required))
+        for name in () if required is None else required.keys:
+            given = name in DEPENDS or name in COMMON
+            assert given is (f"{arch}.{name}" not in told), (arch, name)

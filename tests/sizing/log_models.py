@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from console.models.gguf.header import Header, Tensor, row_bytes
+from console.models.gguf.header import Array, Header, Tensor, row_bytes
 from tests.sizing.known import (
     KNOWN,
     TYPES,
@@ -42,6 +42,7 @@ def gated(
         ssm__group_count=16, full_attention_interval=4, **mixed,
         **(heads(count, kv, 256) | {"rope__dimension_count": 64}),
     )  # fmt: skip
+    sketch.kv[f"{arch}.rope.dimension_sections"] = Array("INT32", 4, (11, 11, 10, 0))
     if ahead:
         sketch.kv |= {f"{arch}.block_count": layers + 1, f"{arch}.nextn_predict_layers": 1}
         sketch.block(

@@ -23,6 +23,8 @@ from console.models.loader.lengths import lengths
 
 Shape = tuple[tuple[str, ...], ...] | None
 """For each dimension the names of the lengths that it may be; None: not known."""
+DEPENDS = frozenset({"attention.q_lora_rank"})
+"""Keys that the loader requires of some models alone (not of DeepSeek-V2-Lite)."""
 COMMON = ("context_length", "embedding_length", "block_count")
 """Keys that no architecture does without."""
 WHOLE_HEAD = ("llama", "deci", "falcon", "llama-embed")
@@ -117,14 +119,13 @@ def _form(header: Header) -> Required | None:
 
 def _keys(header: Header, required: Required | None) -> Iterator[Complaint]:
     own = () if required is None else required.keys
-    # whether any other is required may depend on the values of others (DeepSeek-V2-Lite)
-    for name in (
-        *COMMON,
-        *(required_key for required_key in own if required_key.endswith("epsilon")),
-    ):
+    for name in dict.fromkeys((*COMMON, *own)):
         key = f"{header.architecture}.{name}"
         if key not in header.kv:
-            yield Complaint(f"key not found in model: {key}")
+            # whether any other is required may depend on the values of others
+            sure = name in COMMON or name.endswith("epsilon")
+            if sure or name not in DEPENDS:
+                yield Complaint(f"key not found in model: {key}", sure)
 
 
 def _contradictions(header: Header) -> Iterator[Complaint]:
