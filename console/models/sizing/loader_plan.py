@@ -215,7 +215,8 @@ class SglangPlan:
     tokens. `page`: tokens of a page of the cache (0: the backend's own), `attention` its backend,
     `phases` those for prompts or answers alone. `text_only` and `multimodal`: an encoder for
     images is left out, or asked for. `kt`: experts run on the processor; `kt_idle`: options of
-    kt-kernel do nothing, since the path of the weights is missing. `kt_weights` is where
+    kt-kernel do nothing, since the path of the weights is missing. `kt_pools` of its `kt_threads`
+    share each expert. `kt_weights` is where
     kt-kernel's weights are, with experts of `kt_experts` bytes (None: not known).
     `kt_prefill`: prompts of so many tokens take every layer's experts to the cards, 0: none.
     `kt_skips`: experts of the cards are not kept in RAM, too (--kt-skip-gpu-expert-cpu-copy, which
@@ -264,6 +265,8 @@ class SglangPlan:
     kt_idle: bool = False
     kt_method: str = ""
     kt_gpu_experts: int = 0
+    kt_threads: int = 0
+    kt_pools: int = 2
     kt_prefill: int = 0
     kt_skips: bool = False
     kt_mmap: bool = False

@@ -204,7 +204,8 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)
     ledger.unknown += unknown
     for refused, unknown in (
-        by_kt(facts, plan), by_sglang_pairs(facts, plan, machine.cards),
+        by_kt(facts, plan, machine.cpu_flags),
+        by_sglang_pairs(facts, plan, machine.cards),
         cache_of_sglang(facts, plan, machine.cards),
     ):  # fmt: skip
         ledger.stops += refused

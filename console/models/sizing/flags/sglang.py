@@ -173,7 +173,7 @@ _SGLANG: Mapping[str, Apply] = {
     "--speculative-algorithm": _speculation, "--speculative-num-steps": fixed("", None),
     "--speculative-eagle-topk": _branches, "--revision": text("model"),
     "--speculative-num-draft-tokens": fixed("", None),
-    "--kt-cpuinfer": fixed("kt", True), "--kt-threadpool-count": fixed("kt", True),
+    "--kt-cpuinfer": number("kt_threads", 1), "--kt-threadpool-count": number("kt_pools", 1),
     KT_WEIGHTS: _kt_weights, "--kt-method": _kt_method,
     "--kt-gpu-prefill-token-threshold": number("kt_prefill"),
     "--kt-num-gpu-experts": number("kt_gpu_experts", 0, 1 << 16),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.loader_plan import LLAMAFILE, SglangPlan
@@ -17,6 +18,9 @@ GPTQ, GPTQ_GROUP = "GPTQ_INT4", 128
 """The method that reads GPTQ: half a byte a weight and a scale of 4 bytes a group."""
 
 
+RAW, AVX_512 = "RAWINT4", frozenset(("avx512f", "avx512bw"))
+"""The method whose kernels for AVX2 read each expert where it lies, and what a processor has that
+gets others (avx2/rawint4-moe.hpp of kt-kernel 0.7.2)."""
 QK_K = 256
 """Weights of a block of the GGUF's K-quants, of which LLAMAFILE wants a whole number in an expert's
 width (`LlamafileMoEWrapper` in kt-kernel's python/utils/llamafile.py; intel/auto-round#1085)."""
@@ -26,8 +30,11 @@ PREFILLS = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4")
 """kt-kernel's methods whose experts go to the cards as they are stored, layer by layer."""
 
 
-def by_kt(facts: ModelFacts, plan: SglangPlan) -> tuple[list[str], list[str]]:
-    """What kt-kernel refuses and what is not known of it, in words."""
+def by_kt(
+    facts: ModelFacts, plan: SglangPlan, cpu_flags: frozenset[str] = frozenset()
+) -> tuple[list[str], list[str]]:
+    """What kt-kernel refuses and what is not known of it, in words. `cpu_flags`: of the processor,
+    none where they are not known."""
     refused, unknown = list[str](), list[str]()
     if plan.kt_prefill and plan.kt_method not in PREFILLS:
         unknown.append(
@@ -44,7 +51,31 @@ def by_kt(facts: ModelFacts, plan: SglangPlan) -> tuple[list[str], list[str]]:
             f"an expert's width of {width:,} is no multiple of {QK_K}, which --kt-method "
             f"{LLAMAFILE} wants"
         )
+    if plan.kt and plan.kt_method == RAW and plan.kt_pools > 1 and not cpu_flags >= AVX_512:
+        words = (
+            f"--kt-threadpool-count {plan.kt_pools} with --kt-method {RAW} on a processor without "
+            'AVX-512 ("RAWINT4 per-expert pointer mode requires kt_threadpool_count=1", kt#2076)'
+        )
+        if cpu_flags:
+            refused.append(words)
+        else:
+            unknown.append(f"{words}, and which this one is is not known here")
+    if plan.kt:
+        unknown += _of_pools(width, plan)
     return refused, unknown
+
+
+def _of_pools(width: int, plan: SglangPlan) -> Iterator[str]:
+    """What is not known of the thread pools, among which an expert's width is divided: two where
+    the option is not given (moe-tp.hpp of kt-kernel 0.7.2)."""
+    pools = plan.kt_pools
+    words = f"--kt-threadpool-count {pools}"
+    parts = width // QK_K if plan.kt_method == LLAMAFILE else width
+    if parts and (parts < pools if plan.kt_method == LLAMAFILE else parts % pools):
+        yield (
+            f"{words}: an expert's width of {width:,} is not divided evenly among {pools} pools "
+            '("intermediate_size must be a multiple of NUMA node count" in kt-kernel 0.7.2)'
+        )
 
 
 def whole_layer(facts: ModelFacts, plan: SglangPlan, chunk: int) -> int:
