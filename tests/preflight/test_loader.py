@@ -511,3 +511,10 @@ def test_every_key_that_was_learned_is_missed_unless_it_depends_on_others() -> N
         for name in () if required is None else required.keys:
             given = name in DEPENDS or name in COMMON
             assert given is (f"{arch}.{name}" not in told), (arch, name)
+
+
+def test_a_header_without_an_architecture_is_told_in_the_loaders_words() -> None:
+    """llama.cpp#28050: "key not found in model: None.context_length" was said of it."""
+    (told,) = complaints(Header(3, "little", 32, 0, {}, (), 0))
+    assert told.sure
+    assert told.words.startswith("unknown model architecture: ''")

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.preflight import Level
+from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture import absent, support, tensor_types, vocabulary
 from console.checks.preflight.architecture.absent import Absent
 from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.checkpoint import Judged
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.of_site import Asking, build_here
 from console.cli import main
 from console.config.site.site import load_site
 from console.models.gguf.header import ARCHITECTURE, Header, Tensor, Value
 from console.models.loader.complaints import PRE, TOKENIZER
+from console.models.sizing.assessment import Assessment, Verdict
+from console.models.sizing.loader_plan import Strategy
 from console.runtime.docker.client import connect
 from tests.testbed.models import tiny_deepseek2, tiny_llama
 
@@ -292,3 +295,15 @@ def test_a_draft_model_beside_the_question_is_read(
     told = json.loads(capsys.readouterr().out)
     assert ("draft model" in {term["name"] for term in told["terms"]}) == (code == 0)
     assert ("--spec-draft-model ./other.gguf" in told["because"]) == (code == 4)
+
+
+def test_an_unknown_names_the_reasons_of_the_sum_beside_those_of_the_checks() -> None:
+    """ik_llama.cpp#1837: six uncounted options stood in the line of the memory alone."""
+    doubt = Finding(Level.UNKNOWN, "architecture x", "whether it has this architecture")
+    ledger = Assessment(Strategy.MMAP, unknown=["not counted: --lora a.gguf"])
+    told = Judged((doubt,), ledger)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "whether it has this architecture" in told.because
+    assert "--lora a.gguf" in told.because
+    fits = Judged((doubt,), Assessment(Strategy.MMAP))
+    assert "everything fits" not in fits.because

@@ -255,7 +255,9 @@ class Judged:
         if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
             words.append(self.assessment.because)
         elif self.assessment is not None and not failed:
-            words.append(not_known(self.findings) or self.assessment.because)
+            doubts, reasons = not_known(self.findings), self.assessment.because
+            unknown = self.assessment.verdict is Verdict.UNKNOWN
+            words += [doubts, reasons] if doubts and unknown else [doubts or reasons]
         elif self.why and not failed:
             words.append(self.why)
         return "; ".join(words)

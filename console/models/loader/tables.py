@@ -62,6 +62,8 @@ class Required:
 def complaints(header: Header) -> list[Complaint]:
     """Why the loader refuses a whole header's keys and tensors; the first few. Nothing is said
     where a table does not tell."""
+    if not header.architecture:
+        return [Complaint("unknown model architecture: '' (general.architecture is not there)")]
     required = _form(header)
     all_complaints = chain(
         _keys(header, required), _contradictions(header),
