@@ -88,6 +88,9 @@ def test_a_kind_of_attention_without_evidence_is_unknown(
 
 
 FLOAT = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+MODELOPT = {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 16},
+                        "targets": ["Linear"]}}  # fmt: skip
+"""As NVIDIA writes it: the algorithm stands beside, and no strategy."""
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,11 @@ FLOAT = {"quant_method": "compressed-tensors", "format": "float-quantized"}
                                      "b": {"weights": {"strategy": "group"}}}}, "other"),
         ({"quant_method": "awq"}, "group"), ({"quant_algo": "FP8"}, "tensor"),
         ({"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4"}}, "group"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "config_groups": MODELOPT}, "group"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "config_groups": MODELOPT}, "tensor"),
+        ({"quant_method": "modelopt", "quant_algo": "new", "config_groups": MODELOPT}, "other"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4",
+          "config_groups": {"a": {"weights": {"strategy": "block"}}}}, "block"),
         ({"quant_method": "something new"}, "other"),
     ],
 )  # fmt: skip

@@ -80,6 +80,8 @@ SGLANG_CASES = [
     (PLAIN, "--attention-backend triton", (12, 0), False),
     (PLAIN, "--attention-backend flashinfer", (8, 9), False),
     (HYBRID, "--attention-backend flashinfer", (10, 0), True),  # sglang#35080
+    (HYBRID, "--attention-backend flashinfer", (12, 0), False),  # sglang#35596, club-3090#1261
+    (HYBRID, "--attention-backend flashinfer", (12, 1), True),
     (HYBRID, "--attention-backend triton", (10, 0), False),
 ]
 VLLM_CASES = [

@@ -343,3 +343,26 @@ def test_experts_of_one_tensor_on_ranks_of_sglang(stored: str, words: str, known
     facts = replace(QWEN3, stored=stored, classes=("GptOssForCausalLM",))
     _, unknown = serving.by_sglang_pairs(facts, sglang_plan(words.split()), cards(8).cards)
     assert ("experts stored as one tensor" in str(unknown)) is not known, unknown
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "told"),
+    [
+        ("--async-scheduling --speculative-config.method ngram "
+         "--speculative-config.num_speculative_tokens 3", (0, 14), "vllm#31998"),
+        ("--async-scheduling --speculative-config.method ngram "
+         "--speculative-config.num_speculative_tokens 3", None, "vllm#31998"),
+        ("--async-scheduling --speculative-config.method ngram "
+         "--speculative-config.num_speculative_tokens 3", (0, 33), ""),
+        ("--async-scheduling", None, ""), ("--async-scheduling -tp 2", (0, 14), ""),
+        ("--async-scheduling -pp 2", (0, 33), "decides itself"),
+        ("--async-scheduling --no-async-scheduling -pp 2", (0, 33), ""),
+        ("--speculative-config.method ngram --speculative-config.num_speculative_tokens 3",
+         (0, 14), ""),
+    ],
+)  # fmt: skip
+def test_steps_scheduled_ahead(words: str, release: tuple[int, int] | None, told: str) -> None:
+    plan = replace(vllm_plan(words.split()), release=release)
+    refused, unknown = serving.by_vllm_pairs(PLAIN, plan)
+    assert refused == []
+    assert (told in " ".join(unknown)) if told else not unknown

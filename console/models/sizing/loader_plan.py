@@ -300,8 +300,8 @@ class VllmPlan:
     `graphs_beyond`: graphs are made when the share is full, and not measured before. `prefixes` are
     kept for other requests, `state_type`: of layers with a state and no cache. `guesses`: how many
     tokens the checkpoint's own layers guess ahead, `looks_up`: they are guessed from the text
-    before. `ray`: its ranks may be on other hosts, too;
-    `config_format`: which configuration it reads.
+    before. `ahead`: steps are scheduled before the last one ends. `ray`: its ranks may be on other
+    hosts, too; `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `attention`: the backend for it that is named; `refused`: what its start refuses. `load_format`
     as given, with `loader_extra` where its loader is told more. `release`: the one that the tag of
@@ -337,6 +337,7 @@ class VllmPlan:
     prefixes: bool = True
     guesses: int = 0
     looks_up: bool = False
+    ahead: bool = False
     state_type: str = ""
     attention: str = ""
     calls_tools: bool = False

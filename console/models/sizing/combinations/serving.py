@@ -28,6 +28,7 @@ OWN_OF_ONE = Feature("own layers that guess ahead (one stage alone)")
 LOOKUP, GUESS = Feature("guesses from the text before"), Feature("a guess")
 FP8, BACKEND = Feature("a cache in FP8"), Feature("a named attention backend")
 RARE = Feature("a rare attention backend")
+AHEAD = Feature("steps scheduled ahead")
 OFFLOAD, RAY = Feature("weights in RAM"), Feature("Ray")
 KT = Feature("experts on the processor")
 WINDOW, STATES = Feature("layers with a window", True), Feature("layers with a state", True)
@@ -114,7 +115,7 @@ def _of_vllm(facts: ModelFacts, plan: VllmPlan) -> Iterator[Feature]:
         EXPERTS: plan.whole_experts, LOOKUP: plan.looks_up, OWN: plan.guesses > 0 and staged,
         OWN_OF_ONE: plan.guesses > 0 and not staged, FP8: plan.type_kv.startswith("fp8"),
         BACKEND: named not in ("", "AUTO", *RARELY), RARE: named in RARELY,
-        OFFLOAD: plan.cpu_offload > 0, RAY: plan.ray,
+        OFFLOAD: plan.cpu_offload > 0, RAY: plan.ray, AHEAD: plan.ahead,
     }  # fmt: skip
     return (feature for feature, used_now in in_use.items() if used_now)
 

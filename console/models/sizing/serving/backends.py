@@ -68,6 +68,9 @@ SGLANG_CARDS: Mapping[str, Span] = {
 HYBRID_CARDS: Mapping[str, Span] = {"flashinfer": ((8, 0), (9, 9))}
 """The same for models some of whose layers keep a state: on Blackwell only trtllm_mha, triton and
 fa4 serve them (sglang#35080)."""
+HYBRID_SEEN: Mapping[str, tuple[tuple[int, int], ...]] = {"flashinfer": ((12, 0),)}
+"""Cards beside these on which a backend was seen to serve such models: Qwen3.8-27B on a 5090
+(sglang#35596, the log of club-3090#1261)."""
 VLLM_CARDS: Mapping[str, Span] = {
     "FLASH_ATTN": _AMPERE_ON, "FLASHINFER": _AMPERE_ON, "TRITON_ATTN": _ANY,
     "FLEX_ATTENTION": _AMPERE_ON, "TRITON_MLA": _AMPERE_ON, "FLASH_ATTN_MLA": _HOPPER,
@@ -146,8 +149,11 @@ def not_known_of_backends(
     """What a named backend does not have by the matrix, or has no row for, and cards for which it
     is not known to have kernels."""
     for name in used(plan):
-        span = HYBRID_CARDS.get(name) if facts.recurrent is not None else None
-        yield from _without_kernels(name, span or SGLANG_CARDS.get(name), cards)
+        span, left = SGLANG_CARDS.get(name), cards
+        if facts.recurrent is not None and name in HYBRID_CARDS:
+            span, seen = HYBRID_CARDS[name], HYBRID_SEEN.get(name, ())
+            left = [card for card in cards if card.compute not in seen]
+        yield from _without_kernels(name, span, left)
     rows = LATENT if facts.attention.latent else PLAIN
     for name in used(plan):
         row = rows.get(name)

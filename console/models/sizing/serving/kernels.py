@@ -82,13 +82,20 @@ def scale_kind(how: Mapping[str, object]) -> str:
     if isinstance(how.get("weight_block_size"), list):
         return BLOCK
     groups = how.get("config_groups")
-    if isinstance(groups, Mapping):
+    algorithm = _ALGORITHMS.get(str(how.get("quant_algo")).upper())
+    if isinstance(groups, Mapping) and not (algorithm and _without_strategy(groups)):
         kinds = {_of_group(group) for group in groups.values()}
         return kinds.pop() if len(kinds) == 1 else OTHER
     inner = how.get("quantization")
     scale_source = inner if isinstance(inner, Mapping) else how
-    algorithm = _ALGORITHMS.get(str(scale_source.get("quant_algo")).upper())
+    algorithm = algorithm or _ALGORITHMS.get(str(scale_source.get("quant_algo")).upper())
     return algorithm or _METHODS.get(str(how.get("quant_method")).lower(), OTHER)
+
+
+def _without_strategy(groups: Mapping[str, object]) -> bool:
+    """ModelOpt writes groups without a strategy beside its algorithm, which stands for all."""
+    weights = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)]
+    return not any(isinstance(each, Mapping) and each.get("strategy") for each in weights)
 
 
 def _of_group(group: object) -> str:
