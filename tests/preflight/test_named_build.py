@@ -13,6 +13,7 @@ from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.checkpoint import Judged
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.of_site import Asking, build_here
+from console.checks.preflight.visible import TITLE as VISIBLE_CARDS
 from console.cli import main
 from console.config.site.site import load_site
 from console.models.gguf.header import ARCHITECTURE, Header, Tensor, Value
@@ -299,7 +300,7 @@ def test_a_draft_model_beside_the_question_is_read(
 
 def test_an_unknown_names_the_reasons_of_the_sum_beside_those_of_the_checks() -> None:
     """ik_llama.cpp#1837: six uncounted options stood in the line of the memory alone."""
-    doubt = Finding(Level.UNKNOWN, "architecture x", "whether it has this architecture")
+    doubt = Finding(Level.UNKNOWN, VISIBLE_CARDS, "whether it has this architecture")
     ledger = Assessment(Strategy.MMAP, unknown=["not counted: --lora a.gguf"])
     told = Judged((doubt,), ledger)
     assert told.verdict is Verdict.UNKNOWN
