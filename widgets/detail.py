@@ -158,14 +158,14 @@ def summary_rows(
         rows.append(((down, "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
         # what was seen at the run's end says nothing of now: the header does
-        slow = bool(view.serving.get("degraded"))
-        at = view.serving.get("looked_at") or view.serving.get("at")
+        slow = view.serving.degraded
+        at = view.serving.looked_at or view.serving.at
         when = f"at {time_words(at, now)}" if at else "when it was last seen"
         words = f"{when} the baseline {'was DEGRADED' if slow else 'served'}"
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
         rows += paragraph(of_site(where, words + back), width, "warn" if slow else "good")
-        for note in view.serving.get("notes") or ():
-            rows += paragraph(clean(str(note)), width, "warn")
+        for note in view.serving.notes:
+            rows += paragraph(clean(note), width, "warn")
     return rows + _evidence_rows(view, width)
 
 
@@ -249,7 +249,7 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
     """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion. What
     makes one doubtful leads, before the word GO is read."""
     rows: list[Row] = []
-    doubts = [doubt for doubt in view.doubts if step_id in ("", doubt["gate"])]
+    doubts = [doubt for doubt in view.doubts if step_id in ("", doubt.gate)]
     if doubts:
         from console.render.report.decision import doubt_words  # few runs need it
 

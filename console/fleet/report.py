@@ -74,10 +74,10 @@ def _who(view: RunView) -> list[str]:
         for verdict in view.verdicts
     ]
     for verb in view.verbs:
-        who, why = str(verb.get("who", "")), str(verb.get("why") or "")
+        who, why = verb.who, verb.why
         # who pressed the emergency key has said the reason with it
         reason = f": {why}" if why and not who.endswith(f"{why} key") else ""
-        lines.append(f"{verb.get('verb', '')} by {who}{reason}")
+        lines.append(f"{verb.verb} by {who}{reason}")
     return [clean(line, 300) for line in lines]
 
 

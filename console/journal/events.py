@@ -117,7 +117,8 @@ VerdictWord = Annotated[str, _one_of(("GO", "NO-GO", "HOLD"))]
 
 
 class Body:
-    """What an event says. `given`: the names of the fields that its writer, or its row, has."""
+    """What an event says. `given`: the names of the fields that its writer, or its row, has; with
+    none of them it is False."""
 
     __slots__ = ("given",)
     kind: ClassVar[str] = ""
@@ -134,6 +135,9 @@ class Body:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        return bool(self.given)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.data()})"
 
@@ -143,7 +147,11 @@ class Body:
 
     def changed(self, **fields: Any) -> Self:
         """The same with other values of these fields."""
-        return type(self)(**{name: getattr(self, name) for name in self.given} | fields)
+        return type(self)(**self.fields() | fields)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that are given, by name."""
+        return {name: getattr(self, name) for name in self.given}
 
 
 _set = object.__setattr__  # whose lookup takes as long as its work
@@ -155,10 +163,16 @@ BodyType = TypeVar("BodyType", bound=Body)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def body_type(body: type[BodyType]) -> type[BodyType]:
+    """A frozen dataclass. `Body` has its comparison and its text: to generate them for each would
+    take half of the time in which this module is imported."""
+    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(body)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def _event(body: type[BodyType]) -> type[BodyType]:
-    """A frozen dataclass, entered in KINDS. `Body` has its comparison and its text: to generate
-    them for each kind would take half of the time in which this module is imported."""
-    made = dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(body)
+    """The same, entered in KINDS."""
+    made = body_type(body)
     KINDS[made.kind], READERS[made.kind] = made, record.reader(made)
     return made
 
@@ -531,7 +545,7 @@ def rung_of(line: dict[str, Any]) -> Rung:
     return record.lenient(Rung, line)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@body_type
 class Breach(Body):
     """What a sentinel did and why, as breach.json has it and as the journal keeps it; it is False
     where nothing is known. `at` and `wall`: the Unix second of the kill; `mono`: the same on the
@@ -563,9 +577,6 @@ class Breach(Body):
     written_s: Number | None = None
     empty_s: Number | None = None
     window: Table = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.given)
 
 
 @_event

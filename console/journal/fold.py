@@ -7,7 +7,17 @@ from typing import Any
 
 from console.common.progress import Figures, advanced
 from console.journal import events
-from console.journal.run_view import GuardEvent, RunView, StepView, Verdicts
+from console.journal.run_view import (
+    BaselineServes,
+    ClientsElsewhere,
+    GateDoubt,
+    GuardEvent,
+    PeaksSoFar,
+    RunView,
+    StepView,
+    VerbGiven,
+    Verdicts,
+)
 from console.journal.state import ENDS, StepState
 from console.journal.store import Event
 
@@ -47,12 +57,12 @@ def _targets(view: RunView, event: Event, body: events.Targets) -> None:
 
 
 def _doubt(view: RunView, event: Event, body: events.Doubt) -> None:
-    others = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
-    view.doubts = [*others, {"gate": event.step, **body.data()}]
+    others = [doubt for doubt in view.doubts if doubt.gate != event.step]
+    view.doubts = [*others, GateDoubt(gate=event.step, **body.fields())]
 
 
 def _peaks(view: RunView, event: Event, body: events.Peaks) -> None:
-    view.peaks = {**body.data(), "at": event.at}
+    view.peaks = PeaksSoFar(**body.fields(), at=event.at)
 
 
 def _state(view: RunView, event: Event, body: events.RunStateChange) -> None:
@@ -139,7 +149,7 @@ def _envelope(view: RunView, event: Event, body: events.Envelope) -> None:
 def _verdict(view: RunView, event: Event, body: events.Verdict) -> None:
     before = [v.verdict for v in view.verdicts if v.step == event.step]
     view.verdicts = [v for v in view.verdicts if v.step != event.step]
-    view.doubts = [doubt for doubt in view.doubts if doubt["gate"] != event.step]
+    view.doubts = [doubt for doubt in view.doubts if doubt.gate != event.step]
     overridden = body.overridden
     if body.verdict == "GO" and not overridden:
         overridden = _moved_words(view, event.step, before)
@@ -172,32 +182,33 @@ def _guard(view: RunView, event: Event, body: events.Guard) -> None:
 
 
 def _serving(view: RunView, event: Event, body: events.Serving) -> None:
-    if body.looked:  # it answered: nothing was measured, and nothing was proven
-        view.serving["looked_at"] = event.at
+    if "looked" in body.given:  # it answered: nothing was measured, and nothing was proven
+        view.serving = view.serving.changed(looked_at=event.at)
     else:
-        view.serving = {**body.data(), "at": event.at}
+        view.serving = BaselineServes(**body.fields(), at=event.at)
 
 
 def _cutover(view: RunView, event: Event, body: events.Cutover) -> None:
-    gone = body.what in ("back", "rolled back")
-    if gone and (since := view.cutover.get("since")) is not None:
-        view.was_cut_over = {**view.cutover, "back_s": event.at - since}
-    since = view.cutover.get("since", event.at)
-    now = {**view.cutover, **body.data(), "at": event.at, "since": since}
-    view.cutover = {} if gone else now
-    if event.step and not gone:
-        view.cutover["step"] = event.step
+    before = view.cutover
+    if body.what in ("back", "rolled back"):
+        if before:
+            view.was_cut_over = before.changed(back_s=event.at - before.since)
+        view.cutover = ClientsElsewhere()
+        return
+    step = {"step": event.step} if event.step else {}
+    since = before.since if before else event.at
+    view.cutover = before.changed(**body.fields(), at=event.at, since=since, **step)
 
 
 def _service(view: RunView, event: Event, body: events.Service) -> None:
     if body.alive:
-        view.services[body.service] = body.data()
+        view.services[body.service] = body
     else:
         view.services.pop(body.service, None)
 
 
 def _verb(view: RunView, event: Event, body: events.Verb) -> None:
-    view.verbs.append({**body.data(), "at": event.at, "step": event.step})
+    view.verbs.append(VerbGiven(**body.fields(), at=event.at, step=event.step))
 
 
 def _input(view: RunView, event: Event, body: events.Input) -> None:

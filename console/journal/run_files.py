@@ -23,7 +23,7 @@ from console.host import process
 from console.journal.fold import fold
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
+from console.journal.run_view import ClientsElsewhere, RunView
 from console.journal.state import RunState
 from console.journal.store import Reader, read_events
 from console.recovery.rollback import evidence, live, restores
@@ -333,10 +333,10 @@ def relay_state(view: RunView, alive: bool) -> str:
     candidate that was not proven to the end; "" if the journal is right."""
     if alive or not view.cutover:
         return ""
-    relay = view.services.get(proxy.NAME) or {}
-    if relay.get("pid") and not process.alive(relay["pid"], relay.get("start", 0)):
+    relay = view.services.get(proxy.NAME)
+    if relay is not None and relay.pid and not process.alive(relay.pid, relay.start):
         return "gone"
-    return "unwatched" if view.cutover.get("what") in ("switched", "proven") else ""
+    return "unwatched" if view.cutover.what in ("switched", "proven") else ""
 
 
 def silence_of(run: RunDir) -> str:
@@ -355,6 +355,6 @@ def settle(view: RunView, back_at: float, relay_is: str = "") -> None:
     if back_at:
         view.outage, view.back_at = False, back_at
     if relay_is == "gone" and not view.outage:
-        view.cutover = {}
+        view.cutover = ClientsElsewhere()
     elif relay_is:
-        view.cutover = {**view.cutover, "what": relay_is}
+        view.cutover = view.cutover.changed(what=relay_is)

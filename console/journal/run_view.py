@@ -7,7 +7,8 @@ from typing import Any
 
 from console.common.errors import Exit
 from console.common.progress import Progress
-from console.journal.events import Breach, MovedTarget, RunCreated, Rung
+from console.journal import events
+from console.journal.events import Breach, MovedTarget, RunCreated, Rung, body_type
 from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
 
 MAX_TROUBLE = 20
@@ -71,6 +72,59 @@ class GuardEvent:
     body: Breach = field(default_factory=Breach)
 
 
+# What follows has the fields of an event, and when and where it came. It is False while there was
+# none.
+
+
+@body_type
+class BaselineServes(events.Serving):
+    """What proved or measured the baseline last, and when; `notes` are what else is to be said of
+    it. Unix seconds."""
+
+    at: float = 0.0
+    looked_at: float | None = None
+    """When its health path answered after the last step."""
+
+
+@body_type
+class ClientsElsewhere(events.Cutover):
+    """What clients of the baseline reach instead: `what` is switched, proven, stays or promoted,
+    and where the runner is gone also unwatched or gone. False while they reach the baseline, or
+    nobody. Unix seconds."""
+
+    what: str = ""
+    at: float = 0.0
+    since: float = 0.0
+    step: str = ""
+    silent: str = ""
+    """That nobody, or not the candidate, answers there, in words."""
+    back_s: float = 0.0
+    """Of one that is over: the seconds for which clients reached the candidate."""
+
+
+@body_type
+class VerbGiven(events.Verb):
+    """A verb, when it was given, and at which step."""
+
+    at: float = 0.0
+    step: str = ""
+
+
+@body_type
+class GateDoubt(events.Doubt):
+    """A verdict of `gate` that the restored baseline's figures do not confirm."""
+
+    gate: str = ""
+
+
+@body_type
+class PeaksSoFar(events.Peaks):
+    """The machine's peaks since the run began, and when they were recorded, Unix seconds. False
+    without samples."""
+
+    at: float = 0.0
+
+
 @dataclass(slots=True)
 class RunView:
     """Everything the journal says. `metrics`: step id or `STEP.baseline` → name → figures."""
@@ -120,28 +174,19 @@ class RunView:
     verdicts: list[Verdicts] = field(default_factory=list)
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""
-    peaks: dict[str, Any] = field(default_factory=dict)
-    """The machine's peaks since the run began, as console.runner.peaks says; `at` is when they were
-    recorded, Unix seconds. Empty without samples."""
+    peaks: PeaksSoFar = field(default_factory=PeaksSoFar)
     guards: tuple[GuardEvent, ...] = ()
     moved: list[MovedTarget] = field(default_factory=list)
     """Thresholds that a retry changed; a GO on one is an override."""
-    doubts: list[dict[str, Any]] = field(default_factory=list)
-    """GO verdicts not confirmed by the restored baseline's figures: {gate, verdict, words}."""
-    verbs: list[dict[str, Any]] = field(default_factory=list)
+    doubts: list[GateDoubt] = field(default_factory=list)
+    verbs: list[VerbGiven] = field(default_factory=list)
     stages: list[Rung] = field(default_factory=list)
-    serving: dict[str, Any] = field(default_factory=dict)
-    """What proved or measured the baseline last: {tok_s, degraded, reference, by, at, notes};
-    `notes` are what else is to be said of it, `looked_at` is when its health path answered after
-    the last step. Unix seconds."""
-    cutover: dict[str, Any] = field(default_factory=dict)
-    """What clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
-    switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
-    was_cut_over: dict[str, Any] = field(default_factory=dict)
-    """The last cutover that is over: {service, url, to, back_s}, the last being the seconds for
-    which clients reached the candidate. Empty if there was none."""
+    serving: BaselineServes = field(default_factory=BaselineServes)
+    cutover: ClientsElsewhere = field(default_factory=ClientsElsewhere)
+    was_cut_over: ClientsElsewhere = field(default_factory=ClientsElsewhere)
+    """The last cutover that is over; False if there was none."""
     header: RunCreated = field(default_factory=RunCreated)
-    services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    services: dict[str, events.Service] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
     latest: str = ""
@@ -170,7 +215,7 @@ class RunView:
     @property
     def exit_code(self) -> Exit:
         """What a run that has ended so ends with."""
-        return exit_code(self.state, self.decision, left=bool(self.serving.get("left")))
+        return exit_code(self.state, self.decision, left=bool(self.serving.left))
 
     @property
     def worst(self) -> str:

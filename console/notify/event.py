@@ -12,7 +12,7 @@ from console.common.units import format_duration
 from console.config.site.notify import KINDS
 from console.journal import events
 from console.journal.fold import fold
-from console.journal.run_view import RunView
+from console.journal.run_view import GateDoubt, RunView
 from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
 from console.journal.store import Event as JournalEvent
 from console.recovery.guard.config import ALLOCATION
@@ -139,11 +139,11 @@ def _end(view: RunView) -> News:
     return "run-end", f" has ended: {decision or state}", text, data
 
 
-def _doubt(doubt: dict[str, Any]) -> str:
+def _doubt(doubt: GateDoubt) -> str:
     """By how much the baseline moved, and what its gate would say."""
-    words, moved = clean(str(doubt.get("words", "")), 300), clean(str(doubt.get("moved", "")), 120)
+    words, moved = clean(doubt.words, 300), clean(doubt.moved, 120)
     lead = f"the baseline moved by {moved}; " if moved and moved not in words else ""
-    gate, verdict = clean(str(doubt["gate"]), 60), clean(str(doubt.get("verdict", "")), 10)
+    gate, verdict = clean(doubt.gate, 60), clean(doubt.verdict, 10)
     return f"{lead}gate {gate} would be {verdict}: {words}"
 
 
@@ -167,17 +167,17 @@ def _baseline(view: RunView) -> tuple[bool, str]:
     if view.state is RunState.ROLLBACK_FAILED:
         return False, "THE BASELINE IS NOT PROVEN TO SERVE: omni-console rollback tries again."
     if view.cutover:
-        service = clean(str(view.cutover.get("service", "")), 60)
+        service = clean(view.cutover.service, 60)
         return False, f"Clients stay at {service}: omni-console promote, or omni-console rollback."
     if view.outage:
         return False, "THE BASELINE IS DOWN: omni-console rollback brings it back."
-    if garbage := clean(str(view.serving.get("garbled") or ""), 200):
+    if garbage := clean(view.serving.garbled, 200):
         return False, f"THE BASELINE ANSWERS GARBAGE: {garbage}. omni-console rollback restarts it."
-    rate, back = view.serving.get("tok_s"), view.restored_s
-    by, at = clean(str(view.serving.get("by") or "its proof"), 40), view.serving.get("at")
+    rate, back = view.serving.tok_s, view.restored_s
+    by, at = clean(view.serving.by or "its proof", 40), view.serving.at
     measured = f" (by {by}{datetime.fromtimestamp(at).strftime(', %H:%M') if at else ''})"
     speed = f" at {rate:.2f} tok/s{measured}" if isinstance(rate, int | float) else ""
-    slow = ", slower than its reference" if view.serving.get("degraded") else ""
+    slow = ", slower than its reference" if view.serving.degraded else ""
     after = f"; its restore took {format_duration(back)}" if back is not None else ""
     return True, f"The baseline serves{speed}{slow}{after}."
 

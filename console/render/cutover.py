@@ -13,32 +13,32 @@ def cut_over(view: RunView) -> str:
     empty while no candidate has the production port."""
     if not view.cutover:
         return ""
-    silent = one_line(str(view.cutover.get("silent") or ""), 200)
+    silent = one_line(view.cutover.silent, 200)
     return f"CUT OVER to {service(view)}, {state(view)}" + (f", {silent}" if silent else "")
 
 
 def service(view: RunView) -> str:
-    return one_line(str(view.cutover.get("service", "")), 60)
+    return one_line(view.cutover.service, 60)
 
 
 def state(view: RunView) -> str:
     """Promoted by whom, not promoted, being watched, or not proven yet; if the runner is dead, that
     nobody watches or no relay is left (console.journal.run_files.relay_state)."""
-    what = view.cutover.get("what")
+    what = view.cutover.what
     if what == "promoted":
-        return f"promoted by {one_line(str(view.cutover.get('who', '')), 60)}"
+        return f"promoted by {one_line(view.cutover.who, 60)}"
     words = {
         "stays": "not promoted", "proven": "being watched", "switched": "not proven yet",
         "unwatched": "watched by nobody: its runner is gone",
         "gone": "but its relay is gone",
     }  # fmt: skip
-    return words.get(str(what), str(what))
+    return words.get(what, what)
 
 
 def next_words(view: RunView) -> str:
     """What the operator can do now, for the report."""
-    url = clean(str(view.cutover.get("url", "")), 200)
-    if view.cutover.get("what") == "promoted":
+    url = clean(view.cutover.url, 200)
+    if view.cutover.what == "promoted":
         return (
             f"{cut_over(view)}: it answers at {url}, by a relay that does not survive a reboot. "
             f"`{BACK.partition(' brings')[0]}` still returns to the baseline of the site file; "

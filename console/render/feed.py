@@ -41,9 +41,9 @@ def _lines(view: RunView, signs: Glyphs) -> Iterator[Line]:
         tone = GUARD.get(event.kind, "")
         yield event.at, "!" if tone else signs.dot, tone, one_line(event_words(event), 300)
     for verb in view.verbs:
-        at, who = float(verb.get("at") or 0.0), clean(str(verb.get("who") or ""), 40)
-        why = f": {one_line(str(verb['why']), 200)}" if verb.get("why") else ""
-        yield at, signs.arrow, "accent", f"{clean(str(verb.get('verb')), 20)} by {who}{why}"
+        why = f": {one_line(verb.why, 200)}" if verb.why else ""
+        words = f"{clean(verb.verb, 20)} by {clean(verb.who, 40)}{why}"
+        yield verb.at, signs.arrow, "accent", words
     if view.outage and view.down_since:
         yield view.down_since, signs.down, "warn", "the baseline is down for this run"
     if view.ended:

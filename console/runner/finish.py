@@ -215,15 +215,15 @@ class Ending:
         """Whether the run ends with clients at a candidate: all steps done, not cancelled, the
         decision is not against it, and candidate and relay are alive."""
         view, cut = self.context.view, self.context.view.cutover
-        if cut.get("what") not in ("stays", "promoted") or self.context.control.cancelled.is_set():
+        if cut.what not in ("stays", "promoted") or self.context.control.cancelled.is_set():
             return False
         ahead = [p for p in self.context.plan.steps if not (p.final or p.id in TAIL)]
         done = all((s := view.step(p.id)) and s.state is not StepState.PENDING for p in ahead)
-        alive = all(self.context.services.find(n) for n in (cut["service"], proxy.NAME))
+        alive = all(self.context.services.find(n) for n in (cut.service, proxy.NAME))
         return done and alive and view.decision in (Decision.GO, Decision.NONE)
 
     def _stay(self) -> None:
-        words = f"clients stay at {self.context.view.cutover['service']}"
+        words = f"clients stay at {self.context.view.cutover.service}"
         for planned in self.context.plan.steps:
             if planned.id in TAIL:
                 self.context.note(planned.id, 0, StepState.SKIPPED, detail=words)
@@ -266,12 +266,12 @@ class Ending:
         if self._must_restore():
             self.roll_back(LOST_AFTER_LAST)
             return
-        known = {k: view.serving.get(k) for k in ("tok_s", "degraded", "reference", "by")}
-        figures = {k: value for k, value in known.items() if value is not None}
+        known, names = view.serving.fields(), ("tok_s", "degraded", "reference", "by")
+        figures = {name: known[name] for name in names if known.get(name) is not None}
         self.context.record(events.Serving(**figures, looked=url))
 
     def _clients_are_served(self) -> bool:
-        services, name = self.context.services, self.context.view.cutover["service"]
+        services, name = self.context.services, self.context.view.cutover.service
         url, path = self.context.plan.site.model.baseline.url, services.spec(name).ready.path
         alive = all(services.find(service_name) for service_name in (name, proxy.NAME))
         return alive and self._tried(lambda: health(url, path)[0] is Health.SERVING)

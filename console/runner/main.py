@@ -353,7 +353,7 @@ def _guard(context: Context) -> None:
 
 def _watch_machine(context: Context, *, resumed: bool) -> None:
     """Sample the machine's peaks once a second from here on."""
-    before = context.view.peaks if resumed else None
+    before = context.view.peaks.data() if resumed else None
     context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
     context.peaks.start()
 

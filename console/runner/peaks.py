@@ -206,7 +206,7 @@ def record(context: Context, step: str, attempt: int, *, exact: bool = False) ->
     if context.peaks is None:
         return
     figures = context.peaks.figures()
-    if exact or (figures["n"] and differs(context.view.peaks, figures)):
+    if exact or (figures["n"] and differs(context.view.peaks.data(), figures)):
         context.record(events.Peaks(**figures), step, attempt)
 
 

@@ -243,7 +243,7 @@ def standing(site: Site) -> CutOver:
     view = read_view(run)
     if view.rehearsal:
         raise UsageError("a rehearsal cannot be promoted", "stand-ins answered, not the engine")
-    if not view.over or view.cutover.get("what") not in ("stays", "promoted"):
+    if not view.over or view.cutover.what not in ("stays", "promoted"):
         raise UsageError(
             f"run {run.id} did not end with its cutover proven", f"its state is {view.state}",
             f"omni-console resume {run.id[-4:]}, or omni-console rollback",
@@ -258,7 +258,7 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
     """Raise BaselineNotReady if it is not the run's candidate that answers behind the relay: it may
     have died since, and another server may have taken its port."""
     name, run = cut.spec.name, cut.run
-    known = handle_of(name, cut.view.services.get(name, {}))
+    known = handle_of(cut.view.services.get(name))
     more = () if known is None else (live.of_handle(known),)
     with contextlib.ExitStack() as stack:
 

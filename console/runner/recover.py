@@ -117,8 +117,8 @@ def _recorded(context: Context) -> dict[str, Handle]:
             handles[entry.name] = Handle(
                 entry.name, entry.kind, entry.container, entry.name, entry.pid, entry.start
             )
-    for name, data in context.view.services.items():
-        handle = handle_of(name, data)
+    for name, service in context.view.services.items():
+        handle = handle_of(service)
         if handle is not None:  # nobody can say what it is: what live.jsonl knows of it stands
             handles[name] = handle
     return handles

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from console.host.ports import held_words, listeners, port_of, port_taken
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.journal import events
+from console.journal.events import Service
 from console.journal.state import Cause
 from console.recovery.rollback import live
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -419,13 +419,13 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
     return live.stranger(spec.url, _own_pids(run_id, handle, spec))
 
 
-def handle_of(name: str, data: Mapping[str, Any]) -> Handle | None:
+def handle_of(service: Service | None) -> Handle | None:
     """The handle of a service from its journal entry; None if the entry is incomplete."""
-    if "kind" not in data:
+    if service is None or not service.runs_as:
         return None
     return Handle(
-        name, data["kind"], data.get("container", ""), data.get("name", ""),
-        data.get("pid", 0), data.get("start", 0),
+        service.service, service.runs_as, service.container, service.name, service.pid,
+        service.start,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from console.fleet.protocol import BridgeError
 from console.fleet.report import _who
 from console.fleet.starts import NOT_BEGUN
 from console.frontends.cli.fleet import rollout
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, VerbGiven
 from tests.clock import FakeClock
 from tests.fleet.standin import BOOK, ToldHost
 
@@ -136,8 +136,8 @@ def test_a_report_leaves_out_no_host_that_the_file_has_lost(
 
 
 def test_who_pressed_the_emergency_key_is_not_told_twice() -> None:
-    pressed = {"verb": "rollback", "who": "root, with the emergency key", "why": "emergency"}
-    skipped = {"verb": "skip", "who": "root", "why": "emergency"}
+    pressed = VerbGiven(verb="rollback", who="root, with the emergency key", why="emergency")
+    skipped = VerbGiven(verb="skip", who="root", why="emergency")
     assert _who(RunView(verbs=[pressed, skipped])) == [
         "rollback by root, with the emergency key", "skip by root: emergency",
     ]  # fmt: skip

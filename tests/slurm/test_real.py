@@ -103,7 +103,7 @@ def test_scancel_in_the_outage_brings_the_baseline_back_before_the_job_is_gone(
     assert world.serves(), "the baseline serves already"
     view = world.over()
     assert view.state is RunState.ROLLED_BACK
-    verbs = [(verb["verb"], verb["who"]) for verb in view.verbs]
+    verbs = [(verb.verb, verb.who) for verb in view.verbs]
     assert ("rollback", f"Slurm, which ends job {job}") in verbs
     assert world.serves()
 
@@ -133,7 +133,7 @@ def test_a_run_rolls_back_before_the_time_of_its_job_is_over(world: Node, cluste
     job = in_outage(world, "--slurm", "time=3")
     view = world.state("rolled_back", limit_s=240.0)
     assert world.serves()
-    assert f"Slurm, which ends job {job}" in [verb["who"] for verb in view.verbs]
+    assert f"Slurm, which ends job {job}" in [verb.who for verb in view.verbs]
     until(lambda: not cluster.listed(job), "the job is gone")
     assert cluster.state(job) == "COMPLETED", "no TIMEOUT"
 

@@ -9,7 +9,7 @@ from console.frontends.tui.watch.actions import question_lines
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.run_view import GateDoubt, RunView, StepView, Verdicts
 from console.journal.state import StepState
 from console.render.measuring import answer_lines, judged_answers
 from widgets.detail import answer_rows, detail_rows, summary_rows
@@ -66,7 +66,7 @@ def test_a_step_that_asks_the_baseline_names_it(kind: str) -> None:
 
 def test_what_makes_a_gate_doubtful_stands_before_its_word() -> None:
     words = "bench.tok_s may have moved as the baseline did, by -54.9 % (99.6 before, 44.9 after)"
-    doubt = {"gate": "go", "verdict": "NO-GO", "words": words}
+    doubt = GateDoubt(gate="go", verdict="NO-GO", words=words)
     step = StepView("go", "Gate", "Trial", "gate", state=StepState.SUCCEEDED)
     view = RunView(verdicts=[Verdicts("go", "GO", "", SAID)], doubts=[doubt], steps=[step])
     for rows in (summary_rows(view, 76, 0.0), detail_rows(view, step, [], 76, 0.0, 9)):

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.frontends.tui import attention, themes
 from console.host.sample import History
 from console.journal.run_dir import RunDir
-from console.journal.run_view import GuardEvent, RunView
+from console.journal.run_view import GuardEvent, RunView, VerbGiven
 from console.journal.state import RunState
 from console.render.cells import ASCII, UNICODE, plain
 from console.render.feed import feed
@@ -90,7 +90,7 @@ def test_what_is_next(snapshot: SnapshotAssertion) -> None:
 def test_the_events(snapshot: SnapshotAssertion) -> None:
     made = scene.ended()
     made.guards = (GuardEvent(scene.NOW - 300, "warn", "RAM full in 18 s\x1b[2J"),)
-    made.verbs = [{"at": scene.NOW - 100, "verb": "approve", "who": "ann", "why": "looks good"}]
+    made.verbs = [VerbGiven(at=scene.NOW - 100, verb="approve", who="ann", why="looks good")]
     rows = [*feed(made, 60, 30, UNICODE), *feed(scene.running(), 40, 3, ASCII)]
     assert all(cell_len(plain(row)) <= 60 for row in rows)
     assert "\n".join(map(plain, rows)) == snapshot

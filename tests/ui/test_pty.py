@@ -245,7 +245,7 @@ def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, ke
         assert not place.listens(place.cand_url)
         assert not place.pids("step")
         assert str(place.over().state) == "rolled_back"
-        assert place.view().verbs[-1]["who"].endswith(", with the emergency key")
+        assert place.view().verbs[-1].who.endswith(", with the emergency key")
         terminal.press(ESC, ESC, ESC, "1")
         seen(terminal, "ROLLED BACK")
         answers(terminal)

@@ -321,4 +321,4 @@ def test_the_emergency_key_in_tmux(far: Login, key: str, where: str) -> None:
     at_rest(box, baseline)
     assert not world.pids("step")
     left(terminal, "ROLLED BACK")  # the dialog went with the run that it was for
-    assert world.view().verbs[-1]["who"].endswith(", with the emergency key")
+    assert world.view().verbs[-1].who.endswith(", with the emergency key")

@@ -24,7 +24,7 @@ from console.frontends.tui.terminal.frames import FineUpdate
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.history import RunRow
 from console.host.sample import History
-from console.journal.run_view import RunView
+from console.journal.run_view import BaselineServes, ClientsElsewhere, RunView
 from console.journal.state import RunState
 from console.recovery.rollback.baseline_state import Figure, time_words
 from console.recovery.rollback.progress import Result
@@ -156,14 +156,15 @@ def test_how_a_run_left_the_baseline_is_said_with_its_time_and_not_as_of_now(
     """It may have ended since: the header says how it is."""
     view = scene.approval()
     view.state, view.ended, view.restored_s = RunState.SUCCEEDED, scene.NOW, 74.0
-    view.serving, view.cutover, view.outage = {"at": scene.NOW - 90, "degraded": slow}, {}, False
+    view.serving = BaselineServes(at=scene.NOW - 90, degraded=slow)
+    view.cutover, view.outage = ClientsElsewhere(), False
     said = " ".join(drawn(summary_rows(view, width, scene.NOW)).split())
     for tag in ("<warn>", "<good>"):
         said = said.replace(tag, "").replace("  ", " ")
     at = time_words(scene.NOW - 90, scene.NOW)
     assert f"at {at} the baseline {'was DEGRADED' if slow else 'served'}" in said
     assert "the baseline serves" not in said
-    view.serving["looked_at"] = scene.NOW - 90_000
+    view.serving = view.serving.changed(looked_at=scene.NOW - 90_000)
     assert time_words(scene.NOW - 90_000, scene.NOW)[:10] in drawn(
         summary_rows(view, 120, scene.NOW)
     )
@@ -182,7 +183,7 @@ def test_what_is_said_of_another_sites_run_names_that_site(shown: ShownBaseline,
     """The header above it is of the baseline on show, which may serve."""
     view = scene.approval()
     view.state, view.ended, view.site = RunState.SUCCEEDED, scene.NOW, "beta"
-    view.cutover = {"service": "cand", "what": "stays", "url": "http://127.0.0.1:9"}
+    view.cutover = ClientsElsewhere(service="cand", what="stays", url="http://127.0.0.1:9")
     view.header = view.header.changed(baseline={"url": "http://127.0.0.1:7"})
     rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, shown)]
     assert f"{head}CUT OVER to cand, not promoted: F12 brings the baseline back" in rows
@@ -190,7 +191,7 @@ def test_what_is_said_of_another_sites_run_names_that_site(shown: ShownBaseline,
     assert following[1][0].startswith(f" {head}the run has ended") or following[1][0].startswith(
         f" {head}F12 brings the baseline back"
     )
-    view.cutover, view.outage = {}, True
+    view.cutover, view.outage = ClientsElsewhere(), True
     rows = ["".join(part for part, _ in row) for row in summary_rows(view, 90, scene.NOW, shown)]
     assert f"{head}the baseline is DOWN: F12 brings it back" in rows
 

@@ -142,7 +142,7 @@ def test_the_candidate_of_a_cutover_is_asked_once_its_runner_is_gone(
     plan = SealedPlan(made.run.id, str(made.run.path), base)
     sealed.write(plan, made.run.sealed)
     seen = see()
-    found = seen.until(lambda s: "silent" in s.view.cutover)
+    found = seen.until(lambda s: s.view.cutover.silent)
     assert cut_over(found.view) == "CUT OVER to cand, not promoted, AND DOES NOT ANSWER"
 
 

@@ -65,7 +65,7 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
     assert ask(now, "approve") != "", "what was answered is not answered twice"
     ended = seen(watch, "succeeded")
     until(lambda: watch.latest and watch.latest.view.finished and not watch.latest.live)
-    assert ended.view.verbs[-1]["why"] == "fine"
+    assert ended.view.verbs[-1].why == "fine"
     row = history.rows()[0]
     assert (row.state, row.playbook) == ("succeeded", "trial")
 

@@ -9,7 +9,7 @@ import pytest
 from console.frontends.tui.watch.run import Snapshot
 from console.frontends.web.facts import LOG_LINES
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
+from console.journal.run_view import ClientsElsewhere, RunView
 from console.journal.state import RunState
 from console.recovery.rollback.baseline_state import BY_KEY
 from console.recovery.rollback.progress import Result
@@ -69,7 +69,7 @@ def test_a_cutover_names_no_key(run: RunDir) -> None:
     detail = "to ik, not promoted"
     for write, back in ((True, "Roll back"), (False, "omni-console rollback")):
         view = scene.running()
-        view.cutover = {"service": "ik", "what": "stays"}
+        view.cutover = ClientsElsewhere(service="ik", what="stays")
         desk, _, _ = made(scene.snapshot(run, view), write=write)
         desk._baseline_seen(scene.baseline("cut over", detail=detail + BY_KEY))
         shown = desk.look()

@@ -189,7 +189,7 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     out = []
     if view.cutover:
         silent = silence_of(run)
-        at = f"{cut_over(view)} at {clean(view.cutover['url'])}"
+        at = f"{cut_over(view)} at {clean(view.cutover.url)}"
         out.append(f"{at}{silent and ', '}{silent}; {BACK}")
     elif view.outage:
         out += _outage(run, view, gone=gone)

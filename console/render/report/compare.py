@@ -149,7 +149,7 @@ def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for name in (*names, *gate_metrics):
             if name in metrics:
                 yield scope, name, metrics[name]
-    cards = [number(card.get("used")) for card in (view.peaks.get("gpu") or {}).values()]
+    cards = [number(card.get("used")) for card in view.peaks.gpu.values()]
     known = [used for used in cards if used is not None]
     if known and len(known) == len(cards):
         yield "", VRAM, {"value": sum(known), "unit": "B"}
@@ -172,9 +172,9 @@ def wrong(view: RunView) -> str:
         troubles.append(cut_over(view))
     elif view.outage:
         troubles.append("the baseline is NOT SERVING")
-    elif view.serving.get("garbled"):
+    elif view.serving.garbled:
         troubles.append("the baseline answers GARBAGE")
-    elif view.serving.get("degraded"):
+    elif view.serving.degraded:
         troubles.append("the baseline came back DEGRADED")
     troubles += [f"the baseline moved by {change(drift.after, drift.before)}"
               for drift in drifts(view) if drift.large]  # fmt: skip

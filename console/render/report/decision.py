@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
 from console.config.playbook.kinds import JUDGES
-from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.run_view import GateDoubt, RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
@@ -46,11 +44,11 @@ def decision_words(view: RunView) -> str:
     return f"{rehearsed}{view.decision.word}{doubtful}{named}"
 
 
-def doubt_words(view: RunView, doubt: dict[str, Any]) -> str:
+def doubt_words(view: RunView, doubt: GateDoubt) -> str:
     """`gate go said GO, but it would be NO-GO: …`, without a full stop; clean."""
-    verdict = next((v.verdict for v in view.verdicts if v.step == doubt["gate"]), "GO")
-    lead = f"{_gate(view, str(doubt['gate']))} said {verdict}, but it would be {doubt['verdict']}"
-    return f"{lead}: {clean(str(doubt.get('words', '')), 400)}"
+    verdict = next((v.verdict for v in view.verdicts if v.step == doubt.gate), "GO")
+    lead = f"{_gate(view, doubt.gate)} said {verdict}, but it would be {doubt.verdict}"
+    return f"{lead}: {clean(doubt.words, 400)}"
 
 
 def because(view: RunView) -> str:
@@ -89,7 +87,7 @@ def _verdict_words(view: RunView, verdict: Verdicts) -> str:
 def stopped_by(view: RunView) -> str:
     """What ended or stopped the run early; empty if it went through."""
     bad = [s for s in view.steps if s.state in BAD]
-    stop_requests = [v for v in view.verbs if v.get("verb") in ("abort", "rollback")]
+    stop_requests = [v for v in view.verbs if v.verb in ("abort", "rollback")]
     if bad:
         cause = f" ({clean(bad[-1].cause, 40)})" if bad[-1].cause else ""
         detail = f": {clean(bad[-1].detail, 300)}" if bad[-1].detail else ""
@@ -98,11 +96,9 @@ def stopped_by(view: RunView) -> str:
         quote = f"; it said: {last}" if last else ""
         return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{quote}"
     if stop_requests:
-        why = (
-            f": {clean(str(stop_requests[-1]['why']), 200)}" if stop_requests[-1].get("why") else ""
-        )
-        verb = clean(str(stop_requests[-1]["verb"]), 20)
-        return f"{verb} by {clean(str(stop_requests[-1].get('who', '')), 60)}{why}"
+        asked = stop_requests[-1]
+        why = f": {clean(asked.why, 200)}" if asked.why else ""
+        return f"{clean(asked.verb, 20)} by {clean(asked.who, 60)}{why}"
     if view.state in UNWELL or (view.reason and not view.over):
         return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
     return ""
@@ -128,7 +124,7 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
             lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
     if judged := decided(view):  # else the reason is a doubt already
         for doubt in view.doubts:
-            if doubt["gate"] == judged.step:
+            if doubt.gate == judged.step:
                 lines.append(f"**DOUBTFUL**: {prose(doubt_words(view, doubt), 600)}.")
     for drift in drifts(view):
         if drift.moved:
@@ -148,9 +144,9 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
         lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
     elif view.outage:
         lines.append("**The baseline is NOT SERVING**: run `omni-console rollback`.")
-    elif garbage := view.serving.get("garbled"):
-        lines.append(f"**The baseline answers GARBAGE**: {prose(str(garbage))}.")
-    elif view.serving.get("degraded"):
+    elif garbage := view.serving.garbled:
+        lines.append(f"**The baseline answers GARBAGE**: {prose(garbage)}.")
+    elif view.serving.degraded:
         lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
     if interrupted:
         lines.append("**Provisional report**: the run is interrupted, and nothing executes it.")
@@ -161,7 +157,7 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
 
 def slower(view: RunView) -> str:
     """How far the baseline is below its reference speed."""
-    rate, known = view.serving.get("tok_s"), view.serving.get("reference")
+    rate, known = view.serving.tok_s, view.serving.reference
     if rate is None:
         return "it serves, below its reference"
     tail = f", reference {figure(known, 'tok/s')}" if known is not None else ""
@@ -170,7 +166,7 @@ def slower(view: RunView) -> str:
 
 def measured_words(view: RunView) -> str:
     """By what the baseline was proven or measured last, and when."""
-    by, at = prose(str(view.serving.get("by") or "")), view.serving.get("at", 0.0)
+    by, at = prose(view.serving.by), view.serving.at
     # a journal of an earlier version names no witness
     return f"by {by} at {when(at)}" if by else "in its proof (one short completion)"
 
@@ -182,16 +178,16 @@ def baseline_words(view: RunView) -> str:
         return "**NOT SERVING**: run `omni-console rollback`"
     if not view.serving:
         return "not touched"
-    if garbage := view.serving.get("garbled"):
-        return f"**GARBLED** {measured_words(view)}: {prose(str(garbage))}"
-    rate = view.serving.get("tok_s")
-    words = "DEGRADED" if view.serving.get("degraded") else "serving"
-    if rate or view.serving.get("by"):
+    if garbage := view.serving.garbled:
+        return f"**GARBLED** {measured_words(view)}: {prose(garbage)}"
+    rate = view.serving.tok_s
+    words = "DEGRADED" if view.serving.degraded else "serving"
+    if rate or view.serving.by:
         words += f", {figure(rate, 'tok/s') if rate else 'proven'} {measured_words(view)}"
-    words += "".join(f"; {prose(str(note))}" for note in view.serving.get("notes") or ())
+    words += "".join(f"; {prose(note)}" for note in view.serving.notes)
     if view.restored_s:
         words += f", back {format_duration(view.restored_s)} after it was asked for"
-    if looked := view.serving.get("looked_at"):
+    if looked := view.serving.looked_at:
         words += f"; its health path answered at {when(looked)}, after the last step"
     return words
 
@@ -244,9 +240,9 @@ def gate_lines(view: RunView) -> list[str]:
             who = f"by {prose(verdict.overridden)}"
             rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
         rows += [
-            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(doubt['verdict'], 10)}**",
-             prose(doubt.get("words", ""))]
-            for doubt in view.doubts if doubt["gate"] == verdict.step
+            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(doubt.verdict, 10)}**",
+             prose(doubt.words)]
+            for doubt in view.doubts if doubt.gate == verdict.step
         ]  # fmt: skip
     if not rows:
         return []

@@ -142,7 +142,7 @@ def _of_memory(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
 
 
 def _of_baseline(view: RunView) -> Iterator[str]:
-    if view.serving.get("degraded"):
+    if view.serving.degraded:
         yield (
             f"Attempted: {trial(view)}. Result: the baseline came back DEGRADED. Figure: "
             f"{plain(slower(view))}."

@@ -101,7 +101,7 @@ def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
         yield from ("## Memory", "")
     yield from table(("", "in use at most", "there is", "remark"), rows, (1, 2))
     if rows:
-        looks = int(number(view.peaks.get("n")) or 0)
+        looks = int(number(view.peaks.n) or 0)
         yield from (
             f"Over the whole run, baseline included; {plural(looks, 'sample')}, ~1/s.",
             "",
@@ -119,7 +119,7 @@ def _peak_rows(view: RunView) -> Iterator[list[str]]:
         machine_card.get("uuid"): machine_card.get("memory")
         for machine_card in machine.get("cards") or []
     }
-    cards, like = view.peaks.get("gpu") or {}, like_of(targets(view, "gpu.peak_used"))
+    cards, like = view.peaks.gpu, like_of(targets(view, "gpu.peak_used"))
     for uuid, card in cards.items():
         heat = number(card.get("temperature"))
         note = [f"{heat:.0f} °C at most"] if heat is not None else []
@@ -128,7 +128,7 @@ def _peak_rows(view: RunView) -> Iterator[list[str]]:
     used = [size for card in cards.values() if (size := number(card.get("used"))) is not None]
     if len(cards) > 1 and len(used) == len(cards):
         yield _peak("VRAM of all cards", {"used": sum(used)}, "used", None, [], like)
-    host = view.peaks.get("host") or {}
+    host = view.peaks.host
     if host:
         stall, rate = number(host.get("pressure")), number(host.get("swap_in"))
         note = [f"pressure {stall:.3g} % at most"] if stall is not None else []

@@ -110,17 +110,17 @@ def _urgent(view: RunView) -> Iterator[str]:
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
-    elif survivor := view.serving.get("left"):
+    elif survivor := view.serving.left:
         yield (
-            f"First: {plain(str(survivor), 300)} still runs beside the baseline. End it if it is "
+            f"First: {plain(survivor, 300)} still runs beside the baseline. End it if it is "
             "yours, then `omni-console rollback` proves the baseline alone."
         )
-    elif view.serving.get("garbled"):
+    elif view.serving.garbled:
         yield (
             "First: the baseline answers garbage. `omni-console rollback` restarts it once and "
             "proves it."
         )
-    elif view.serving.get("degraded"):
+    elif view.serving.degraded:
         yield (
             f"First: the baseline is DEGRADED, {slower(view)}. Look at `omni-console gauges` "
             "(clocks, power, what else is busy) before anything is measured again."
@@ -179,8 +179,8 @@ def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
     else:
         switched = "this run switched nothing over"
         if was := view.was_cut_over:
-            reached = f"clients reached {plain(was.get('service') or '', 60)}"
-            took = format_duration(number(was.get("back_s")) or 0.0)
+            reached = f"clients reached {plain(was.service, 60)}"
+            took = format_duration(was.back_s)
             switched = f"{reached} for {took}, then the baseline again"
         yield f"GO{name}. That step is the operator's: {switched}, and {still}."
     if verdict.overridden:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number, plural
-from console.journal.run_view import RunView, StepView
+from console.journal.run_view import RunView, StepView, VerbGiven
 from console.journal.state import StepState
 from console.render.cells import UNICODE, standing
 from console.render.report.benchmarks import drift_words, drifts
@@ -192,9 +192,9 @@ def failures(view: RunView) -> list[str]:
     return ["## What went wrong", "", *lines] if lines else []
 
 
-def _changed(verb: dict[str, Any]) -> str:
+def _changed(verb: VerbGiven) -> str:
     """Inputs changed by a retry: `ctx=8192, bar=>= 5 tok/s`."""
-    inputs = (verb.get("args") or {}).get("inputs") or {}
+    inputs = verb.args.get("inputs") or {}
     return ", ".join(f"{name}={value}" for name, value in inputs.items())
 
 
@@ -202,8 +202,8 @@ def verb_lines(view: RunView) -> list[str]:
     names = ("who", "verb", "step", "why")
     rows = [
         [
-            when(number(v.get("at")) or 0.0),
-            *(prose(v.get(name) or "") for name in names),
+            when(v.at),
+            *(prose(getattr(v, name)) for name in names),
             prose(_changed(v)),
         ]
         for v in view.verbs

@@ -155,10 +155,10 @@ class Driver:
                 "omni-console rollback; once the baseline serves, the same command goes on",
                 Exit.ROLLBACK_FAILED if down else Exit.FAILED,
             )  # fmt: skip
-        verbs = [verb for verb in view.verbs if verb.get("verb") in ENDED_BY_HAND]
+        verbs = [verb for verb in view.verbs if verb.verb in ENDED_BY_HAND]
         if verbs and not view.decision:
             self._settle(None)
-            who = clean(str(verbs[-1].get("who", "")), 60)
+            who = clean(verbs[-1].who, 60)
             raise Stopped(
                 f"the bisect stops: run {run.id} was ended by {who}",
                 f"{self._shown(pending.at)} is as unknown as before",
@@ -195,7 +195,7 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
         word = Word.SKIP
     lead = f"{view.decision.word or view.state}: " if word is Word.SKIP else ""
     if view.doubts:
-        moved = any(doubt.get("moved") for doubt in view.doubts)
+        moved = any(doubt.moved for doubt in view.doubts)
         word, lead = Word.SKIP, "the baseline moved meanwhile: " if moved else "doubtful: "
     if view.overridden:  # a person's word is no measurement
         word, lead = Word.SKIP, "overridden by a person: "

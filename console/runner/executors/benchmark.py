@@ -46,7 +46,7 @@ def surroundings(context: Context, service: str) -> Surroundings:
 def beside(context: Context, service: str) -> list[str]:
     """The other servers of the run. While clients of the baseline reach a service, the two and the
     relay are one: what the one is asked, the other answers."""
-    cut = context.view.cutover.get("service")
+    cut = context.view.cutover.service
     same = {"baseline", cut} if cut and service in ("baseline", cut) else set()
     return sorted(({"baseline"} | set(context.services.handles)) - {service, proxy.NAME} - same)
 

@@ -317,14 +317,14 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     """
     unit, key = GAUGE_METRICS[criterion.metric].unit, PEAKS[criterion.metric]
     peaks = view.peaks
-    groups = {"host": peaks.get("host") or {}}
+    groups = {"host": peaks.host}
     if criterion.metric.startswith("gpu."):
-        groups = dict(peaks.get("gpu") or {})
-    if not _count(peaks.get("n")):
+        groups = dict(peaks.gpu)
+    if not peaks.n:
         return Evidence(None, unit, 0, reason_missing="the machine was not sampled")
     missing = [f"{uuid} was not seen" for uuid in cards if uuid not in groups]
     if not groups:
-        trouble = str(peaks.get("trouble") or "")
+        trouble = peaks.trouble
         missing = [trouble or "no card was seen"]
     elif not criterion.metric.startswith("gpu."):
         missing = []
@@ -338,7 +338,7 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     if missing:
         return Evidence(None, unit, 0, reason_missing=one_line("; ".join(missing), 300))
     together = sum(values) if criterion.of == "sum" else max(values)
-    return Evidence(together, unit, _count(peaks.get("n")))
+    return Evidence(together, unit, peaks.n)
 
 
 def _why(figures: dict[str, Any], key: str, unit: str) -> str:

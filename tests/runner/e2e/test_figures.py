@@ -217,13 +217,13 @@ def test_the_peak_of_a_run_is_kept_when_the_card_is_empty_again(
     assert world.runs, done
     view = world.view()
     assert str(view.state) == "succeeded", done
-    assert view.peaks["gpu"] == {
+    assert view.peaks.gpu == {
         RTX_PRO_6000.uuid: {"used": PEAK, "temperature": 71.0},
         RTX_5090.uuid: {"used": RTX_5090.mem_used, "temperature": 35.0},
     }
-    assert view.peaks["n"] >= 2
+    assert view.peaks.n >= 2
     assert [v.verdict for v in view.verdicts] == ["GO"]
-    assert 0 < view.peaks["host"]["ram_used"] < psutil.virtual_memory().total
+    assert 0 < view.peaks.host["ram_used"] < psutil.virtual_memory().total
     lines = gauge_lines(world.run.gauges)
     assert max(one["gpu"].get(RTX_PRO_6000.uuid, 0) for one in lines) == PEAK
     assert lines[-1]["gpu"][RTX_PRO_6000.uuid] == LOW
@@ -244,7 +244,7 @@ def test_a_resumed_run_says_that_nobody_looked(world: World, nvml: Nvml, tmp_pat
     assert world.console("resume", "--detach", **nvml.env(script)).code == 0
     (world.root / "go").touch()
     view = world.over()
-    card = view.peaks["gpu"][RTX_PRO_6000.uuid]
+    card = view.peaks.gpu[RTX_PRO_6000.uuid]
     assert (card["used"], card["seen"]["used"]) == (None, LOW)
     assert "nobody looked" in card["why"]["used"]
-    assert view.peaks["host"]["ram_used"] is None
+    assert view.peaks.host["ram_used"] is None

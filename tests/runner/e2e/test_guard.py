@@ -85,7 +85,7 @@ def breached(world: World) -> None:
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
     assert not [s.id for s in view.steps if s.state == "failed"]
     assert view.restored_s is not None
-    assert view.verbs[-1]["who"] == "the sentinel"
+    assert view.verbs[-1].who == "the sentinel"
     text = world.run.report.read_text()
     assert "## Guard" in text
     assert "killed hog" in text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from console.journal.events import Body
-from console.journal.run_view import RunView
+from console.journal.run_view import GateDoubt, RunView
 from console.journal.state import RunState, StepState
 from console.render.report.document import evidence, markdown
 from console.render.report.next_steps import CAUSES
@@ -50,8 +50,8 @@ def changed(
         known[metric] = {**known.get(metric, {}), **figure}
     for name, value in attributes.items():
         was = getattr(made, name)
-        if isinstance(was, Body) and value:
-            value = was.changed(**value)
+        if isinstance(was, Body):
+            value = was.changed(**value) if value else type(was)()
         setattr(made, name, {**was, **value} if isinstance(was, dict) and value else value)
     return made
 
@@ -130,7 +130,9 @@ def hold_for_want_of_a_baseline() -> RunView:
 
 
 def go_with_a_service_still_up_and_no_outcome() -> RunView:
-    made = changed(go(), services={"cand": {}, "other": {}}, figures={"bench.tok_s": {"void": 2}})
+    made = changed(
+        go(), services=dict.fromkeys(("cand", "other")), figures={"bench.tok_s": {"void": 2}}
+    )
     made.verdicts[-1].outcome, made.verdicts[-1].criteria = "", []
     del made.metrics["bench.baseline-after"]
     return made
@@ -259,7 +261,7 @@ STORIES: dict[str, Story] = {
     "go_and_the_candidate_is_promoted": lambda: cut_over("promoted"),
     "go_against_a_baseline_that_has_changed": lambda: changed(
         go(),
-        doubts=[{"gate": "go", "verdict": "NO-GO", "words": DOUBT}],
+        doubts=[GateDoubt(gate="go", verdict="NO-GO", words=DOUBT)],
         figures={AGAIN: {"value": 40.0}},
     ),
     "a_baseline_that_drifted": lambda: changed(no_go(), figures={AGAIN: {"value": 11.5}}),

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from console.journal.run_view import ClientsElsewhere
 from console.runner.executors.benchmark import beside, users_of
 
 URLS = {"baseline": "http://b", "cand": "http://c", "side": "http://s", "cutover": "http://b"}
 
 
 def context(handles: tuple[str, ...], cutover: str = "") -> Any:
-    view = SimpleNamespace(cutover={"service": cutover, "what": "stays"} if cutover else {})
+    view = SimpleNamespace(
+        cutover=ClientsElsewhere(service=cutover, what="stays") if cutover else ClientsElsewhere()
+    )
     services = SimpleNamespace(
         handles=dict.fromkeys(handles), spec=lambda name: SimpleNamespace(url=URLS[name])
     )

@@ -61,7 +61,7 @@ def test_one_that_was_stopped_in_the_middle_of_a_kill(bench: Bench) -> None:
     bench.seen = replace(some(bench.seen), acted=True)
     bench.tick(12, fresh=False)
     assert (bench.sentinel.starts, bench.halted) == (1, "rollback:guard")
-    assert bench.context.view.verbs[-1]["why"] == "RAM available 1.0 GiB, below 2.0 GiB"
+    assert bench.context.view.verbs[-1].why == "RAM available 1.0 GiB, below 2.0 GiB"
 
 
 def gone_for_good(bench: Bench) -> None:
@@ -209,7 +209,7 @@ def test_none_for_five_seconds_with_something_up_rolls_back(bench: Bench, up: st
         live.append(bench.context.run.live, live.Live("step", "cmd", *mine()))
     gone_for_good(bench)
     assert (bench.kinds, bench.halted) == (["restarted", "gone"], "rollback:guard")
-    assert bench.context.view.verbs[-1]["who"] == "the runner", "who is not there stops nothing"
+    assert bench.context.view.verbs[-1].who == "the runner", "who is not there stops nothing"
 
 
 def test_a_lease_that_ran_out_is_no_breach_of_a_limit(bench: Bench) -> None:

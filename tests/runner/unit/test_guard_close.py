@@ -58,12 +58,12 @@ def test_a_breach_is_written_down_as_one(bench: Bench) -> None:
     assert (str(view.state), view.reason, view.outage) == ("rolled_back", "guard", False)
     assert (str(step.state), step.cause, str(restore.state)) == ("cancelled", "guard", "succeeded")
     assert "RAM available below 2.0 GiB" in step.detail
-    assert (view.verbs[-1]["who"], view.verbs[-1]["why"]) == ("the sentinel", view.guards[0].words)
+    assert (view.verbs[-1].who, view.verbs[-1].why) == ("the sentinel", view.guards[0].words)
     assert view.breach is not None
     assert view.breach.body.killed[0]["name"] == "cand (pid 7)"
     bench.context.record(events.Outage(down=True))
     assert len(closed(bench).guards) == 1, "an emergency later is nobody's breach"
-    assert view.verbs[-1]["who"] == "the emergency key"
+    assert view.verbs[-1].who == "the emergency key"
 
 
 def test_everything_is_named_by_identity(bench: Bench) -> None:

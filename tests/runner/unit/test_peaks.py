@@ -237,15 +237,15 @@ def test_steps_in_which_nothing_rose_leave_no_event(bench: Watched) -> None:
     assert [runner.ends(step) for step in ("a", "b", "c")] == [1, 1, 1]
     bench.tick(90.5 * GB)
     assert runner.ends("d") == 1
-    assert runner.view.peaks["gpu"]["GPU-a"]["used"] == 90 * GB
+    assert runner.view.peaks.gpu["GPU-a"]["used"] == 90 * GB
     assert runner.ends("gate", exact=True) == 2, "a gate decides by the exact figure"
-    assert runner.view.peaks["gpu"]["GPU-a"]["used"] == 90.5 * GB
-    assert (runner.view.peaks["n"], runner.view.peaks["at"]) == (3, 5.0)
+    assert runner.view.peaks.gpu["GPU-a"]["used"] == 90.5 * GB
+    assert (runner.view.peaks.n, runner.view.peaks.at) == (3, 5.0)
     bench.tick(95 * GB)
     assert runner.ends("e") == 3
     bench.clock.time += 60
     assert runner.ends("f") == 4, "what is not sure any more is news"
-    assert runner.view.peaks["gpu"]["GPU-a"]["used"] is None
+    assert runner.view.peaks.gpu["GPU-a"]["used"] is None
 
 
 def test_what_nobody_looked_at_is_not_sure(bench: Watched) -> None:

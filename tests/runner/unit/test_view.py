@@ -14,7 +14,7 @@ from console.common import record
 from console.common.errors import Exit
 from console.journal.events import RunCreated, Rung
 from console.journal.fold import fold
-from console.journal.run_view import RunView, StepView
+from console.journal.run_view import BaselineServes, RunView, StepView, VerbGiven
 from console.journal.state import (
     ENDS,
     Decision,
@@ -130,8 +130,11 @@ def test_what_was_done_and_asked_is_kept() -> None:
     targets = [{"metric": "a.b", "go": ">= 2"}]
     view = story.add("targets", targets=targets).view()
     assert list(view.services) == ["cand"]
-    assert view.verbs == [{"verb": "skip", "who": "op", "why": "seen", "at": 1003.0, "step": "a"}]
-    assert (view.stages, view.serving) == ([Rung(rung="start")], {"tok_s": 10.5, "at": 1005.0})
+    assert view.verbs == [VerbGiven(verb="skip", who="op", why="seen", at=1003.0, step="a")]
+    assert (view.stages, view.serving) == (
+        [Rung(rung="start")],
+        BaselineServes(tok_s=10.5, at=1005.0),
+    )
     assert (view.inputs, view.header) == ({"port": "2"}, HEADER.changed(targets=targets))
     assert story.add("service", service="cand", alive=False).view().services == {}
 

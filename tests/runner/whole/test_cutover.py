@@ -71,7 +71,7 @@ def test_a_candidate_beside_the_baseline_takes_its_port_only_at_the_cutover(worl
 def test_clients_stay_until_a_rollback(world: World) -> None:
     stay(world)
     view = world.view()
-    assert view.cutover["what"] == "stays"
+    assert view.cutover.what == "stays"
     assert view.outage
     assert world.at("restore").state == "skipped"
     assert points(world), "a rollback from another shell knows whose baseline it is"
@@ -213,7 +213,7 @@ def test_garbage_is_not_promoted(world: World) -> None:
     assert done.code != 0
     assert "clients get garbage" in done.err
     assert "“GGGGGGGG”" in done.err
-    assert world.view().cutover["what"] == "stays"
+    assert world.view().cutover.what == "stays"
     roll_back(world)
 
 
@@ -279,8 +279,8 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
     assert done.code == 0, done
     assert f'"{world.base_port}"' in "\n".join(done.json["site_lines"])
     view = world.view()
-    assert view.cutover["what"] == "promoted"
-    assert (view.verbs[-1]["verb"], view.verbs[-1]["why"]) == ("promote", "20 tok/s for an hour")
+    assert view.cutover.what == "promoted"
+    assert (view.verbs[-1].verb, view.verbs[-1].why) == ("promote", "20 tok/s for an hour")
     assert "promoted by" in world.run.report.read_text()
     (said,) = health_said(world)
     assert (said["level"], "promoted by" in said["detail"]) == ("warning", True), said
@@ -292,14 +292,14 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
 def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     stay(world)
     one = world.view().services["cand"]
-    process.stop_group(one["pid"], one["start"], grace_s=0.0)
+    process.stop_group(one.pid, one.start, grace_s=0.0)
     done = world.console("promote", "--why", "it is better", "--yes")
     assert done.code != 0
     assert "cand, which does not run, or not at" in done.err
     (said,) = health_said(world)
     assert (said["level"], "rollback" in said["hint"]) == ("failed", True), said
     assert "AND DOES NOT ANSWER" in said["detail"], said
-    assert world.view().cutover["what"] == "stays"
+    assert world.view().cutover.what == "stays"
     roll_back(world)
 
 
@@ -320,7 +320,7 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
             return done.code, done.err
 
         assert promote("it runs")[0] == 0
-        cand = engine.find(bare.view().services["cand"]["container"])
+        cand = engine.find(bare.view().services["cand"].container)
 
         def refuse(call: str) -> None:
             raise Refused(500, "the engine is busy")
@@ -343,7 +343,7 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
             there = f"which does not run, or not at {bare.cand_url}; something else answers there:"
             assert (code != 0, f"cand, {there}" in said) == (True, True), said
             assert re.search(f"CUT OVER to cand, .*, {re.escape(there)}", bare.console("show").out)
-        assert bare.view().verbs[-1]["why"] == "it runs"
+        assert bare.view().verbs[-1].why == "it runs"
         roll_back(bare)
 
 

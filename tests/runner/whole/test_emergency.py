@@ -63,7 +63,7 @@ def test_rollback_through_the_runner_and_after_the_end(outage: World) -> None:
     assert outage.tell("rollback", "--reason", "enough").code == 0
     closed(outage)
     restored(outage)
-    assert outage.view().verbs[-1]["verb"] == "rollback"
+    assert outage.view().verbs[-1].verb == "rollback"
     process.stop_group(*(outage.baseline() or (0, 0)), grace_s=0.0)
     assert not outage.serves()
     roll_back(outage)

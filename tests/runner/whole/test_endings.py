@@ -452,6 +452,6 @@ def test_the_report_says_when_the_baseline_was_looked_at_last(world: World) -> N
     world.until(lambda: world.view().finished, "the run has said its last word")
     view = world.view()
     assert view.state == RunState.SUCCEEDED
-    assert view.serving["by"] == "a run's start"
-    assert view.serving["looked_at"] > view.serving["at"]
+    assert view.serving.by == "a run's start"
+    assert view.serving.looked_at > view.serving.at
     assert "after the last step" in world.run.report.read_text()

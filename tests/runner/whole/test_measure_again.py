@@ -97,7 +97,7 @@ def test_the_baseline_alone_is_measured_again_and_the_gate_judges_anew(
     wanted = {"baseline:measure": 3, "go": 2, "bench": 1, "up": 1}
     assert wanted.items() <= attempts(world).items()
     assert not world.at("baseline:measure").warned
-    assert [(v["verb"], v["why"]) for v in view.verbs] == [
+    assert [(v.verb, v.why) for v in view.verbs] == [
         ("continue", ""), ("measure", ""), ("measure", "the other engine is gone"),
     ]  # fmt: skip
 

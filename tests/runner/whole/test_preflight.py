@@ -55,7 +55,7 @@ def test_a_no_go_is_downloaded_only_when_somebody_types_it(world: World, hub: Lo
     assert "override of fit's NO-GO, approved by" in step.detail
     assert "sizes verified" in step.detail
     assert (world.root / "weights/model.gguf").stat().st_size == 300_000
-    assert any(verb["verb"] == "approve" for verb in view.verbs)
+    assert any(verb.verb == "approve" for verb in view.verbs)
 
 
 def test_a_download_that_is_aborted_leaves_no_child(world: World, hub: LocalHub) -> None:

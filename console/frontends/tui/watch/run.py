@@ -185,7 +185,7 @@ class RunWatch(Watch[Snapshot]):
         view = copy_of(source.view)
         settle(view, back_at, relay_is)
         if silent_at and view.cutover:
-            view.cutover = {**view.cutover, "silent": silent_at}
+            view.cutover = view.cutover.changed(silent=silent_at)
         snapshot = Snapshot(
             run=source.run, view=view, word=word, alive=source.alive, live=live,
             control=control, stages=source.stages, is_rolling_back=source.is_rolling_back,
