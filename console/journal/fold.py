@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from console.common.progress import Figures, advanced
@@ -20,6 +21,9 @@ from console.journal.run_view import (
 )
 from console.journal.state import ENDS, StepState
 from console.journal.store import Event
+
+PARTS = ("benchmark", "soak", "tune", "contract", "quality")
+"""Of `Metrics`: how its figures came about."""
 
 
 def fold(journal_events: Iterable[Event], view: RunView | None = None) -> RunView:
@@ -130,20 +134,14 @@ def _rung(view: RunView, event: Event, body: events.Rung) -> None:
 def _metrics(view: RunView, event: Event, body: events.Metrics) -> None:
     key = body.scope or event.step
     view.metrics.setdefault(key, {}).update(body.metrics)
-    if body.benchmark is not None:
-        view.benchmarks[key] = body.benchmark
-    if body.soak is not None:
-        view.soaks[key] = body.soak
-    if body.contract is not None:
-        view.contracts[key] = body.contract
-    if body.tune is not None:
-        view.tunings[key] = body.tune
-    if body.quality is not None:
-        view.qualities[key] = body.quality
+    parts = {name: getattr(body, name) for name in PARTS if getattr(body, name)}
+    if parts:
+        view.measured[key] = replace(view.measurement(key), **parts)
 
 
 def _envelope(view: RunView, event: Event, body: events.Envelope) -> None:
-    view.envelopes[event.step] = body.envelope
+    before = view.measurement(event.step)
+    view.measured[event.step] = replace(before, envelope=body.envelope)
 
 
 def _verdict(view: RunView, event: Event, body: events.Verdict) -> None:

@@ -125,6 +125,24 @@ class PeaksSoFar(events.Peaks):
     at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class StepMeasurement:
+    """How the figures of a step, or of the baseline beside it, came about; each part is empty where
+    the step did nothing of the kind."""
+
+    benchmark: dict[str, Any] = field(default_factory=dict)
+    soak: dict[str, Any] = field(default_factory=dict)
+    """What happened in a soak: file, gaps, restarts, errors, hangs, critical."""
+    tune: dict[str, Any] = field(default_factory=dict)
+    """The points that a tuning step tried, and its winner."""
+    contract: dict[str, Any] = field(default_factory=dict)
+    """What a contract step found different: the words, and a row for each fact."""
+    quality: dict[str, Any] = field(default_factory=dict)
+    """What a quality step compared, or which tasks it asked."""
+    envelope: dict[str, Any] = field(default_factory=dict)
+    """What a checkpoint step predicts a load will take."""
+
+
 @dataclass(slots=True)
 class RunView:
     """Everything the journal says. `metrics`: step id or `STEP.baseline` → name → figures."""
@@ -162,18 +180,9 @@ class RunView:
     """How long the restore took in this run; None if the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
-    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    soaks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What happened in a soak (file, gaps, restarts, errors, hangs, critical), by step id."""
-    tunings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The points that a tuning step tried, and its winner, by step id."""
-    contracts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What a contract step found different, by step id: the words, and a row for each fact."""
-    qualities: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What a quality step compared, or which tasks it asked, by step id."""
+    measured: dict[str, StepMeasurement] = field(default_factory=dict)
+    """How they came about, by the same names."""
     verdicts: list[Verdicts] = field(default_factory=list)
-    envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What a checkpoint step predicts a load will take, by step id."""
     peaks: PeaksSoFar = field(default_factory=PeaksSoFar)
     guards: tuple[GuardEvent, ...] = ()
     moved: list[MovedTarget] = field(default_factory=list)
@@ -271,6 +280,10 @@ class RunView:
         """`Slurm job 12: GPUs 2` for a run inside an allocation of Slurm's; "" for any other."""
         held = self.header.allocation
         return f"Slurm job {held.get('job')}: {held.get('wish')}" if held else ""
+
+    def measurement(self, scope: str) -> StepMeasurement:
+        """How figures came about; an empty one where nothing is known of that."""
+        return self.measured.get(scope) or StepMeasurement()
 
     def step(self, step_id: str) -> StepView | None:
         return next((s for s in self.steps if s.id == step_id), None)

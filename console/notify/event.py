@@ -127,7 +127,7 @@ def _end(view: RunView) -> News:
     serves, words = _baseline(view)
     answers = {
         clean(str(contract.get("of") or scope), 60): clean(str(contract["words"]), 300)
-        for scope, contract in view.contracts.items() if contract.get("words")
+        for scope, known in view.measured.items() if (contract := known.contract).get("words")
     }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
     text += "".join(f" Answers of {name}: {answer}." for name, answer in answers.items())

@@ -165,7 +165,7 @@ def answer_pairs(view: RunView, scope: str) -> list[Pair]:
 
 
 def _by_prompt(view: RunView, scope: str) -> dict[str, Kept]:
-    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    record = view.measurement(scope).benchmark or view.measurement(scope).soak
     rows = record.get("answers")
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {str(row.get("prompt") or ""): row for row in rows}
@@ -192,7 +192,7 @@ def brief_answers(view: RunView, scope: str) -> Iterator[tuple[str, str, bool]]:
 
 def _whose(view: RunView, scope: str) -> str:
     """Whose answers a measurement has: the baseline's, where its scope or its record names it."""
-    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    record = view.measurement(scope).benchmark or view.measurement(scope).soak
     named = record.get("service") == "baseline" or BASELINE in scope
     return "baseline" if named else "candidate"
 

@@ -54,7 +54,7 @@ def connected(view: RunView, scopes: Sequence[str]) -> list[str]:
     """Which measured servers had clients of others and did not tell what they asked."""
     sentences: dict[str, None] = {}
     for scope in scopes:
-        seen = (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
+        seen = (view.measurement(scope).benchmark.get("context") or {}).get("requests") or ()
         for row in seen:
             if row.get("measured") is True and row.get("connected"):
                 sentences[clean(connected_words(row), 200)] = None

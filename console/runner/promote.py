@@ -100,8 +100,10 @@ def measured(service: str, view: RunView) -> float | None:
     """tok/s of a service from the run's last benchmark of it."""
     rates = [
         number(view.metrics.get(scope, {}).get("tok_s", {}).get("value"))
-        for scope, bench in view.benchmarks.items()
-        if "." not in scope and bench.get("service", service) == service
+        for scope, known in view.measured.items()
+        if known.benchmark
+        and "." not in scope
+        and known.benchmark.get("service", service) == service
     ]
     known_rates = [rate for rate in rates if rate]
     return known_rates[-1] if known_rates else None

@@ -9,17 +9,23 @@ from console.frontends.tui.watch.actions import question_lines
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
-from console.journal.run_view import GateDoubt, RunView, StepView, Verdicts
+from console.journal.run_view import GateDoubt, RunView, StepMeasurement, StepView, Verdicts
 from console.journal.state import StepState
 from console.render.measuring import answer_lines, judged_answers
 from widgets.detail import answer_rows, detail_rows, summary_rows
 from widgets.rows import width_of
 
 SAID = [{"metric": "bench.tok_s", "verdict": "HOLD", "why": "too few"}]
+
+
+def answered(*rows: dict[str, str]) -> StepMeasurement:
+    return StepMeasurement(benchmark={"answers": list(rows)})
+
+
 JUDGED = RunView(
-    benchmarks={
-        "bench": {"answers": [{"prompt": "?", "answer": "GGG", "garbled": "one letter"}]},
-        "bench.baseline": {"answers": [{"prompt": "?", "answer": "Paris.", "garbled": ""}]},
+    measured={
+        "bench": answered({"prompt": "?", "answer": "GGG", "garbled": "one letter"}),
+        "bench.baseline": answered({"prompt": "?", "answer": "Paris.", "garbled": ""}),
     },
     metrics={"bench": {}, "bench.baseline": {}},
     verdicts=[Verdicts("go", "HOLD", "", SAID)],
@@ -31,7 +37,7 @@ JUDGED = RunView(
 def test_both_answers_stand_below_each_other_and_a_garbled_one_is_marked(width: int) -> None:
     sane = {"prompt": "Capital?", "answer": "The capital of France is Paris. " * 9, "garbled": ""}
     bad = {"prompt": "Capital?", "answer": "", "garbled": "nothing but white space: “\\n\\n…”"}
-    view = RunView(benchmarks={"bench": {"answers": [bad]}, "bench.baseline": {"answers": [sane]}})
+    view = RunView(measured={"bench": answered(bad), "bench.baseline": answered(sane)})
     rows = answer_rows(view, "bench", width)
     assert [row[0][0].strip() for row in rows] == ["candidate said", "baseline said"]
     assert [row[1][1] for row in rows] == ["bad", ""]
@@ -52,16 +58,16 @@ def test_who_overrides_a_gate_reads_both_answers() -> None:
 @pytest.mark.parametrize("scope", ["bench.baseline", "bench.baseline-after"])
 def test_the_baselines_own_answers_are_its_own(scope: str) -> None:
     rows = [{"prompt": "?", "answer": "Paris.", "garbled": ""}]
-    view = RunView(benchmarks={scope: {"answers": rows}})
+    view = RunView(measured={scope: StepMeasurement(benchmark={"answers": rows})})
     assert answer_lines(view, scope) == ["baseline said    Paris."]
 
 
-@pytest.mark.parametrize("kind", ["benchmarks", "soaks"])
+@pytest.mark.parametrize("kind", ["benchmark", "soak"])
 def test_a_step_that_asks_the_baseline_names_it(kind: str) -> None:
     record = {"service": "baseline", "answers": [{"prompt": "?", "answer": "Paris."}]}
-    assert answer_lines(RunView(**{kind: {"b": record}}), "b") == ["baseline said    Paris."]
-    record = {**record, "service": "box"}
-    assert answer_lines(RunView(**{kind: {"b": record}}), "b") == ["candidate said   Paris."]
+    for said, service in (("baseline said    ", "baseline"), ("candidate said   ", "box")):
+        known = StepMeasurement(**{kind: {**record, "service": service}})
+        assert answer_lines(RunView(measured={"b": known}), "b") == [f"{said}Paris."]
 
 
 def test_what_makes_a_gate_doubtful_stands_before_its_word() -> None:

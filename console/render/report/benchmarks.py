@@ -64,7 +64,7 @@ def scopes(view: RunView) -> list[str]:
 
 
 def is_benchmark(view: RunView, scope: str) -> bool:
-    return any(scope + tail in view.benchmarks for tail in ("", BEFORE, AFTER))
+    return any(view.measurement(scope + tail).benchmark for tail in ("", BEFORE, AFTER))
 
 
 def benches(view: RunView) -> list[str]:
@@ -186,7 +186,7 @@ def captured_lines(view: RunView, scope: str) -> Iterator[str]:
 def quality_lines(view: RunView, scope: str) -> Iterator[str]:
     """The section of a quality step: what was compared, its figures with their intervals, and the
     tasks whose answer was wrong."""
-    quality = view.qualities[scope]
+    quality = view.measurement(scope).quality
     yield from (f"## Quality of {prose(quality.get('of') or '', 60)} ({code(scope, 60)})", "")
     if model := quality.get("model"):
         text = code(quality.get("text"), 200)
@@ -270,7 +270,7 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
     """What was measured: model, build, image, address, and the actual command line."""
     lines = []
     for tail, name in names_of(view, scope):
-        bench = view.benchmarks.get(scope + tail)
+        bench = view.measurement(scope + tail).benchmark
         if not bench or tail == AFTER:
             continue
         server = (bench.get("context") or {}).get("server") or {}
@@ -286,7 +286,7 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
         if isinstance(argv, list) and any(argv):
             lines.append(f"  - {code(command(map(str, argv)), 1500)}")
     if lines:
-        yield from (*lines, *_taken(view, scope), *_protocol(view.benchmarks.get(scope) or {}), "")
+        yield from (*lines, *_taken(view, scope), *_protocol(view.measurement(scope).benchmark), "")
 
 
 def _taken(view: RunView, scope: str) -> list[str]:
@@ -301,7 +301,7 @@ def _taken(view: RunView, scope: str) -> list[str]:
 
 def taken_at(view: RunView, scope: str) -> float:
     """When a benchmark began, Unix seconds; 0.0 for an old journal, and for other figures."""
-    return number((view.benchmarks.get(scope) or {}).get("started_at")) or 0.0
+    return number(view.measurement(scope).benchmark.get("started_at")) or 0.0
 
 
 def _protocol(bench: dict[str, Any]) -> list[str]:
@@ -364,7 +364,7 @@ def _levels(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str
     """Several streams at once: reported, not judged."""
     rows = []
     for tail, who in names:
-        for level in (view.benchmarks.get(scope + tail) or {}).get("levels") or []:
+        for level in view.measurement(scope + tail).benchmark.get("levels") or []:
             seconds = [figure(number(level.get(key)), "s") for key in ("ttft_s", "ttft_max_s")]
             rates = [figure(number(level.get(key)), "tok/s") for key in ("tok_s", "decode_tok_s")]
             rows.append([
@@ -379,7 +379,7 @@ def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterato
     """The cold run, discarded runs with their reasons, and the benchmark's own warnings."""
     lines = []
     for tail, name in names:
-        bench = view.benchmarks.get(scope + tail) or {}
+        bench = view.measurement(scope + tail).benchmark
         cold, words = bench.get("cold") or {}, []
         if number(cold.get("tok_s")) or number(cold.get("ttft_s")):
             first = figure(number(cold.get("ttft_s")), "s")
@@ -408,7 +408,7 @@ def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]
     """Clocks, power and heat of the cards during the measurements: was it the same machine?"""
     rows = []
     for tail, who in names:
-        cards = ((view.benchmarks.get(scope + tail) or {}).get("context") or {}).get("cards") or {}
+        cards = (view.measurement(scope + tail).benchmark.get("context") or {}).get("cards") or {}
         for uuid, card in cards.items():
             by = card.get("slowed")
             slowed = ", ".join(map(str, by)) if isinstance(by, dict | list) and by else "–"

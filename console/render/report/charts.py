@@ -340,8 +340,8 @@ def _predictions(
 ) -> list[tuple[str, float, float, float]]:
     """(line, from, to, bytes): the level just before a load plus its prediction."""
     predictions, names = [], card_names(view)
-    for step, data in view.envelopes.items():
-        envelope, rise = envelope_of(data), rise_of(view, step, gauges)
+    for step, known in view.measured.items():
+        envelope, rise = envelope_of(known.envelope), rise_of(view, step, gauges)
         if envelope is None or rise is None:
             continue
         wanted = [(uuid_of(name, names), size) for name, size in envelope.peak.vram]

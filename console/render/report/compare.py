@@ -142,7 +142,7 @@ def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for scope, metrics in view.metrics.items():
         if scope.endswith((BEFORE, AFTER)):
             continue
-        names = SOAK if scope in soaks else BENCH if scope in view.benchmarks else ()
+        names = SOAK if scope in soaks else BENCH if view.measurement(scope).benchmark else ()
         gate_metrics = [
             name for name in metrics if name not in names and targets(view, f"{scope}.{name}")
         ]

@@ -14,12 +14,12 @@ MAX_ROWS = 40
 
 
 def contract_steps(view: RunView) -> list[str]:
-    return [step.id for step in view.steps if step.id in view.contracts]
+    return [step.id for step in view.steps if view.measurement(step.id).contract]
 
 
 def contract_lines(view: RunView, step: str) -> Iterator[str]:
     """The section of one step."""
-    contract = view.contracts[step]
+    contract = view.measurement(step).contract
     yield from (f"## Answers of {prose(contract.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
     count = plural(int(number(contract.get("compared")) or 0), "case")
     against = prose(contract.get("against") or "the baseline", 200)

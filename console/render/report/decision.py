@@ -96,9 +96,9 @@ def stopped_by(view: RunView) -> str:
         quote = f"; it said: {last}" if last else ""
         return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{quote}"
     if stop_requests:
-        asked = stop_requests[-1]
-        why = f": {clean(asked.why, 200)}" if asked.why else ""
-        return f"{clean(asked.verb, 20)} by {clean(asked.who, 60)}{why}"
+        request = stop_requests[-1]
+        why = f": {clean(request.why, 200)}" if request.why else ""
+        return f"{clean(request.verb, 20)} by {clean(request.who, 60)}{why}"
     if view.state in UNWELL or (view.reason and not view.over):
         return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
     return ""

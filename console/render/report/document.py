@@ -125,7 +125,7 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, has_folder: bool) -
             kinds = ("tune",)
         elif scope in contracts:
             yield from contract_lines(view, scope)
-        elif scope in view.qualities:
+        elif view.measurement(scope).quality:
             yield from benchmarks.quality_lines(view, scope)
         elif scope in soaks:
             yield from soak_lines(view, scope)
@@ -208,13 +208,13 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "steps": [_step(s) for s in view.steps],
         "targets": view.header.targets,
         "metrics": view.metrics,
-        "benchmarks": view.benchmarks,
-        "soaks": view.soaks,
-        "tunings": view.tunings,
-        "contracts": view.contracts,
-        "qualities": view.qualities,
+        "benchmarks": _parts(view, "benchmark"),
+        "soaks": _parts(view, "soak"),
+        "tunings": _parts(view, "tune"),
+        "contracts": _parts(view, "contract"),
+        "qualities": _parts(view, "quality"),
         "verdicts": [_verdict(verdict) for verdict in view.verdicts],
-        "envelopes": view.envelopes,
+        "envelopes": _parts(view, "envelope"),
         "peaks": view.peaks.data(),
         "verbs": [verb.data() for verb in view.verbs],
         "guards": guard_json(view),
@@ -225,6 +225,12 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "charts": [chart.name for chart in run_evidence.charts],
         "trouble": view.trouble[:MAX_TROUBLE],
     }
+
+
+def _parts(view: RunView, part: str) -> dict[str, dict[str, Any]]:
+    """One part of what was measured, by step: a field of StepMeasurement."""
+    known = {scope: getattr(measured, part) for scope, measured in view.measured.items()}
+    return {scope: table for scope, table in known.items() if table}
 
 
 def _verdict(verdict: Any) -> dict[str, Any]:

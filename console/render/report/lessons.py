@@ -100,8 +100,8 @@ def _of_lint(view: RunView) -> Iterator[str]:
 
 
 def _of_voids(view: RunView) -> Iterator[str]:
-    for scope, bench in view.benchmarks.items():
-        for reason, count in voids(bench).items():
+    for scope, known in view.measured.items():
+        for reason, count in voids(known.benchmark).items():
             yield (
                 f"Attempted: measuring {plain(scope, 60)}. Result: {plural(count, 'run')} "
                 f"discarded. Cause: {plain(reason)}."
@@ -129,8 +129,8 @@ def _of_soaks(view: RunView) -> Iterator[str]:
 
 
 def _of_memory(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
-    for step, data in view.envelopes.items():
-        envelope, rise = envelope_of(data), rise_of(view, step, gauges)
+    for step, known in view.measured.items():
+        envelope, rise = envelope_of(known.envelope), rise_of(view, step, gauges)
         if envelope is None or rise is None:
             continue
         words = above(envelope, rise, card_names(view))

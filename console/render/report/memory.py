@@ -97,7 +97,7 @@ def _in_use(gauge: Gauge) -> dict[str, float]:
 def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
     """Peaks of the whole run, then each prediction with the actual result."""
     rows = list(_peak_rows(view))
-    if rows or view.envelopes:
+    if rows or any(known.envelope for known in view.measured.values()):
         yield from ("## Memory", "")
     yield from table(("", "in use at most", "there is", "remark"), rows, (1, 2))
     if rows:
@@ -106,8 +106,8 @@ def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
             f"Over the whole run, baseline included; {plural(looks, 'sample')}, ~1/s.",
             "",
         )
-    for step, data in view.envelopes.items():
-        envelope = envelope_of(data)
+    for step, known in view.measured.items():
+        envelope = envelope_of(known.envelope)
         if envelope is not None and envelope.lines():
             yield from (f"### Memory predicted by {code(step, 60)}", "")
             yield from _predicted(view, step, envelope, gauges)

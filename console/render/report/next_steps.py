@@ -77,16 +77,20 @@ def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
             "HOLD: nothing is to be switched over. Run it again when the baseline is steady: "
             "the same clocks, nothing else busy, its model read once before it is measured."
         )
-    elif verdict is None and not broken and not view.tunings:
+    elif verdict is None and not broken and not _tunings(view):
         sentences.append(
             "No gate was in this playbook: the figures below are for a person to judge."
         )
     return sentences if broken else [*sentences, *_after_tuning(view)]
 
 
+def _tunings(view: RunView) -> list[dict[str, Any]]:
+    return [known.tune for known in view.measured.values() if known.tune]
+
+
 def _after_tuning(view: RunView) -> Iterator[str]:
     """What to do with the flags that won."""
-    for tuning in view.tunings.values():
+    for tuning in _tunings(view):
         if tuning.get("early"):
             continue
         of, rows = plain(tuning.get("of") or "", 60), tuning.get("points")
@@ -254,7 +258,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
     figures, step = of_metric(view, metric), view.step(owner)
     wanted = _targets(view, gate, metric)
     if number(figures.get("value")) is None or not figures.get("n"):
-        reasons = ", ".join(voids(view.benchmarks.get(owner, {})))
+        reasons = ", ".join(voids(view.measurement(owner).benchmark))
         if step is not None and step.state is not StepState.SUCCEEDED:
             return f"step {plain(owner, 60)} is {step.state}; it has to succeed"
         if reasons:
@@ -276,7 +280,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
 
 def _spoilt(view: RunView, scope: str) -> str:
     """`what spoils its runs (another engine was busy)`."""
-    reasons = plain(", ".join(voids(view.benchmarks.get(scope, {}))), 200)
+    reasons = plain(", ".join(voids(view.measurement(scope).benchmark)), 200)
     return "what spoils its runs" + (f" ({reasons})" if reasons else "")
 
 
@@ -284,14 +288,14 @@ def not_shown(view: RunView) -> list[str]:
     """What a reader might assume but this run has not examined."""
     sentences = []
     ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
-    soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]
+    soaks = [s for s in view.steps if s.kind == "soak" and view.measurement(s.id).soak]
     if not soaks:
         sentences.append("Stability over time was not tested: no soak ran.")
     elif not any(s in ran for s in soaks):
         name = plain(soaks[0].id, 60)
         sentences.append(f"Stability over its whole time was not shown: {name} ended early.")
     scopes = benches(view)
-    if view.tunings:
+    if _tunings(view):
         sentences.append(
             "The answers with other flags were not compared with today's: a quantized cache, for "
             "one, changes them."

@@ -102,7 +102,10 @@ def _troubles(tally: Tally) -> list[str]:
 
 def soak_steps(view: RunView) -> list[str]:
     kinds = {step.id: step.kind for step in view.steps}
-    return [name for name in view.metrics if name in view.soaks or kinds.get(name) == "soak"]
+    return [
+        name for name in view.metrics
+        if view.measurement(name).soak or kinds.get(name) == "soak"
+    ]  # fmt: skip
 
 
 def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
@@ -144,8 +147,7 @@ def _own_reason(figures: dict[str, Any], soak: dict[str, Any]) -> str:
 
 
 def soak_of(view: RunView, step_id: str) -> dict[str, Any]:
-    soak = view.soaks.get(step_id)
-    return soak if isinstance(soak, dict) else {}
+    return view.measurement(step_id).soak
 
 
 def _findings(soak: dict[str, Any]) -> Iterator[str]:

@@ -32,12 +32,12 @@ Row = dict[str, Any]
 
 
 def tune_steps(view: RunView) -> list[str]:
-    return [step.id for step in view.steps if step.id in view.tunings]
+    return [step.id for step in view.steps if view.measurement(step.id).tune]
 
 
 def tune_lines(view: RunView, step: str) -> Iterator[str]:
     """The section of one step."""
-    tuning, rows = view.tunings[step], _rows(view.tunings[step])
+    tuning, rows = view.measurement(step).tune, _rows(view.measurement(step).tune)
     yield from (f"## Flags of {prose(tuning.get('of') or '', 60)} (`{clean(step, 60)}`)", "")
     if early := str(tuning.get("early") or ""):
         yield from (f"**Incomplete: {prose(early, 200)}.** What was measured is kept.", "")
@@ -154,7 +154,7 @@ _AXES = (
 
 def tune_chart(view: RunView, step: str) -> Chart | None:
     """The rate of every measured point against its memory; None for fewer than two points."""
-    rows = [row for row in _rows(view.tunings[step]) if number(row.get("score"))]
+    rows = [row for row in _rows(view.measurement(step).tune) if number(row.get("score"))]
     key, name, unit, size = next(
         (axis for axis in _AXES if sum(number(row.get(axis[0])) is not None for row in rows) > 1),
         _AXES[-1],
@@ -165,7 +165,7 @@ def tune_chart(view: RunView, step: str) -> Chart | None:
     ]  # fmt: skip
     if len(points) < 2:
         return None
-    kind = PREFERS.get(str(view.tunings[step].get("prefer")), "")
+    kind = PREFERS.get(str(view.measurement(step).tune.get("prefer")), "")
     about = f"Each dot is a combination of flags: {kind}, against {name}. The line is the front."
     svg = Svg(WIDTH, HEIGHT, f"tok/s of {step}", about)
     x_high = 1.08 * max(x for x, _, _ in points)

@@ -191,7 +191,7 @@ def decide(
 
 def spoilt(view: RunView, scope: str) -> str:
     """` (others used the server at the same time)`: why runs of a benchmark were discarded."""
-    voids = view.benchmarks.get(scope, {}).get("voids") or []
+    voids = view.measurement(scope).benchmark.get("voids") or []
     why = discarded(str(void.get("reason", "")) for void in voids)
     return f" ({why})" if why else ""
 
@@ -202,7 +202,8 @@ def _unwatched(view: RunView, scopes: Sequence[str]) -> str:
     names = dict.fromkeys(
         request["name"]
         for scope in scopes
-        for request in (view.benchmarks.get(scope, {}).get("context") or {}).get("requests") or ()
+        for request in (view.measurement(scope).benchmark.get("context") or {}).get("requests")
+        or ()
         if request.get("known") is False and not request.get("connected")
     )
     used = clean(" or ".join(map(str, names)), 120)
@@ -212,8 +213,8 @@ def _unwatched(view: RunView, scopes: Sequence[str]) -> str:
 def _changed(view: RunView, metric: str) -> str:
     """What a contract found, in words, for a figure that only counts it; "" for any other."""
     owner, _, name = metric.partition(".")
-    counts = owner in view.contracts and name.endswith("changed")
-    return clean(str(view.contracts[owner].get("words") or ""), 300) if counts else ""
+    counts = bool(view.measurement(owner).contract) and name.endswith("changed")
+    return clean(str(view.measurement(owner).contract.get("words") or ""), 300) if counts else ""
 
 
 def measured_by(metric: str, *, baseline: bool) -> str:
@@ -228,7 +229,7 @@ def made_of(view: RunView, metric: str) -> str:
     step = view.step(owner)
     if step is not None and step.kind in LEAST:
         return step.kind
-    source = str(view.benchmarks.get(owner, {}).get("source") or "")
+    source = str(view.measurement(owner).benchmark.get("source") or "")
     return source if source in LEAST and source in FIGURES and name in OUTPUT_METRICS else ""
 
 
@@ -277,9 +278,9 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
 def _garbled(view: RunView, scope: str, name: str = "") -> str:
     """That answers were garbled while a scope was measured, in words; "" if none was, and for the
     figures that count such answers themselves."""
-    record = view.benchmarks.get(scope) or view.soaks.get(scope) or {}
+    record = view.measurement(scope).benchmark or view.measurement(scope).soak
     words = str(record.get("garbled") or "")
-    if scope in view.soaks and name in COUNT_GARBLED:
+    if view.measurement(scope).soak and name in COUNT_GARBLED:
         return ""
     return f"of the baseline, {words}" if words and scope.endswith(BEFORE) else words
 

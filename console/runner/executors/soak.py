@@ -168,7 +168,7 @@ def patience_for(context: Context, service: str) -> Patience:
         bench = step.benchmark
         if bench is None or bench.service != service:
             continue
-        cold = context.view.benchmarks.get(step.id, {}).get("cold") or {}
+        cold = context.view.measurement(step.id).benchmark.get("cold") or {}
         warm = context.view.metrics.get(step.id, {}).get("ttft_s") or {}
         slowest += finite([cold.get("ttft_s"), warm.get("max")])
     return patience(max(slowest, default=None))

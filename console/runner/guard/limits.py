@@ -175,12 +175,12 @@ def existing(path: Path) -> Path:
 
 def predicted(view: RunView) -> Envelope:
     """Return the prediction of the newest checkpoint step whose verdict lets a load begin."""
-    for step in reversed(list(view.envelopes)):
+    for step, known in reversed(view.measured.items()):
         verdict = next((v for v in reversed(view.verdicts) if v.step == step), None)
         words = {row.get("metric") for row in verdict.criteria} if verdict is not None else set()
-        if words & HOLDS:
+        if known.envelope and words & HOLDS:
             try:
-                return Envelope.from_json(view.envelopes[step])
+                return Envelope.from_json(known.envelope)
             except ValueError:
                 continue
     return Envelope()

@@ -88,8 +88,8 @@ def test_a_garbled_candidate_is_a_no_go_with_both_answers(demo: World) -> None:
     [verdict] = demo.view().verdicts
     assert verdict.step == "bench"
     assert "answers are garbled: one " in verdict.criteria[0]["why"]
-    found = demo.view().benchmarks
-    prompts = [{row["prompt"]: row for row in found[at]["answers"]} for at in SCOPES]
+    found = demo.view().measured
+    prompts = [{row["prompt"]: row for row in found[at].benchmark["answers"]} for at in SCOPES]
     candidate, baseline = prompts
     assert candidate
     assert baseline.keys() >= candidate.keys()

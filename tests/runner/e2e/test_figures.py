@@ -36,7 +36,7 @@ def test_a_benchmark_keeps_what_it_was_taken_in(world: World) -> None:
     steps = (SIDE, bench(endpoint="completions", concurrency=[2]))
     done = world.go(world.write("b.yaml", book(*steps)))
     assert done.code == 0, done
-    found = world.view().benchmarks["bench"]
+    found = world.view().measured["bench"].benchmark
     context = found["context"]
     assert "console.rehearsal.demo.engine" in context["server"]["argv"]
     assert (context["slots"], context["runs"]) == (1, 6)
@@ -98,8 +98,9 @@ def test_baseline_candidate_baseline_in_containers(box: Boxes) -> None:
     )
     done = box.world.go(box.world.write("b.yaml", book(*steps)))
     assert done.code == 0, done
-    found = box.world.view().benchmarks
-    cand, before, after = (found[f"bench{scope}"] for scope in ("", ".baseline", ".baseline-after"))
+    found = box.world.view().measured
+    scopes = ("bench", "bench.baseline", "bench.baseline-after")
+    cand, before, after = (found[scope].benchmark for scope in scopes)
     for one in (cand, before, after):
         server = one["context"]["server"]
         assert server["image_id"].startswith("sha256:")
@@ -175,7 +176,7 @@ def test_a_real_llama_bench(box: Boxes) -> None:
             assert (found["test"], found["n"]) == (test, count)
             assert found["value"] > 0
             assert found["std"] >= 0
-    told = {name: one["flags"] for name, one in box.world.view().benchmarks.items()}
+    told = {name: one.benchmark["flags"] for name, one in box.world.view().measured.items()}
     table = "from the table, which omits single samples: n is 1"
     assert told == {"json": [], "jsonl": [], "md": [table]}
 

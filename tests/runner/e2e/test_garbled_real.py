@@ -63,5 +63,5 @@ def test_nonsense_of_a_real_model_is_never_a_clean_go(bare: World, instruct_mode
     world.go(world.write("b.yaml", book(SIDE, NONSENSE, GATE)))
     view = world.over()
     assert str(view.decision) in ("no_go", "hold"), world.words
-    assert any(row["garbled"] for row in view.benchmarks["bench"]["answers"])
-    assert not any(row["garbled"] for row in view.benchmarks["bench.baseline"]["answers"])
+    assert any(row["garbled"] for row in view.measured["bench"].benchmark["answers"])
+    assert not any(row["garbled"] for row in view.measured["bench.baseline"].benchmark["answers"])

@@ -68,7 +68,7 @@ def test_divergence_and_agreement_are_those_that_llama_perplexity_prints(graded:
         seen[model] = kld["value"], agreement["value"], done.json["decision"]
         assert world.serves()
         # the second model is compared with what the first one's step has sealed
-        assert view.qualities["quality"]["before"] is (model == "Q4_0.gguf")
+        assert view.measured["quality"].quality["before"] is (model == "Q4_0.gguf")
     assert seen["Q8_0.gguf"][0] < seen["Q4_0.gguf"][0]
     assert seen["Q8_0.gguf"][1] > seen["Q4_0.gguf"][1]
     assert [one[2] for one in seen.values()] == ["go", "no_go"]

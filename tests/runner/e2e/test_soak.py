@@ -38,7 +38,7 @@ def soak(duration: str, more: str = "") -> str:
 
 
 def rows(view: RunView) -> list[dict[str, Any]]:
-    return list(soak_lines(Path(view.soaks["soak"]["file"])))
+    return list(soak_lines(Path(view.measured["soak"].soak["file"])))
 
 
 def test_a_server_that_is_well(world: World) -> None:
@@ -51,13 +51,16 @@ def test_a_server_that_is_well(world: World) -> None:
     assert figure(view, "observed_s") > 7.99
     assert last["t"] - last["e2e_s"] < 9, "none is sent after its end"
     # a moment each 0.2 s; a busy machine misses some, and never sends one twice
-    asked, missed = figure(view, "requests"), view.soaks["soak"]["missed"]
+    asked, missed = figure(view, "requests"), view.measured["soak"].soak["missed"]
     assert 3 < asked <= 40 - missed
     assert figure(view, "stability") == pytest.approx(asked / (asked + missed))
     assert (figure(view, "errors"), figure(view, "hangs"), figure(view, "restarts")) == (0, 0, 0)
     assert figure(view, "rss_peak") > 10 * 2**20
     assert figure(view, "ttft_s") > 0
-    assert (view.soaks["soak"]["transport_retries"], view.soaks["soak"]["flags"]) == (0, [])
+    assert (
+        view.measured["soak"].soak["transport_retries"],
+        view.measured["soak"].soak["flags"],
+    ) == (0, [])
     assert view.metrics["soak"]["vram_peak"]["why"] or figure(view, "vram_peak") > 0
     looks = [row for row in rows(view) if "rss" in row]
     assert len(looks) >= 6
@@ -80,12 +83,12 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
     )
     process.send(pid, start, signal.SIGCONT)
     view = world.over()
-    [hang] = view.soaks["soak"]["hangs"]
+    [hang] = view.measured["soak"].soak["hangs"]
     assert "stopped by a signal" in hang["what"]
     assert "request" in hang["what"]
     assert hang["until"] > hang["t"], "it was answered again"
     assert figure(view, "hangs") == 1
-    assert view.soaks["soak"]["errors"] == {"hang": hang["requests"]}
+    assert view.measured["soak"].soak["errors"] == {"hang": hang["requests"]}
     assert figure(view, "restarts") == 0
     assert view.metrics["soak"]["observed_s"]["n"] > 5
     assert str(world.at("soak").state) == "succeeded"
@@ -101,7 +104,7 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     view = world.view()
     assert (done.code, done.json["state"], done.json["decision"]) == (0, "succeeded", "go"), done
     assert world.at("soak").attempt == 2
-    [(begin, end)] = view.soaks["soak"]["gaps"]
+    [(begin, end)] = view.measured["soak"].soak["gaps"]
     assert 0 < begin < end
     observed = figure(view, "observed_s")
     assert observed > 8.99

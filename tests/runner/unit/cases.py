@@ -9,7 +9,7 @@ from console.config.site.site import BaselineModel
 from console.host.gpu.inventory import Cards
 from console.host.process import ProcessSpec
 from console.journal.fold import fold
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.journal.state import RunState
 from console.journal.store import event_of
 from console.recovery.guard.config import Limit
@@ -128,7 +128,7 @@ def promoted(runs: Runs) -> list[list[str]]:
     """What a person is told to change, with and without a figure of the run's."""
     url, made = "http://127.0.0.1:8000", ServiceSpec("ik", "http://127.0.0.1:8001", runs, READY)
     rate = {"b": {"tok_s": {"value": 2}}}
-    found = RunView("r1", benchmarks={"b": {"service": "ik"}}, metrics=rate)
+    found = RunView("r1", measured={"b": StepMeasurement({"service": "ik"})}, metrics=rate)
     old = BaselineModel.model_validate({"container": "base", "url": url, "completion": ASKED})
     return [site_lines(made, old, found), site_lines(made, old, RunView()), first(made, url)]
 

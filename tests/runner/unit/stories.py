@@ -6,11 +6,12 @@
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from console.journal.events import Body
-from console.journal.run_view import GateDoubt, RunView
+from console.journal.run_view import GateDoubt, RunView, StepMeasurement
 from console.journal.state import RunState, StepState
 from console.render.report.document import evidence, markdown
 from console.render.report.next_steps import CAUSES
@@ -119,7 +120,7 @@ def no_go_for_every_reason_that_has_a_hint() -> RunView:
 
 def hold_without_a_figure() -> RunView:
     made = held(value=None)
-    made.benchmarks["bench"]["voids"] = []
+    made.measured["bench"].benchmark["voids"] = []
     return made
 
 
@@ -181,8 +182,15 @@ def figures_that_a_step_printed_and_llama_bench() -> RunView:
             "tg.tg_tok_s": reported.figures(30.0, 0.0),
             "tg.runs": {"value": 5},
         },
-        benchmarks={"tg": bench},
+        measured={"tg": StepMeasurement(bench)},
     )
+
+
+def a_soak_of_which_nothing_was_kept() -> RunView:
+    made = soaked()
+    for scope, known in made.measured.items():
+        made.measured[scope] = replace(known, soak={}, benchmark={})
+    return made
 
 
 def a_soak_that_ended_early_by_a_crash() -> RunView:
@@ -297,7 +305,7 @@ STORIES: dict[str, Story] = {
         errors={}, hangs=[], restarts=[], gaps=[], critical=[]
     ),
     "a_soak_that_ended_early_by_a_crash": a_soak_that_ended_early_by_a_crash,
-    "a_soak_of_which_nothing_was_kept": lambda: changed(soaked(), soaks={}, benchmarks={}),
+    "a_soak_of_which_nothing_was_kept": a_soak_of_which_nothing_was_kept,
     "a_rehearsal": lambda: changed(
         go(), header={"rehearsal": {"fault": "", "notes": ["image a → omni-rehearsal/a:1"]}}
     ),

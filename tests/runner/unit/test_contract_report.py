@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.journal.store import event_of
 from console.render.report.contract import MAX_ROWS, contract_lines
 from tests.common.harmful import harmful
@@ -16,7 +16,9 @@ ROW = {"case": "haiku", "group": "answers", "part": "content", "fact": "text",
 
 def said(**more: Any) -> str:
     found = {"of": "cand", "against": "the baseline", "words": "same tools", "compared": 47, **more}
-    return "\n".join(contract_lines(RunView(contracts={"like": found}), "like"))
+    return "\n".join(
+        contract_lines(RunView(measured={"like": StepMeasurement(contract=found)}), "like")
+    )
 
 
 def test_it_says_what_is_different_and_what_is_noise() -> None:

@@ -13,7 +13,7 @@ from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict
 from console.journal import events
 from console.journal.fold import fold
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.journal.state import Decision
 from console.journal.store import event_of
 from console.runner.executors.gate import decide, doubt, evidence
@@ -326,13 +326,13 @@ def test_a_gate_says_what_nobody_watched_and_what_was_discarded() -> None:
         "bench.tok_s": agreeing(20.0, "tok/s"), "bench.baseline.tok_s": agreeing(10.0, "tok/s"),
     })  # fmt: skip
     told = {"name": "cand", "known": True}, {"name": "baseline", "known": False}
-    view.benchmarks["bench"] = {"context": {"requests": list(told)}}
+    view.measured["bench"] = StepMeasurement(benchmark={"context": {"requests": list(told)}})
     verdict, why = one(view, criterion("bench.tok_s", ">= 1.5 x baseline"))
     assert verdict is Verdict.GO
     assert why.endswith("; whether others used baseline meanwhile is not known")
     few = picture({"bench.tok_s": figure(20.0, "tok/s", 1, void=4, samples=[20.0])})
     reason = "others used the server at the same time (2 requests)"
-    few.benchmarks["bench"] = {"voids": [{"run": 1, "reason": reason}] * 4}
+    few.measured["bench"] = StepMeasurement({"voids": [{"run": 1, "reason": reason}] * 4})
     verdict, why = one(few, criterion("bench.tok_s", ">= 15"))
     assert verdict is Verdict.HOLD
     assert why.endswith("(others used the server at the same time)")

@@ -15,7 +15,7 @@ from console.config.site.site import load_site
 from console.host.activation import Activation
 from console.host.process import ProcessSpec
 from console.journal.history import Usual
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.render.effects import build_argv, effects
 from console.runner import cutover
 from console.runner.prepare.plan import make_plan, targets
@@ -317,7 +317,7 @@ def test_hidden_values_of_a_promoted_candidate_are_to_be_filled_in(tmp_path: Pat
 
 def test_another_services_figures_are_not_its_own() -> None:
     rate = {"bench": {"tok_s": {"value": 20.4}}}
-    view = RunView("r1", benchmarks={"bench": {"service": "other"}}, metrics=rate)
+    view = RunView("r1", measured={"bench": StepMeasurement({"service": "other"})}, metrics=rate)
     assert measured("ik", view) is None
     assert measured("other", view) == 20.4
 

@@ -11,7 +11,7 @@ from console.common.errors import InvalidFile
 from console.config.playbook.measuring_steps import QualityStep
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.render.report.benchmarks import quality_lines
 from console.runner.prepare import quality
 from console.runner.prepare.plan import make_plan
@@ -191,8 +191,9 @@ def test_a_service_that_fills_the_card_has_to_be_stopped_first(plan: MakePlan) -
 def test_a_report_holds_against_odd_records() -> None:
     odd = "\x1b[31m|<b>\u202e\nx"
     tasks = [{"ask": odd, "said": odd, "right": False}, 3, None]
+    quality = {"of": odd, "model": odd, "tasks": tasks, "chunks": None}
     view = RunView(
-        qualities={"q": {"of": odd, "model": odd, "tasks": tasks, "chunks": None}},
+        measured={"q": StepMeasurement(quality=quality)},
         metrics={"q": {odd: {"value": "x", "low": odd, "n": None}}},
     )
     text = "\n".join(quality_lines(view, "q"))

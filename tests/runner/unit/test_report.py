@@ -232,7 +232,7 @@ def test_torn_and_odd_lines_cost_themselves_only(tmp_path: Path) -> None:
     path.write_text('{"t": 1, "ok": true, "tok_s": Infinity}\n{"t": null, "ok": true}\n{"t": 2,')
     series = soak_series(run, soak_of(made, "soak"))
     assert [(r.t, r.tok_s) for r in series.requests] == [(1.0, None)]
-    made.soaks["soak"]["file"] = "/etc/passwd"
+    made.measured["soak"].soak["file"] = "/etc/passwd"
     assert soak_series(run, soak_of(made, "soak")).requests == []
 
 

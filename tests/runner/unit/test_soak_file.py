@@ -16,7 +16,7 @@ from console.bench.soak import SoakPlan
 from console.bench.soak_stats import Line
 from console.config.playbook.measuring_steps import SoakStep
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.journal.samples import PATIENCE, GaugeFile, SoakFile, gauge_lines, soak_lines
 from console.runner.executors.soak import patience_for, plan_of
 from tests.disk import nearly_full
@@ -134,7 +134,10 @@ def test_the_first_silence_is_bounded_by_what_a_benchmark_saw(
     steps = [f"{{id: {name}, benchmark: {{service: {name}}}}}" for name in ("cand", "other")]
     view = RunView(
         metrics={name: {"ttft_s": {"max": warm}} for name, (warm, _) in measured.items()},
-        benchmarks={name: {"cold": {"ttft_s": cold}} for name, (_, cold) in measured.items()},
+        measured={
+            name: StepMeasurement({"cold": {"ttft_s": cold}})
+            for name, (_, cold) in measured.items()
+        },
     )
     context: Any = SimpleNamespace(plan=plan(NOTE, *steps), view=view)
     assert patience_for(context, "cand").cold_s == bound

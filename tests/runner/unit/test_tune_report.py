@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from console.common import redact
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, StepMeasurement
 from console.render.report.next_steps import next_steps
 from console.render.report.tune import tune_chart, tune_lines
 from tests.common.harmful import harmful
@@ -27,7 +27,7 @@ def view_of(*rows: Any, **more: Any) -> RunView:
         "why": "the end",
         "points": list(rows),
     }
-    return RunView(tunings={"tune": {**tuning, **more}})
+    return RunView(measured={"tune": StepMeasurement(tune={**tuning, **more})})
 
 
 ROWS = (
@@ -107,6 +107,7 @@ def test_foreign_text_is_harmless() -> None:
     "points", [None, 3, ["x", 4, {}], [{"fate": "measured", "changes": 3, "score": "fast"}]]
 )
 def test_an_odd_record_is_no_traceback(points: Any) -> None:
-    view = RunView(tunings={"tune": {"points": points, "argv": 3, "early": 4}})
+    tune = {"points": points, "argv": 3, "early": 4}
+    view = RunView(measured={"tune": StepMeasurement(tune=tune)})
     assert said(view).startswith("## Flags of")
     assert tune_chart(view, "tune") is None

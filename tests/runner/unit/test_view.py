@@ -14,7 +14,7 @@ from console.common import record
 from console.common.errors import Exit
 from console.journal.events import RunCreated, Rung
 from console.journal.fold import fold
-from console.journal.run_view import BaselineServes, RunView, StepView, VerbGiven
+from console.journal.run_view import BaselineServes, RunView, StepMeasurement, StepView, VerbGiven
 from console.journal.state import (
     ENDS,
     Decision,
@@ -110,7 +110,7 @@ def test_figures_of_the_step_and_of_the_baseline_stay_apart() -> None:
         "a": {"tok_s": {"value": 20}, "n": {"value": 1}},
         "a.baseline": {"tok_s": {"value": 10}},
     }
-    assert (view.benchmarks, view.soaks) == ({"a": {"model": "m"}}, {"a": {"gaps": [[1, 2]]}})
+    assert view.measured == {"a": StepMeasurement({"model": "m"}, {"gaps": [[1, 2]]})}
 
 
 def test_how_long_the_baseline_was_down_is_added_up() -> None:

@@ -22,7 +22,7 @@ from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host.sample import Machine
 from console.journal.events import Breach
-from console.journal.run_view import GuardEvent, RunView
+from console.journal.run_view import GuardEvent, RunView, StepMeasurement
 from console.journal.state import VERBS, Pause, RunState, refusal
 from console.render import guard
 from console.render.report import compare as comparison
@@ -99,7 +99,7 @@ def test_memory_in_a_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None
     made = reported.no_go()
     run = reported.run_dir(tmp_path, made)
     held, lines = whole(made, tmp_path), {}
-    points = made.envelopes["fit"]["points"][1]
+    points = made.measured["fit"].envelope["points"][1]
     points["vram"]["NVIDIA GeForce RTX 5090"] = 10 * reported.GIB
     points["swap"] = 1
     lines["above"] = changes(held, whole(made, tmp_path))
@@ -110,7 +110,7 @@ def test_memory_in_a_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None
     lines["the file is gone"] = changes(held, markdown(made, Evidence(), "report"))
     made.steps[3].started = 0.0
     lines["no load"] = changes(held, markdown(made, found, "report"))
-    made.envelopes["fit"] = {"schema": 1, "points": "none"}
+    made.measured["fit"] = StepMeasurement(envelope={"schema": 1, "points": "none"})
     lines["no prediction"] = changes(held, markdown(made, found, "report"))
     assert lines == snapshot
 
@@ -190,10 +190,8 @@ def test_attempts_side_by_side(width: int, snapshot: SnapshotAssertion) -> None:
 def test_attempts_of_different_playbooks(snapshot: SnapshotAssertion) -> None:
     found = attempts()[-3:][::-1]
     found[0][0].playbook = "other"
-    found[1][0].metrics["again"], found[1][0].benchmarks["again"] = (
-        dict(found[1][0].metrics["bench"]),
-        {},
-    )
+    found[1][0].metrics["again"] = dict(found[1][0].metrics["bench"])
+    found[1][0].measured["again"] = StepMeasurement({"service": "cand"})
     made = comparison.compare(found)
     assert [comparison.markdown(made), comparison.lines(made, 80)] == snapshot
 

@@ -64,7 +64,7 @@ def test_what_is_sealed_is_not_asked_again_and_a_difference_is_named(world: Worl
     assert "nothing asked" in detail(world, "baseline:contract")
     assert "1 of " in detail(world, "like")
     assert "(the baseline differs from itself in 1)" in detail(world, "like")
-    changes = world.view().contracts["like"]["changes"]
+    changes = world.view().measured["like"].contract["changes"]
     assert [(row["case"], row["fact"], row["before"][:5]) for row in changes] == [
         ("haiku", "text", "light")
     ]

@@ -170,7 +170,7 @@ def test_llama_bench_is_read_and_judged_by_its_samples(world: World) -> None:
     assert (found["tg_tok_s"]["value"], found["tg_tok_s"]["samples"]) == (20.5, TG)
     assert found["pp_tok_s"]["value"] is None
     view = world.view()
-    assert view.benchmarks["tg"]["build"] == "11549-d82b7a7"
+    assert view.measured["tg"].benchmark["build"] == "11549-d82b7a7"
     assert "(20.44 to 20.56 tok/s) meets >= 20 tok/s" in view.verdicts[0].criteria[0]["why"]
 
 

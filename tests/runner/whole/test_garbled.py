@@ -42,7 +42,9 @@ def test_it_ends_in_no_go_at_once_with_both_answers(world: World, up: str, name:
     [verdict] = view.verdicts
     assert verdict.step == "bench"
     assert verdict.criteria[0]["why"].startswith(f"{name}: 3 of 3 answers are garbled: {WHY}")
-    kept = {scope: view.benchmarks[scope]["answers"] for scope in ("bench", "bench.baseline")}
+    kept = {
+        scope: view.measured[scope].benchmark["answers"] for scope in ("bench", "bench.baseline")
+    }
     assert all(row["garbled"].startswith(WHY) for row in kept["bench"])
     assert kept["bench.baseline"][0]["answer"].startswith("0 1 2 3")
     assert not any(row["garbled"] for row in kept["bench.baseline"])
@@ -106,7 +108,7 @@ def test_a_soak_of_garbage_is_no_go_after_a_few_requests(world: World) -> None:
     assert verdict.step == "soak"
     assert f"5 of 5 answers are garbled: {WHY}" in verdict.criteria[0]["why"]
     assert view.metrics["soak"]["hangs"]["n"] == 0, "no figure of it counts"
-    assert view.soaks["soak"]["answers"][0]["garbled"].startswith(WHY)
+    assert view.measured["soak"].soak["answers"][0]["garbled"].startswith(WHY)
     assert WHY in world.run.report.read_text()
 
 
@@ -156,7 +158,7 @@ def test_flags_that_make_garbage_never_win(world: World) -> None:
     garbled(world)
     tune = "id: tune, tune: {service: cand, flags: {'-t': [1, 2]}, max_tokens: 16, runs: 1}"
     world.go(world.write("b.yaml", book(tune)))
-    points = world.view().tunings["tune"]["points"]
+    points = world.view().measured["tune"].tune["points"]
     assert points
     assert not any(row.get("best") for row in points)
     assert all(WHY in row["why"] for row in points if row["fate"] == "failed")

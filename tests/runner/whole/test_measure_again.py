@@ -192,7 +192,7 @@ def test_an_input_may_be_changed_with_it(world: World, busy: Path) -> None:
     busy.unlink()
     ok(world, "measure", "--input", "runs=6")
     assert str(world.over().decision) == "go"
-    assert world.view().benchmarks["bench.baseline"]["protocol"]["runs"] == 6
+    assert world.view().measured["bench.baseline"].benchmark["protocol"]["runs"] == 6
 
 
 def test_a_baseline_with_too_few_samples_is_told_before_the_outage(

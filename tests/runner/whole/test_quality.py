@@ -64,7 +64,7 @@ def test_the_baselines_model_is_read_once_and_the_baseline_comes_back(world: Wor
         assert (done.code, done.json["decision"]) == (0, "go"), done
         view = world.view()
         assert view.metrics["quality"]["mean_kld"]["value"] == 0.508817
-        assert view.qualities["quality"]["before"] is not first
+        assert view.measured["quality"].quality["before"] is not first
         assert view.down_s > 0
         assert world.serves()
     assert ["--kl-divergence " in line for line in calls(world)] == [False, True, True]

@@ -58,8 +58,8 @@ def test_an_abort_ends_it_and_keeps_what_was_seen(soaking: World) -> None:
     view = soaking.over()
     assert str(soaking.at("soak").state) == "cancelled"
     assert figure(view, "requests") >= 4
-    assert view.soaks["soak"]["early"] == "stopped before its end"
-    assert view.soaks["soak"]["critical"] == ["CUDA error: out of memory"]
+    assert view.measured["soak"].soak["early"] == "stopped before its end"
+    assert view.measured["soak"].soak["critical"] == ["CUDA error: out of memory"]
     assert not view.verdicts
 
 
@@ -71,11 +71,11 @@ def test_a_crash_is_named_with_its_cause_and_half_a_soak_is_no_go(soaking: World
     assert "SIGKILL" in step.detail
     assert "of the soak" in step.detail
     assert step.lines, "the last lines of the server"
-    [crash] = view.soaks["soak"]["restarts"]
+    [crash] = view.measured["soak"].soak["restarts"]
     assert "SIGKILL" in crash["what"]
     assert 0 < crash["t"] <= figure(view, "observed_s") < 36_000
     assert figure(view, "restarts") == 1
-    assert "SIGKILL" in view.soaks["soak"]["gone"]
+    assert "SIGKILL" in view.measured["soak"].soak["gone"]
     assert "1 crash" in step.message
     assert soaking.tell("skip", "--reason", "to see the gate").code == 0
     assert str(soaking.state("paused:hold").decision) == "hold"

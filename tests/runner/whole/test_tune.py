@@ -29,7 +29,7 @@ def tune(flags: str = FLAGS, more: str = "", service: str = "cand") -> str:
 
 
 def found(world: World) -> Any:
-    return world.view().tunings["tune"]
+    return world.view().measured["tune"].tune
 
 
 def fates(world: World) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_an_abort_keeps_the_points_and_gives_no_figure(world: World) -> None:
     assert world.tell("abort").code == 0
     view = world.over()
     assert view.metrics["tune"]["best.tok_s"]["value"] is None
-    tuning = view.tunings["tune"]
+    tuning = view.measured["tune"].tune
     assert tuning["points"]
     assert not any(row["best"] for row in tuning["points"])
     assert not tuning["argv"]
