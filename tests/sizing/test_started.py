@@ -16,8 +16,8 @@ from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.serving.fraction import fraction_of
 from console.models.sizing.serving.refused import not_known_of_blocks
-from console.models.sizing.sglang import fraction_of
 from tests.sizing.test_checkpoints import GIB, KNOWN, cards
 from tests.sizing.test_public_logs import LOGS
 

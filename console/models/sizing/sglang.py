@@ -43,10 +43,10 @@ from console.models.sizing.serving.cache import rank_bytes
 from console.models.sizing.serving.classes import not_known_of_class
 from console.models.sizing.serving.encoders import (
     has_encoder,
-    kept_of_static,
     not_known_of_encoder,
     reads_images,
 )
+from console.models.sizing.serving.fraction import fraction_of, graphs_mib, row_of, step_of
 from console.models.sizing.serving.kt import BYTES_PER_WEIGHT, by_kt, kt_bytes, whole_layer
 from console.models.sizing.serving.loaded import as_loaded, cache_type, kept_of_experts
 from console.models.sizing.serving.parallel import Ranks, refusals, step_bytes, too_long
@@ -67,24 +67,10 @@ WIDE = 2
 RECORDED_S = 49 * 3600 / 59
 """Seconds a layer when the source did not fit into RAM: 49 h for 59 layers of DeepSeek-R1 with 265
 GiB in swap (F-019)."""
-CARDS = (  # below so many GiB: tokens of a chunk, requests of a graph with fewer ranks than 4, else
-    (20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (90, 8192, 256, 512),
-    (160, 8192, 256, 512), (1 << 20, 16384, 512, 512),
-)  # fmt: skip
-"""SGLang's defaults by a card's memory (arg_groups/memory_hook.py of 0.5.23)."""
-FALLBACK = 0.88
-"""The static part of a card whose memory is not known."""
-PREFILL_STEPS = (
-    (4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256),
-    (4608, 1 << 20, 512),
-)  # fmt: skip
-"""Sizes of the graphs for prompts, up to a chunk (`generate_prefill_cuda_graph_batch_sizes`)."""
 SHORT_STEP = 2048
 """Tokens of a step that every server meets, however seldom its chunks are full."""
 LARGE = 0.01
 """Part of a card from which tables are named, and judged beside SGLang's own formula."""
-MANY = 300
-"""Requests of a graph from which a copied attention takes half as much again."""
 AMD, AITER = ("AMD ", "Radeon ", "Instinct "), "aiter"
 OF_AITER = (
     "what the attention of AMD cards (AITER) takes beside a cache that has all the rest "
@@ -357,59 +343,13 @@ def _ranks(plan: SglangPlan) -> Ranks:
 def _chunks(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Assessment) -> None:
     """What is refused at the start, by the chunk of the first card."""
     card = machine.cards[0] if machine.cards else Card("")
-    chunk = _row(card)[1] if plan.chunk is None else plan.chunk
+    chunk = row_of(card)[1] if plan.chunk is None else plan.chunk
     ledger.stops += by_sglang(facts, plan, chunk, (card.compute or (0, 0)) >= BF16_SINCE)
     ledger.unknown += not_known_of_pages(facts, plan, chunk)
 
 
 def _alike(card: Card, other: Card) -> bool:
     return replace(card, name="", uuid="") == replace(other, name="", uuid="")
-
-
-def _row(card: Card) -> tuple[int, int, int, int]:
-    total = card.total or card.free or 0
-    return next(row for row in CARDS if total < row[0] * GIB)
-
-
-def fraction_of(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
-    """The static part of a card: as given, else by SGLang's own formula, which keeps free what a
-    step and its graphs take (`handle_gpu_memory_settings`), and what an encoder takes."""
-    total = card.total or card.free or 0
-    if plan.mem_fraction is not None:
-        return plan.mem_fraction
-    if not total:
-        return FALLBACK
-    chunk, _ = _step(plan, card)
-    kept = 512 + max(chunk, 2048) * 1.5 + plan.ranks * plan.stages / 8 * 1024
-    kept += _graphs(plan, facts, card)
-    kept = max(kept, 10240) if total > 60 * GIB else kept
-    if plan.all_to_all == "deepep" and plan.graphs:
-        kept += 2048
-    fraction = max(0.0, round((total - kept * MIB) / total, 3))
-    return fraction * (kept_of_static(facts) if has_encoder(facts, plan) else 1.0)
-
-
-def _step(plan: SglangPlan, card: Card) -> tuple[int, int]:
-    """(tokens of a chunk, requests of the largest graph)."""
-    row = _row(card)
-    chunk = row[1] if plan.chunk is None else plan.chunk
-    if chunk <= 0:
-        chunk = plan.prefill or 16384
-    graph = plan.graph_batch or min(row[2] if plan.ranks < 4 else row[3], plan.running or 1 << 20)
-    return chunk, graph
-
-
-def _graphs(plan: SglangPlan, facts: ModelFacts, card: Card) -> float:
-    """MiB that SGLang keeps for its graphs (`reserve_for_graph_mb`)."""
-    chunk, graph = _step(plan, card)
-    kept = 0.0
-    if plan.attention_apart:
-        kept += graph * plan.replicas * (4.5 if graph > MANY else 3)
-    if plan.graphs:
-        sizes = sum(len(range(first, min(end, chunk + 1), by)) for first, end, by in PREFILL_STEPS)
-        kept += graph * 2 + (1536 if facts.attention.latent else 8 * sizes)
-        kept += 1024 if plan.all_to_all == "deepep" else 0
-    return kept
 
 
 def _rest(
@@ -427,9 +367,12 @@ def _rest(
     rest = int(have * (1 - fraction))
     if plan.cache_tokens:
         rest = max(rest, have - limit.need)
-    chunk, _ = _step(plan, card)
+    chunk, _ = step_of(plan, card)
     chunk = min(chunk, plan.cache_tokens or chunk)
-    parts, graphs = max(1, plan.ranks // plan.expert_ranks), int(_graphs(plan, facts, card) * MIB)
+    parts, graphs = (
+        max(1, plan.ranks // plan.expert_ranks),
+        int(graphs_mib(plan, facts, card) * MIB),
+    )
     whole, own = whole_layer(facts, plan, chunk), plan.mem_fraction is None
     usual = step_bytes(facts, chunk, plan.ranks, parts) + step_states(facts, chunk, plan.ranks)
     usual += 512 * MIB + tables.requests + max(graphs, graphs // 4 + tables.graphs) + whole
@@ -486,7 +429,7 @@ def _tables(
     tokens = int(tokens * (1 + left / cache))
     tokens = min(tokens, plan.cache_tokens or tokens)
     ranks = _ranks(plan).attention * plan.stages
-    return tables_of(facts, plan, (tokens, states, ranks), card, _step(plan, card)[1])
+    return tables_of(facts, plan, (tokens, states, ranks), card, step_of(plan, card)[1])
 
 
 def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:

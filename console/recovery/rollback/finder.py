@@ -54,6 +54,10 @@ class _Plans:
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
 
+    def _act_as(self, uid: int, why: str) -> None:
+        become(uid)
+        self.note(f"acting as {name_of(uid)}, {why}")
+
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
         plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
         return next(
@@ -197,10 +201,6 @@ class Finder(_Plans):
         demo = paths.state_dir() / "demo"
         site_exists = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
         return self.site_seal is not None and site_exists
-
-    def _act_as(self, uid: int, why: str) -> None:
-        become(uid)
-        self.note(f"acting as {name_of(uid)}, {why}")
 
     def _without_a_run(self) -> SelectedPlan | None:
         """Without an active run: the newest plan for the user's site file, or one made from it."""
