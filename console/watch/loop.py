@@ -17,13 +17,14 @@ from typing import Any
 
 from console.common import paths
 from console.common.clock import SystemClock
-from console.common.errors import ConsoleError, HostBusy
+from console.common.errors import ConsoleError, Exit, HostBusy
 from console.common.files import open_untrusted
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import process
 from console.journal import watch_record as record
+from console.recovery.rollback.sealed_plan import site_script
 from console.watch import fingerprint
 from console.watch.fingerprint import Print, Server
 from console.watch.look import Look, Looker, held_by
@@ -31,7 +32,7 @@ from console.watch.plan import WatchPlan, usual_environment
 from console.watch.scrape import Scrape
 from console.watch.watcher import Hands, Restored, Watcher
 
-POLL_S, DAY_S = 0.5, 86_400.0
+POLL_S, RETRY_S, DAY_S = 0.5, 60.0, 86_400.0
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -148,7 +149,43 @@ def in_a_child(
 
 
 def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
-    """`omni-console rollback` as a process of its own, which goes on when the watch ends."""
+    """By `omni-console rollback`, or where that cannot be run, as in the middle of an upgrade, by
+    the script that the newest run on the site has sealed."""
+    done = _by_command(plan, stop)
+    return done if done.begun else _by_script(plan, stop, done.detail)
+
+
+def _by_script(plan: WatchPlan, stop: threading.Event, why: str) -> Restored:
+    path, clock = site_script(plan.sealed.site_name), SystemClock()
+    if not path.is_file():
+        return Restored(False, f"{why}, and no run on this site has sealed a script", begun=False)
+    begun = clock.monotonic()
+    try:
+        child = subprocess.Popen(
+            ["/bin/sh", str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True, env=usual_environment(),
+        )  # fmt: skip
+    except OSError as error:
+        return Restored(False, f"{why}, nor {path}: {error.strerror}", begun=False)
+    if not _ends(child, stop):
+        return Restored(False, "the watch has ended meanwhile, and the rollback goes on")
+    if child.returncode == 0:
+        took = format_duration(clock.monotonic() - begun)
+        return Restored(True, f"{path} took {took}: {why}")
+    return Restored(False, f"{path} failed: exit {child.returncode}; {why}")
+
+
+def _ends(child: subprocess.Popen[bytes], stop: threading.Event) -> bool:
+    """Whether a child has ended before the watch does."""
+    clock = SystemClock()
+    while child.poll() is None:
+        if clock.wait(stop, POLL_S):
+            return False
+    return True
+
+
+def _by_command(plan: WatchPlan, stop: threading.Event) -> Restored:
+    """A process of its own, which goes on when the watch ends."""
     argv = [*module_argv("console.cli"), "rollback", "--json", "--by", "watch"]
     # by name, so that no run of another site is taken for what is to be restored
     argv += ["--site", plan.sealed.site_path] if plan.sealed.site_path else []
@@ -159,10 +196,10 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
             env=usual_environment(),
         )  # fmt: skip
     except OSError as error:
-        return Restored(False, f"omni-console rollback cannot be started: {error.strerror}")
-    while child.poll() is None:
-        if clock.wait(stop, POLL_S):
-            return Restored(False, "the watch has ended meanwhile, and the rollback goes on")
+        words = f"omni-console rollback cannot be started: {error.strerror}"
+        return Restored(False, words, begun=False)
+    if not _ends(child, stop):
+        return Restored(False, "the watch has ended meanwhile, and the rollback goes on")
     assert child.stdout is not None
     report: dict[str, Any] = {}
     for line in decode(child.stdout.read()).splitlines():
@@ -177,6 +214,10 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     words = one_line(str(report.get("detail") or report.get("error") or ""), 300)
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
+    if not report and child.returncode not in (Exit.OK, Exit.ROLLBACK_FAILED):
+        # with --json it says how it ended, whatever happens: it was not this program that ran
+        words = f"omni-console rollback could not be run: exit {child.returncode}"
+        return Restored(False, words, begun=False)
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")
 
 
@@ -190,13 +231,16 @@ class _Post:
         self._children: list[subprocess.Popen[bytes]] = []
         self._clock = SystemClock()
         self._begun = self._clock.monotonic()
+        self._failed = False
 
     def is_due(self) -> bool:
-        """Whether nothing was posted for a day: some news come by the calendar alone."""
-        return self._clock.monotonic() - self._begun > DAY_S
+        """Whether nothing was posted for a day, as some news come by the calendar alone, or for a
+        minute after what posts could not be run."""
+        self._failed |= any(child.poll() not in (None, 0) for child in self._children)
+        return self._clock.monotonic() - self._begun > (RETRY_S if self._failed else DAY_S)
 
     def begin(self) -> None:
-        self._begun = self._clock.monotonic()
+        self._begun, self._failed = self._clock.monotonic(), False
         self._children = [child for child in self._children if child.poll() is None]
         try:
             child = subprocess.Popen(
@@ -205,6 +249,7 @@ class _Post:
             )  # fmt: skip
         except OSError as error:
             print(one_line(f"events cannot be posted: {error}"), file=sys.stderr, flush=True)
+            self._failed = True
             return
         self._children.append(child)
 

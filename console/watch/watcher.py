@@ -82,10 +82,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """How a restore ended: whether the baseline serves, and the rollback's words."""
+    """How a restore ended: whether the baseline serves, and the rollback's words. One that has not
+    `begun`, as its program cannot be run, has changed nothing."""
 
     serving: bool
     detail: str
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,12 @@ class Watcher:
             serving=done.serving,
         )  # fmt: skip
         self.state.at, self.state.detail = ended, done.detail
+        if not done.begun:  # the next look tries again
+            self.state.restores, self.restored_for = self.state.restores[:-1], ""
+            self.state.restored -= 1
+            words = "the baseline stays down: it cannot be restored"
+            self._tell(DOWN_KIND, f"{since:.0f}/cannot", words, done.detail, ended)
+            return
         if not done.serving:
             self._tell(
                 DOWN_KIND, f"{since:.0f}/failed/{self.state.restored}",

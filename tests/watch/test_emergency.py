@@ -14,10 +14,11 @@ from console.frontends.tui.watch import emergency as module
 from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import records as pointers
+from console.recovery.rollback import sealed_plan, trigger
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, who_asked
 from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.shell import launcher, sealed_copy
 from console.recovery.rollback.trigger import Lock
 from tests.rollback.conftest import Stage
 from tests.waiting import some, until
@@ -213,3 +214,30 @@ def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> N
         serves(watch)
     finally:
         lock.close()
+
+
+@pytest.mark.parametrize("argv", [("/nowhere/omni-console",), ("sh", "-c", "exit 1")])
+def test_where_the_command_cannot_be_run_the_sealed_script_brings_the_baseline_back(
+    stage: Stage, key: Key, argv: tuple[str, ...]
+) -> None:
+    """In the middle of an upgrade the console's files are gone."""
+    point(stage)
+    stage.seal(copy=str(sealed_copy.make()))
+    launcher.write(stage.plan, stage.plan.rollback_dir / sealed_plan.SCRIPT)
+    serves(key(argv).press().progress)
+
+
+def test_the_newest_script_of_a_site_counts_where_no_run_is_known(
+    stage: Stage, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.seal(copy=str(sealed_copy.make()))
+    for name, at in (("older", 1000), (stage.plan.site_name or "local", 2000)):
+        path = sealed_plan.site_script(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        launcher.write(stage.plan, path)
+        for script in (path, launcher.without_python_path(path)):
+            os.utime(script, (at, at))
+        if name == "older":
+            path.write_text("exit 7\n")
+            os.utime(path, (at, at))
+    serves(key(("/nowhere/omni-console",)).press().progress)

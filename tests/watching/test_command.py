@@ -25,6 +25,7 @@ from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, PLANNED, SERVING, WatchState
 from console.notify.outbox import Outbox
 from console.recovery.rollback.baseline_state import BaselineState, Word
+from console.recovery.rollback.sealed_plan import site_script
 from console.watch import loop, watcher
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, WatchPlan
@@ -436,3 +437,25 @@ def test_without_a_site_file_each_command_says_so(
     assert "--site FILE" in said
     assert "demo" not in said
     assert not (paths.demo_dir() / "site.yaml").exists()
+
+
+@pytest.mark.parametrize("command", ["gone", "dies", "refuses"])
+@pytest.mark.parametrize("script", ["serves", "fails", "none"])
+def test_where_the_command_cannot_be_run_the_sealed_script_restores(
+    home: Path, monkeypatch: pytest.MonkeyPatch, command: str, script: str
+) -> None:
+    plan, program = plan_of(), home / "program"
+    if command != "gone":
+        words = "" if command == "dies" else """echo '{"error": "no site"}'; """
+        program.write_text(f"#!/bin/sh\n{words}exit 1\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(loop, "module_argv", lambda name: (str(program),))
+    path = site_script(plan.sealed.site_name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if script != "none":
+        path.write_text(f"exit {0 if script == 'serves' else 7}\n")
+    done = loop._restore(plan, threading.Event())
+    refused = command == "refuses"
+    assert done.begun is (refused or script != "none")
+    assert done.serving is (not refused and script == "serves")
+    assert ("no site" in done.detail) is refused

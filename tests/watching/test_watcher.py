@@ -492,3 +492,18 @@ def test_another_process_is_told_once_and_neither_proves_nor_is_restored(world: 
     told = evidence_of(Look(UNJUDGED, other, requested=True, other=other), 1.0)
     assert told is not None
     assert (told.kind, told.word, told.other) == (Kind.ANSWERS, Word.SERVING, other)
+
+
+def test_a_restore_that_could_not_begin_is_not_counted_and_tried_again(world: World) -> None:
+    """In the middle of an upgrade the program that restores is not there."""
+    world = with_settings(world, interval_s=600.0)
+    world.look = lambda at: SILENT
+    world.restore = lambda: Restored(False, "it could not be run: exit 1", begun=False)
+    world.until(2 * HOUR)
+    assert len(world.restored) > 3
+    assert world.watcher.state.restored == 0
+    told = [event for event in world.events if "cannot be restored" in event["title"]]
+    assert [event["text"] for event in told] == ["it could not be run: exit 1"], "once"
+    world.restore = lambda: Restored(True, "omni-console rollback took 9 s")
+    world.until(2 * HOUR + 700)
+    assert world.watcher.state.restored == 1

@@ -24,6 +24,7 @@ from console.runtime.spec import GRACE_S, PROMPT
 
 PLAN, SCHEMA = "plan.json", "omni.rollback/v1"
 SCRIPT = "rollback.sh"
+WITHOUT_PYTHON = "without-python.sh"
 """The script that rolls back without Python; it is written after the plan."""
 CUT_OVER = "cut-over"
 """In the same directory while clients are at the run's candidate: the name of its service."""
@@ -285,6 +286,12 @@ def is_same_address(address: str, other: str) -> bool:
 def site_script(site: str) -> Path:
     """Path of the script that the newest run on a site has sealed."""
     return paths.state_dir() / ROLLBACK / f"{paths.file_name(site)}.sh"
+
+
+def site_scripts() -> list[Path]:
+    """The scripts that the newest runs have sealed, one for each site. Raises OSError."""
+    scripts = (paths.state_dir() / ROLLBACK).glob("*.sh")
+    return [path for path in scripts if not path.name.endswith(f".{WITHOUT_PYTHON}")]
 
 
 def site_dirs() -> list[Path]:

@@ -28,7 +28,13 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, quiet_limit, record_request, size_of
 from console.recovery.rollback.records import Pointer
-from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, site_dirs
+from console.recovery.rollback.sealed_plan import (
+    PLAN,
+    ROLLBACK,
+    SCRIPT,
+    site_dirs,
+    site_scripts,
+)
 from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
 
 STANDBY_WORD_S = 0.7
@@ -198,7 +204,8 @@ class Emergency:
         at = self._clock.now()
         try:
             child = subprocess.Popen(
-                list(self._argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                _or_script(self._argv, progress.directory), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log,
                 start_new_session=True, close_fds=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -272,6 +279,23 @@ def _target() -> Path | None:
 def _others_live(mine: Pointer) -> bool:
     """Whether another user has a live run."""
     return any(p.uid != mine.uid and process.alive(p.pid, p.start) for p in pointers.find_all())
+
+
+OR_SCRIPT = '"$@"; code=$?; case $code in 1|126|127) exec /bin/sh "$0" ;; esac; exit $code'
+"""Runs a command, and the script $0 where it cannot be run: the console's files have gone, as in
+the middle of an upgrade."""
+
+
+def _or_script(argv: tuple[str, ...], directory: Path | None) -> list[str]:
+    """The command, and behind it the script of the run that a press means, else the newest that a
+    run on some site has sealed."""
+    with contextlib.suppress(OSError):
+        own = [directory / SCRIPT] if directory is not None else []
+        sites = sorted(site_scripts(), key=os.path.getmtime, reverse=True)
+        script = next((path for path in (*own, *sites) if path.is_file()), None)
+        if script is not None:
+            return ["/bin/sh", "-c", OR_SCRIPT, str(script), *argv]
+    return list(argv)
 
 
 def _progress_files() -> list[Path]:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from console.common.files import write_atomically
 from console.recovery.rollback.script import write as without_python
-from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
+from console.recovery.rollback.sealed_plan import SCRIPT, WITHOUT_PYTHON, SealedPlan
 
-OTHER = "without-python.sh"
 PLACES = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_HOST_DIR")
 """Where the run keeps its files: whoever types the script may have other places, or none."""
 START_S = 20
@@ -24,7 +23,7 @@ alone is quicker there."""
 
 def without_python_path(script: Path) -> Path:
     """Where the script that needs no Python lies, for a rollback.sh (or SITE.sh) at a path."""
-    name = OTHER if script.name == SCRIPT else f"{script.stem}.{OTHER}"
+    name = WITHOUT_PYTHON if script.name == SCRIPT else f"{script.stem}.{WITHOUT_PYTHON}"
     return script.with_name(name)
 
 
