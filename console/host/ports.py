@@ -102,18 +102,6 @@ def doors(proc: Path = Path("/proc")) -> list[Door]:
     return sorted(all_doors, key=lambda door: (door.port, door.address))
 
 
-def sockets_of(pid: int, proc: Path = Path("/proc")) -> set[str]:
-    """The inodes of a process' sockets; empty where this user may not look."""
-    inodes = set()
-    with contextlib.suppress(OSError):
-        for descriptor in os.listdir(proc / str(pid) / "fd"):
-            with contextlib.suppress(OSError):
-                link = os.readlink(proc / str(pid) / "fd" / descriptor)
-                if link.startswith("socket:["):
-                    inodes.add(link.removeprefix("socket:[").rstrip("]"))
-    return inodes
-
-
 def have_engine_client(pids: Iterable[int]) -> bool:
     """Whether one of these processes, or a descendant of theirs (`sudo` gives it a session of its
     own), is an engine's client. Only then may the engine's proxy hold their port for them: it may
@@ -154,7 +142,7 @@ def held_words(url: str, own: Collection[int] = ()) -> str:
 
 def doors_of(pids: Iterable[int]) -> list[Door]:
     """The sockets on which these processes listen, as far as this user may look."""
-    held = {inode for pid in pids for inode in sockets_of(pid)}
+    held = {inode for pid in pids for inode in process.sockets_of(pid)}
     return [door for door in doors() if door.inode in held] if held else []
 
 

@@ -515,6 +515,18 @@ def read_record(
     return None
 
 
+def sockets_of(pid: int, proc: Path = Path("/proc")) -> set[str]:
+    """The inodes of a process' sockets; empty where this user may not look."""
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(proc / str(pid) / "fd"):
+            with contextlib.suppress(OSError):
+                link = os.readlink(proc / str(pid) / "fd" / descriptor)
+                if link.startswith("socket:["):
+                    inodes.add(link.removeprefix("socket:[").rstrip("]"))
+    return inodes
+
+
 def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
     """An environment variable that identifies a process without a record."""
     return STEP_COOKIE, _sha(f"{record_path(records_dir, name)}\n{spec_sha(spec)}")
@@ -529,16 +541,19 @@ def known(
     if recorded := read_record(records_dir, name, spec):
         return recorded
     marked = [
-        (start, pid)
+        (start, pid, process_stat.session)
         for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])
-        # what it has started carries the mark as well: the leader of its session is the process
-        if (process_stat := stat(pid)) is not None
-        and process_stat.session == pid
-        and user_of(pid) == os.getuid()
+        if (process_stat := stat(pid)) is not None and user_of(pid) == os.getuid()
     ]
-    if not marked:
+    # what it has started carries the mark as well: the leader of its session is the process
+    own = [(start, pid) for start, pid, session in marked if session == pid]
+    # a server whose parent has died goes on in its workers, which hold its port
+    own = own or [
+        (start, pid) for start, pid, session in marked if stat(session) is None and sockets_of(pid)
+    ]
+    if not own:
         return None
-    start, pid = min(marked)
+    start, pid = min(own)
     if repair and not _is_recorded_elsewhere(records_dir, name, pid, start):
         with contextlib.suppress(OSError):
             write_record(records_dir, name, spec, pid, start)

@@ -16,8 +16,8 @@ from console.common.errors import EngineError
 from console.common.options.engines import LLAMA, OTHER, Engine, engine_of, port_of
 from console.common.text import one_line
 from console.host import process
-from console.host.ports import MAX_NAMED, Door, doors, shares_ports, sockets_of
-from console.host.process import BASELINE_COOKIE
+from console.host.ports import MAX_NAMED, Door, doors, shares_ports
+from console.host.process import BASELINE_COOKIE, sockets_of
 from console.host.units import UnitSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.containers import Box, boxes

@@ -97,12 +97,18 @@ unit_pids() {
 }
 
 # Finds a baseline without a record by its mark; its children have that too, but lead no session.
+# Those of a server whose parent has died hold its port.
 marked_pid() {
   [ -n "$MARK" ] || return 1
-  found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
-    [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
-    case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
-  done)
+  found=''
+  for pid in $(pids_with environ "/^$MARK\$/F"); do
+    [ -O "/proc/$pid" ] || continue
+    case "$(stat_of "$pid")" in Z*|X*) continue ;; esac
+    first=$(session_of "$pid")
+    if [ "$first" = "$pid" ]; then found=$pid; break; fi
+    if [ -z "$found" ] && [ "${first:-0}" -gt 0 ] && ! [ -d "/proc/$first" ] &&
+      ls -l "/proc/$pid/fd" 2>/dev/null | grep -q 'socket:'; then found=$pid; fi
+  done
   [ -n "$found" ] && echo "$found"
 }
 
