@@ -10,10 +10,12 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from console.common import paths
 from console.common.text import clean
 from console.common.units import format_duration
 from console.journal.guard_status import ACTED, GuardView
 from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.sealed_plan import site_script
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
 from console.render.keymap import EMERGENCY
@@ -329,9 +331,13 @@ def ended_words(result: Result, *, reports: bool, site: str = "") -> str:
 
 
 def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:
-    away: Row = (("Esc leaves this view; the rollback goes on", "dim"),)
+    if result is None and trouble:
+        script = str(site_script("SITE")).replace(str(paths.home()), "~")
+        again = f"{EMERGENCY.first} tries again; in a shell: omni-console rollback, or without it "
+        again += f"sh {script}, with the site's name for SITE. Esc closes"
+        return [*paragraph(clean(trouble), width, "bad"), *paragraph(again, width, "")]
     if result is None:
-        return [*(paragraph(clean(trouble), width, "bad") if trouble else []), away]
+        return [(("Esc leaves this view; the rollback goes on", "dim"),)]
     words = []
     if result.restore_s is not None:
         words.append(f"back in {format_duration(result.restore_s)}")
