@@ -5,11 +5,12 @@ fields, and `plain(plan)` is the JSON value again. A key that no field has is le
 newer version may have written it. A missing key takes the field's default.
 
 Fields may be: str (without a zero byte), bool, int, float (finite), Any, a StrEnum, a Literal, a
-record, `X | None`, list, tuple, frozenset and dict of these. A class with `to_json` and `from_json`
-is written and read by them. What `Annotated` adds to a type is a `Key`, the name in the file where
-it is another one, a `ReadBy`, or a function that takes the value and returns the one to keep, and
-that raises ValueError with what was expected. Such a type has a name of its own beside the record:
-no linter sees what a lambda within a field's annotation uses.
+record, a TypedDict (it stays the table that it is), `X | None`, list, tuple, frozenset and dict of
+these. A class with `to_json` and `from_json` is written and read by them. What `Annotated` adds to
+a type is a `Key`, the name in the file where it is another one, a `ReadBy`, or a function that
+takes the value and returns the one to keep, and that raises ValueError with what was expected. Such
+a type has a name of its own beside the record: no linter sees what a lambda within a field's
+annotation uses.
 
 Only the standard library is used: the rollback reads its files with this.
 """
@@ -25,7 +26,19 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from itertools import repeat
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from console.common.files import open_regular
 from console.common.text import one_line
@@ -137,7 +150,8 @@ def of(record_type: type[T], value: object, **marks: object) -> T:
 def reader(record_type: type[T]) -> Callable[[object], T]:
     """What `of` does for this type, for whoever reads many of them."""
     if record_type not in _readers:
-        _readers[record_type] = _of_record(record_type)
+        kind = _of_table if is_typeddict(record_type) else _of_record
+        _readers[record_type] = kind(record_type)
     return _readers[record_type]
 
 
@@ -268,6 +282,33 @@ def _of_record(record_type: type[Any]) -> Convert:
     return convert
 
 
+def _of_table(shape: type[Any]) -> Convert:
+    """How a table is read that a TypedDict describes: it stays as it is."""
+    keys: dict[str, tuple[Convert, bool]] = {}
+
+    def convert(value: object) -> Any:
+        nonlocal keys
+        if not keys:
+            keys = {
+                key: (_converter(_unwrapped(hint)), get_origin(hint) is not NotRequired)
+                for key, hint in get_type_hints(shape, include_extras=True).items()
+            }
+        table = _dict(value)
+        for key, (element, required) in keys.items():
+            if key in table or (required and key in shape.__required_keys__):
+                try:
+                    element(table.get(key, _ABSENT))
+                except RecordError as error:
+                    raise error.under(key) from None
+        return table
+
+    return convert
+
+
+def _unwrapped(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+
+
 def _made(record_type: type[T], layout: _Layout, known: dict[str, Any]) -> T:
     if not layout.required <= known.keys():
         raise _missing(next(s for s in layout.slots if s.name in layout.required - known.keys()))
@@ -299,6 +340,8 @@ def _converter(hint: Any) -> Convert:
         return _checked(base, checks) if checks else base
     if origin in (Union, types.UnionType):
         return _either([_converter(part) for part in parts], nullable=types.NoneType in parts)
+    if is_typeddict(hint):
+        return _of_table(hint)
     if origin is Literal:
         return _literal(parts)
     if origin is tuple and parts[-1] is not Ellipsis:

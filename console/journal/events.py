@@ -1,4 +1,4 @@
-"""The events of a run: a frozen dataclass for each kind.
+"""The events of a run: a dataclass for each kind.
 
 Writers pass one to `Context.record`, `console.journal.store` writes its JSON object into a row, and
 `READERS` make it of a row again; `console.journal.fold` and whoever prints events read its
@@ -10,11 +10,18 @@ hold anything: who prints it cleans it. A field that was not given is not writte
 of an event has the keys that its writer named, and a missing key and null stay two things.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NotRequired,
+    Self,
+    TypedDict,
+    TypeVar,
+    dataclass_transform,
+)
 
 from console.common import record
 from console.common.record import Key, ReadBy, RecordError
@@ -78,14 +85,14 @@ def _is_table_of_tables(value: object) -> bool:
 
 
 def _shaped(shape: type, *, several: bool = False) -> ReadBy:
-    """A table as it stands, that `shape` describes as far as readers rely on it; or a list of such
-    tables."""
+    """A table as it stands, that a TypedDict describes as far as readers rely on it; or a list of
+    such tables."""
 
     def convert(value: Any) -> object:
         if several and not isinstance(value, list):
             raise RecordError("a list")
         for table in value if several else [value]:
-            record.of(shape, table)
+            record.reader(shape)(table)
         return value
 
     return ReadBy(convert)
@@ -159,14 +166,16 @@ KINDS: dict[str, type[Body]] = {}
 """Every kind of event there is."""
 READERS: dict[str, Callable[[object], Body]] = {}
 """What makes an event of a kind of a decoded JSON value, and raises RecordError."""
+T = TypeVar("T")
 BodyType = TypeVar("BodyType", bound=Body)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def body_type(body: type[BodyType]) -> type[BodyType]:
-    """A frozen dataclass. `Body` has its comparison and its text: to generate them for each would
-    take half of the time in which this module is imported."""
-    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(body)
+def body_type(body: type[T]) -> type[T]:
+    """A dataclass that is frozen for the type checker, which every change of the program passes: to
+    be frozen as it runs too would take twice the time to import and to make one. `Body` has its
+    comparison and its text, for the same reason."""
+    return dataclass(slots=True, kw_only=True, eq=False, repr=False)(body)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -180,7 +189,7 @@ def _event(body: type[BodyType]) -> type[BodyType]:
 # -- the run ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@body_type
 class PlannedStep:
     """A step of the plan, as the run begins."""
 
@@ -256,7 +265,7 @@ class RunFinished(Body):
     kind = "run.finished"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@body_type
 class MovedTarget:
     """A threshold that a retry with other inputs has changed: what is said of it, by whom."""
 
@@ -341,50 +350,45 @@ class Again(Body):
 # -- what was measured and decided -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Surroundings:
-    server: Table | None = None
-    cards: TablesByName | None = None
+class _Surroundings(TypedDict, total=False):
+    server: Table | None
+    cards: TablesByName | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _BenchmarkShape:
-    """What readers rely on in `Metrics.benchmark`, `soak`, `tune`, `contract` and `quality`."""
+class _Benchmark(TypedDict, total=False):
+    """What readers rely on in the tables of `Metrics` and `Verdict`; they have more keys."""
 
-    flags: List | None = None
-    voids: List | None = None
-    levels: Tables | None = None
-    prompt_rates: Tables | None = None
-    cold: Table | None = None
-    protocol: Table | None = None
-    context: _Surroundings | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _ListsShape:
-    critical: List | None = None
-    points: List | None = None
-    tasks: List | None = None
-    argv: List | None = None
+    flags: List | None
+    voids: List | None
+    levels: Tables | None
+    prompt_rates: Tables | None
+    cold: Table | None
+    protocol: Table | None
+    context: _Surroundings | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _ContractShape:
-    changes: Tables = field(default_factory=list)
-    noisy: Texts = field(default_factory=list)
-    own_noise: Texts = field(default_factory=list)
-    apart: Texts = field(default_factory=list)
+class _Lists(TypedDict, total=False):
+    critical: List | None
+    points: List | None
+    tasks: List | None
+    argv: List | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _CriterionShape:
+class _Contract(TypedDict, total=False):
+    changes: Tables
+    noisy: Texts
+    own_noise: Texts
+    apart: Texts
+
+
+class _Criterion(TypedDict):
     verdict: VerdictWord
     why: Text
-    metric: Text = ""
-    lacks: Text = ""
+    metric: NotRequired[Text]
+    lacks: NotRequired[Text]
 
 
-Lists = Annotated[dict[str, Any], _shaped(_ListsShape)]
+Lists = Annotated[dict[str, Any], _shaped(_Lists)]
 
 
 @_event
@@ -395,10 +399,10 @@ class Metrics(Body):
     kind = "metrics"
     metrics: TablesByName = field(default_factory=dict)
     scope: Text = ""
-    benchmark: Annotated[dict[str, Any], _shaped(_BenchmarkShape)] | None = None
+    benchmark: Annotated[dict[str, Any], _shaped(_Benchmark)] | None = None
     soak: Lists | None = None
     tune: Lists | None = None
-    contract: Annotated[dict[str, Any], _shaped(_ContractShape)] | None = None
+    contract: Annotated[dict[str, Any], _shaped(_Contract)] | None = None
     quality: Lists | None = None
 
 
@@ -412,7 +416,7 @@ class Verdict(Body):
     outcome: Text = ""
     overridden: Text = ""
     evidence: Text = ""
-    criteria: Annotated[list[dict[str, str]], _shaped(_CriterionShape, several=True)] = field(
+    criteria: Annotated[list[dict[str, str]], _shaped(_Criterion, several=True)] = field(
         default_factory=list
     )
 

@@ -10,14 +10,14 @@ from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.common import record
-from console.common.record import Key, RecordError
+from console.common.record import Key, ReadBy, RecordError
 
 ROOT = Path(__file__).parents[2] / "console"
 WHOLE, SIZE = "a whole number", "a size in inches"
@@ -71,6 +71,45 @@ def test_what_is_written_comes_back_equal(cart: Cart) -> None:
 def test_a_field_may_have_another_name_in_the_file() -> None:
     assert record.plain(Cart("a", carries=["hay"]))["cargo"] == ["hay"]
     assert record.of(Cart, {"name": "a", "cargo": ["hay"]}).carries == ["hay"]
+
+
+def _even(value: object) -> int:
+    if not isinstance(value, int) or value % 2:
+        raise RecordError("an even number")
+    return value
+
+
+class Load(TypedDict):
+    weight: Annotated[int, ReadBy(_even)]
+    owner: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wagon:
+    axles: Annotated[float, ReadBy(_even)]
+    loads: list[Load] = field(default_factory=list)
+    colour: str = ""
+
+
+def test_a_type_may_have_a_reader_of_its_own_and_a_table_stays_what_it_is() -> None:
+    table = {"weight": 4, "of_next_year": 1}
+    wagon = record.of(Wagon, {"axles": 2, "loads": [table]})
+    assert (str(wagon.axles), wagon.loads[0]) == ("2", table), "1 does not become 1.0"
+    odd = {"weight": 4, "owner": 3}
+    for loads, key in (([{}], "loads.0.weight"), ([table, odd], "loads.1.owner"), ([3], "loads.0")):
+        with pytest.raises(RecordError) as caught:
+            record.of(Wagon, {"axles": 2, "loads": loads})
+        assert caught.value.key == key
+    with pytest.raises(RecordError, match="axles: expected an even number"):
+        record.of(Wagon, {"axles": 3})
+
+
+def test_some_fields_alone_are_written_in_the_order_in_which_they_are_named() -> None:
+    wagon = Wagon(4, colour="red")
+    assert list(record.plain(wagon, ("colour", "axles")).items()) == [
+        ("colour", "red"),
+        ("axles", 4),
+    ]
 
 
 def test_unknown_keys_are_left_alone_and_missing_ones_take_the_default() -> None:
