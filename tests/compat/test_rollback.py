@@ -126,7 +126,7 @@ def test_an_earlier_cutover_is_shown_and_can_be_promoted(cutover: Past) -> None:
     clients_at_candidate(cutover)
     done = cutover.console("promote", "--why", "20 tok/s for an hour", "--yes", "--json")
     assert done.code == 0, done
-    assert cutover.view().cutover["what"] == "promoted"
+    assert cutover.view().cutover.what == "promoted"
     assert cutover.console("rollback").code == 0
     is_back(cutover)
 

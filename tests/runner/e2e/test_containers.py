@@ -269,7 +269,7 @@ def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> N
 def test_a_container_killed_in_the_watch_brings_the_baseline_back(box: Boxes) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
     world.detach(world.write("b.yaml", book(UP, "id: cut, cutover: {to: cand, watch: 10m}")))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    world.until(lambda: world.view().cutover.what == "proven", "the watch has begun")
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     assert "cand died" in world.at("cut").detail

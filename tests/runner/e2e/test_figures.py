@@ -239,7 +239,7 @@ def test_a_resumed_run_says_that_nobody_looked(world: World, nvml: Nvml, tmp_pat
     world.detach(path, **nvml.env(script))
     world.step("b", "running")
     before = world.view().peaks
-    assert before["gpu"][RTX_PRO_6000.uuid]["used"] == LOW
+    assert before.gpu[RTX_PRO_6000.uuid]["used"] == LOW
     world.interrupt()
     world.until(lambda: not readers(world), "the reader ends with its runner")
     assert world.console("resume", "--detach", **nvml.env(script)).code == 0

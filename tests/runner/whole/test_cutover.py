@@ -38,7 +38,7 @@ FAULTS = (
 def watched(world: World) -> None:
     """A run that watches its candidate on the production port."""
     world.detach(world.write("b.yaml", book(UP, LONG)))
-    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+    world.until(lambda: world.view().cutover.what == "proven", "the watch has begun")
 
 
 def health_said(world: World) -> list[dict[str, str]]:
