@@ -7,6 +7,7 @@ that its own text marks as one (`console.common.redact`).
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -89,6 +90,11 @@ def command(argv: Iterable[str], limit: int = LINE_LIMIT) -> str:
     """A foreign command line as one clean line. It is read word by word first: a secret may have
     spaces in it, which a joined line does not tell from the next word."""
     return one_line(" ".join(redact.argv(argv)), limit)
+
+
+def shown(argv: Iterable[str]) -> str:
+    """A command line as a shell takes it, to be read, not run: the secrets in it are hidden."""
+    return shlex.join(redact.argv(argv)).replace(f"'{redact.HIDDEN}'", redact.HIDDEN)
 
 
 def cleaned(value: Any, depth: int = 0, parent: str = "") -> Any:

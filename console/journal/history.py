@@ -15,14 +15,13 @@ from console.common.errors import ConsoleError
 from console.journal.events import RunCreated, StepStateChange
 from console.journal.run_dir import STAMP_LENGTH, RunDir, all_runs
 from console.journal.run_files import Stamp, stamp
-from console.journal.state import StepState
+from console.journal.state import ASKING, StepState
 from console.journal.store import Event, read_events
 
 RUNS = 20
 """The newest runs of a playbook that are looked at."""
 LAST = 5
 """So many of a step's newest durations count: an engine, a disk and a model change over time."""
-PERSONAL = frozenset({"approval", "manual"})
 KINDS = ("run.created", "step.state")
 NAME_END = -5
 """How long the last part of a run's name is, with its dash."""
@@ -85,7 +84,7 @@ def _durations(journal_events: list[Event]) -> tuple[str, Durations]:
         match event.body:
             case RunCreated() as created:
                 site = created.site
-                personal = {step.id for step in created.steps if step.kind in PERSONAL}
+                personal = {step.id for step in created.steps if step.kind in ASKING}
             case StepStateChange(state=StepState.SUCCEEDED, duration_s=seconds):
                 if seconds is not None and seconds >= 0 and event.step not in personal:
                     took[event.step] = float(seconds)

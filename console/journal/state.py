@@ -10,6 +10,12 @@ from enum import StrEnum
 
 from console.common.errors import ConsoleError, Exit
 
+ASKING = frozenset({"approval", "manual"})
+"""Kinds of step that wait for a person, whose time says nothing of the machine's."""
+JUDGING = frozenset({"gate", "checkpoint", "gguf", "host", "imports"})
+"""Kinds of step that end in a verdict. Viewers know both without the models of a playbook's steps,
+whose records say the same (`StepKind`)."""
+
 
 class RunState(StrEnum):
     PENDING = "pending"

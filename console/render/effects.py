@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from console.bench.metrics import PROMPT_ROUNDS
-from console.common import redact
-from console.common.text import clean_lines, one_line
+from console.common.text import clean_lines, one_line, shown
 from console.common.units import format_bytes, format_duration
-from console.config.playbook import measuring_steps as measuring
-from console.config.playbook.kinds import LOOKS
-from console.config.playbook.steps import Check, Step, Where
+from console.config.playbook.measuring_steps import ContractStep
+from console.config.playbook.steps import (
+    Build,
+    Check,
+    Gate,
+    Manual,
+    Run,
+    Script,
+    ServiceStep,
+    Step,
+    Where,
+)
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.runtime import spec as limits
@@ -23,91 +30,6 @@ from console.runtime.spec import (
     ExistingContainer,
     ServiceSpec,
 )
-
-
-def _look(step: Step) -> Iterator[str]:
-    """What preflight steps do: nothing is downloaded, started or written."""
-    if step.checkpoint is not None:
-        yield from _checkpoint(step.checkpoint)
-    elif step.gguf is not None:
-        yield _gguf(step.gguf)
-    elif step.host is not None:
-        yield f"looks at this machine: {', '.join(_host(step.host)) or 'memory, CPU, GPUs'}"
-    elif step.imports is not None:
-        yield _imports(step.imports)
-    yield f"on NO-GO: {step.on_no_go}; on HOLD (also when a fact is not known): {step.on_hold}"
-
-
-def _checkpoint(checkpoint: measuring.CheckpointStep) -> Iterator[str]:
-    which = f" {' '.join(checkpoint.include)}" if checkpoint.include else ""
-    yield f"looks up {one_line(checkpoint.repo)}{one_line(which)}: listing and headers only"
-    how = checkpoint.engine or {"mmap": "llama.cpp"}.get(checkpoint.loader or "", "")
-    parts = [how, checkpoint.loader or "", f"context {checkpoint.ctx}" if checkpoint.ctx else ""]
-    if checkpoint.service:
-        parts.append(f"the arguments of {checkpoint.service}")
-    if checkpoint.args:
-        parts.append(shlex.join(checkpoint.args))
-    words = ", ".join(part for part in parts if part) or "as the file format requires"
-    yield f"works out whether it fits, loaded by: {one_line(words, 300)}"
-    if checkpoint.to:
-        yield f"and whether the disk of {one_line(checkpoint.to)} holds it"
-    if checkpoint.beside:
-        yield "beside the baseline, which goes on serving"
-
-
-def _gguf(gguf: measuring.GgufStep) -> str:
-    build = gguf.image or gguf.binary or gguf.service or "the baseline"
-    where = "no GPU, no network" if not gguf.binary else "on the host"
-    return (
-        f"reads the architecture of {one_line(gguf.file)} and asks the build of {one_line(build)} "
-        f"with a probe file ({where})"
-    )
-
-
-def _host(host: measuring.HostStep) -> Iterator[str]:
-    if host.method:
-        yield f"kernels for {one_line(host.method)}"
-    if host.compute:
-        yield f"compute capability {host.compute[0]}.{host.compute[1]}"
-    if host.cuda:
-        yield f"CUDA {host.cuda[0]}.{host.cuda[1]} for its GPUs"
-    yield from (f"program {one_line(name)}" for name in host.tools)
-    yield from (f"header {one_line(name)}" for name in host.headers)
-    if host.driver:
-        yield f"NVIDIA driver {one_line(host.driver)}"
-    if host.gpus:
-        yield "the site's GPUs"
-    if host.sched_ext:
-        yield "sched_ext in the kernel"
-    yield from (f"port {port}" for port in host.ports)
-    yield from (f"image {one_line(ref)}" for ref in host.images)
-    yield from (f"PyTorch in {one_line(ref)}" for ref in host.torch)
-    yield from (f"compose file {one_line(path)}" for path in host.compose)
-    if host.disk is not None:
-        yield f"{format_bytes(host.disk.free)} free at {one_line(host.disk.path)}"
-    yield from (f"what the build of step {one_line(name)} needs" for name in host.builds)
-    if host.source:
-        yield f"what the sources in {one_line(host.source)} need to be built here"
-
-
-def _imports(imports: measuring.ImportsStep) -> str:
-    modules = ", ".join(one_line(name) for name in imports.modules)
-    return (
-        f"imports {modules} in a one-off container of {one_line(imports.image or imports.service)} "
-        "(no GPU, no network)"
-    )
-
-
-def _download(download: measuring.DownloadStep) -> Iterator[str]:
-    what = f"what {download.of} judged" if download.of else one_line(download.repo)
-    which = f" {' '.join(download.include)}" if download.include else ""
-    yield (
-        f"$ hf download of {what}{one_line(which)} → {one_line(download.to)}, "
-        f"{download.workers} workers"
-    )
-    yield "pinned to one commit; what is here is kept; sizes verified; stops before a full disk"
-    if download.of:
-        yield f"a NO-GO of {download.of} needs a typed override"
 
 
 def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
@@ -135,99 +57,44 @@ def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
 
 
 def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
-    if step.run is not None:
-        yield f"{_where(step.where)}$ {shown(step.run)}"
-    elif step.script is not None:
-        yield f"{_where(step.where)}$ sh -eu, a script of its own:"
-        yield from (f"  | {line}" for line in clean_lines(step.script.rstrip()))
-    elif step.build is not None:
-        what = f", Dockerfile and {one_line(step.build.source)}" if step.build.source else ""
-        what = what or " and Dockerfile"
-        ends = (
-            "a known fault stops it" if step.build.preflight == "stop" else "faults are only said"
-        )
-        yield f"reads the context{what} before it builds: {ends}"
-        yield f"$ {shown(build_argv(step))}"
-    elif step.check is not None:
-        yield f"checks {check_words(step.check)}"
-    elif step.service is not None:
-        yield from _service(step.service.verb, services.get(step.service.target))
-    elif step.benchmark is not None:
-        yield from _benchmark(step.benchmark)
-    elif step.soak is not None:
-        yield from _soak(step.soak)
-    elif step.contract is not None:
-        yield from _contract(step)
-    elif step.gate is not None:
-        yield from _gate(step)
-    elif step.approval is not None:
-        yield f"asks: {one_line(step.approval.prompt, 300)}"
-        if step.approval.confirm:
-            yield f"the operator types: {one_line(step.approval.confirm)}"
-        yield f"expires after {format_duration(step.approval.expires)}"
-    elif step.manual is not None:
-        yield from (f"the operator does: {line}" for line in clean_lines(step.manual.do.rstrip()))
-        if step.manual.verify is not None:
-            yield f"then checks {check_words(step.manual.verify)}"
-    elif step.note is not None:
-        yield from clean_lines(step.note.rstrip())
-    elif step.report is not None:
-        yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
-    elif step.download is not None:
-        yield from _download(step.download)
-    elif step.kind in LOOKS:
-        yield from _look(step)
-    # what a cutover does is a question of the site: console.runner.cutover
+    """What its kind does; in words of its own (`Content.effects`) where its content says it all."""
+    content = step.content
+    match content:
+        case Run(argv=argv):
+            yield f"{_where(step.where)}$ {shown(argv)}"
+        case Script(text=text):
+            yield f"{_where(step.where)}$ sh -eu, a script of its own:"
+            yield from (f"  | {line}" for line in clean_lines(text.rstrip()))
+        case Build():
+            yield from _build(step, content)
+        case Check():
+            yield f"checks {check_words(content)}"
+        case Manual():
+            yield from (f"the operator does: {line}" for line in clean_lines(content.do.rstrip()))
+            if content.verify is not None:
+                yield f"then checks {check_words(content.verify)}"
+        case ServiceStep():
+            yield from _service(content.verb, services.get(content.target))
+        case Gate():
+            yield from _gate(step, content)
+        case _:
+            yield from content.effects()
+    if isinstance(content, ContractStep) and content.suite:
+        yield f"{_where(step.where)}$ OMNI_URL=(of {content.server}) {shown(content.suite)}"
+    if content.KIND.judges:
+        lacks = "missing data" if isinstance(content, Gate) else "when a fact is not known"
+        yield f"on NO-GO: {step.on_no_go}; on HOLD (also {lacks}): {step.on_hold}"
 
 
-def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
-    yield (
-        f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
-        f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
-    )
-    if bench.endpoint == "completions":
-        yield "asked at /v1/completions, without the model's chat template"
-    if bench.prompt_lengths:
-        lengths = ", ".join(map(str, bench.prompt_lengths))
-        yield f"then the prompt rate, with {PROMPT_ROUNDS} prompts each of {lengths} tokens"
-    if bench.concurrency:
-        levels = ", ".join(map(str, bench.concurrency))
-        yield f"then {levels} streams at once, reported beside the figures of one"
-    if bench.against:
-        yield "compared with the baseline, measured the same way"
+def _build(step: Step, build: Build) -> Iterator[str]:
+    what = f", Dockerfile and {one_line(build.source)}" if build.source else " and Dockerfile"
+    ends = "a known fault stops it" if build.preflight == "stop" else "faults are only said"
+    yield f"reads the context{what} before it builds: {ends}"
+    yield f"$ {shown(build_argv(step))}"
 
 
-def _contract(step: Step) -> Iterator[str]:
-    contract = step.contract
-    assert contract is not None
-    server = one_line(contract.service or contract.url or "")
-    if contract.asks:
-        own = f" and those of {one_line(contract.cases)}" if contract.cases else ""
-        against = (
-            "the baseline's sealed ones" if contract.of_baseline else one_line(contract.against)
-        )
-        times = f"each {contract.repeat} times, at temperature 0"
-        yield f"asks {server} the shipped cases{own}, {times}"
-        yield f"compares tools, schemas, protocol and words with {against}"
-    if contract.suite:
-        yield f"{_where(step.where)}$ OMNI_URL=(of {server}) {shown(contract.suite)}"
-
-
-def _soak(soak: measuring.SoakStep) -> Iterator[str]:
-    pace = f"one every {format_duration(soak.every)}"
-    if soak.arrivals == "after_reply":
-        pace = f"the next {format_duration(soak.every)} after each reply"
-    yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
-    if soak.context is not None:
-        share = f"{soak.context:.0%} of its context" if soak.context <= 1 else ""
-        filled = share or f"{soak.context:.0f} tokens of its context"
-        yield f"as conversations, each of which grows until {filled} are filled"
-    if soak.max_errors is not None:
-        yield f"ends early, as failed, above {soak.max_errors} errors"
-
-
-def _gate(step: Step) -> Iterator[str]:
-    for criterion in step.gate or []:
+def _gate(step: Step, gate: Gate) -> Iterator[str]:
+    for criterion in gate.criteria:
         parts = [f"GO {criterion.go}" if criterion.go else ""]
         parts.append(f"NO-GO {criterion.no_go}" if criterion.no_go else "else NO-GO")
         of = f" ({criterion.of})" if criterion.of else ""
@@ -241,7 +108,6 @@ def _gate(step: Step) -> Iterator[str]:
     ]  # fmt: skip
     if names:
         yield f"decides: {', '.join(names)}"
-    yield f"on NO-GO: {step.on_no_go}; on HOLD (also missing data): {step.on_hold}"
 
 
 def _service(verb: str, spec: ServiceSpec | None) -> Iterator[str]:
@@ -305,11 +171,6 @@ def build_argv(step: Step) -> list[str]:
     ]  # fmt: skip
     given = [word for option, value in options if value for word in (option, value)]
     return ["docker", "build", "-t", build.tag, *given, "--", build.context]
-
-
-def shown(argv: Iterable[str]) -> str:
-    """A command line to be read, not run: the secrets in it are hidden."""
-    return shlex.join(redact.argv(argv)).replace(f"'{redact.HIDDEN}'", redact.HIDDEN)
 
 
 def _where(where: Where | None) -> str:

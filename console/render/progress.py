@@ -23,12 +23,12 @@ from console.common.progress import (
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import STANDING, StepState
+from console.journal.state import ASKING, STANDING, StepState
 from console.render.cells import Glyphs, Part, Row, cells, cut, glyphs
 
 MIN_BAR, MAX_BAR = 8, 48
 """Cells: a shorter bar shows nothing, in a longer one nobody sees more."""
-AT_ONCE = frozenset({"approval", "gate", "manual", "note", "report"})
+AT_ONCE = ASKING | {"gate", "note", "report"}
 """Kinds of step that take no time of their own: a person's is not known."""
 BEFORE = (StepState.PENDING, StepState.RUNNING, StepState.RETRY_WAIT)
 STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "measure")

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from console.common.text import clean
 from console.journal.run_view import RunView, StepView
-from console.journal.state import Pause, RunState, StepState
+from console.journal.state import ASKING, Pause, RunState, StepState
 from console.render.cells import Row
 from console.render.keymap import EMERGENCY, action
 
-ASKING = ("approval", "manual")
 """Kinds of steps that wait for a person."""
 WAITS = {
     Pause.STEP_FAILED: "'{step}' failed: {retry} retries, {skip} skips it, {abort} aborts",

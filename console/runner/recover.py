@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, UsageError
-from console.config.playbook.kinds import KINDS
+from console.config.playbook.steps import KINDS
 from console.host import cgroup, process
 from console.host.licence import Licence, Reason, Refused, stop_group
 from console.journal import events

@@ -13,6 +13,7 @@ from console.config.lessons import use
 from console.config.lessons import use as module
 from console.config.lessons.registry import Lesson, Recheck, Registry, load_lesson
 from console.config.lessons.use import Answer, DraftFacts, ask, bearing, recheck, search
+from console.config.playbook.steps import KINDS
 from tests.lessons.conftest import Put
 from tests.waiting import until
 
@@ -53,7 +54,7 @@ BEARS_NOT = [
 
 
 def found(kind: str, *effects: str) -> list[str]:
-    return [one.lesson for one in bearing(kind, list(effects))]
+    return [one.lesson for one in bearing(kind, list(effects), acts=KINDS[kind].acts)]
 
 
 def test_it_bears() -> None:

@@ -63,7 +63,7 @@ def test_when_it_is_due(put: Put, snapshot: SnapshotAssertion) -> None:
 
 
 def test_why_it_bears(snapshot: SnapshotAssertion) -> None:
-    assert [one.words for one in bearing("run", ["$ git clone --depth 1 x"])] == snapshot
+    assert [one.words for one in bearing("run", ["$ git clone --depth 1 x"], acts=True)] == snapshot
 
 
 def more_than(total: int) -> str:

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from console.cli import main
 from console.common.errors import Exit
 from console.config.candidates import CANDIDATES
-from console.config.playbook.kinds import KINDS, WRITTEN
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import reference
-from console.config.playbook.steps import Step
+from console.config.playbook.steps import KINDS, WRITTEN, Step
+from console.journal.state import ASKING, JUDGING
 from console.runner.executors import executor
 
 EXAMPLE = Path(__file__).parent / "data" / "example.yaml"
@@ -120,6 +120,11 @@ def test_each_that_is_written_is_a_key_of_a_step_and_its_services_are_keys_below
         for key in KINDS[kind].services:
             assert issubclass(model, BaseModel), kind
             assert key in model.model_fields, (kind, key)
+
+
+def test_viewers_know_who_asks_and_who_judges_without_the_models() -> None:
+    assert {name for name, kind in KINDS.items() if kind.asks} == ASKING
+    assert {name for name, kind in KINDS.items() if kind.judges} == JUDGING
 
 
 @pytest.mark.parametrize(("what", "key"), [("playbook", "phases"), ("site", "baseline")])

@@ -26,7 +26,6 @@ from console.checks.lint.unit import (
     Word,
 )
 from console.checks.lint.yaml_tree import Node, Tree
-from console.config.playbook.kinds import WRITTEN
 
 _INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]+)\s*\}\}")
 
@@ -241,6 +240,8 @@ class _Build:
             add_argv(self.unit, self.words(process.get("argv")), Scene(Where.HOST, name))
 
     def _step(self, step: Node) -> Iterator[PlaybookStep]:
+        from console.config.playbook.steps import WRITTEN  # no other file needs the models
+
         kind = next((key for key in WRITTEN if step.get(key) is not None), "")
         body = step.get(kind) if kind else None
         if body is None:

@@ -26,7 +26,6 @@ from console.common.files import open_untrusted
 from console.common.text import clean, clean_lines, decode, one_line
 from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, LessonId, LessonModel, Recheck, titles
-from console.config.playbook.kinds import ACTING
 from console.config.validation import Strict, Text, load
 from console.host.matching import TooSlow, find
 from console.host.process import environment
@@ -121,12 +120,14 @@ class Bearing:
         return f"{self.title} – {self.because}"
 
 
-def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
-    """The lessons that apply to a step, in the table's order; each once."""
+def bearing(kind: str, effects: Iterable[str], *, acts: bool) -> list[Bearing]:
+    """The lessons that apply to a step, in the table's order; each once. `acts`: whether its kind
+    changes something, as most lessons are about."""
     text = re.sub(r"\s*\n\s*\|?\s*", " ", "\n".join(effects))
     rows_by_lesson: dict[str, Row] = {}
     for row, patterns in _rows():
-        if kind in (row.kinds or ACTING) and all(pattern.search(text) for pattern in patterns):
+        applies = kind in row.kinds if row.kinds else acts
+        if applies and all(pattern.search(text) for pattern in patterns):
             rows_by_lesson.setdefault(row.lesson, row)
     names = titles(list(rows_by_lesson))
     return [

@@ -1,13 +1,25 @@
-"""The kinds of steps: one record each for what holds in every playbook.
+"""What the rest of the program asks of every kind of step, with the answer of a kind that says
+nothing of it.
 
-A new kind is a record here, a field of `Step` (console.config.playbook.steps) and an executor
-(console.runner.executors). A record without a field fails at import, one without an executor in the
-tests. Only the standard library is used, because linting a Dockerfile loads this too.
+A kind's model (in `steps`, `measuring_steps`, `preflight_steps` or `tuning_step`) inherits
+`Content`, has the record of its kind in `KIND`, and overrides what is different. The rules of a
+playbook, the plan, its words and the rehearsal ask `Step.content`; none of them knows the kinds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from console.bench.metrics import Metric
+from console.common.text import one_line
+from console.config.playbook.decidable import Bounds
+
+if TYPE_CHECKING:
+    from console.config.playbook.steps import Step
+
+TITLE_COLUMNS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +28,11 @@ class StepKind:
 
     `executor` is MODULE:FUNCTION below console.runner.executors. `timeout_s` are the seconds of a
     step without a timeout, `title` is its name if neither title nor content gives one. `services`
-    are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one that `acts`
-    changes something, so lessons apply to it; one that `loads` may fill memory and needs the
-    sentinel. A `repeatable` one checks first: run twice it changes nothing more. Those `at_end` may
-    stand in `finally`. An `implicit` one is added by the plan, not written.
+    are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one that `asks`
+    waits for a person; one that `acts` changes something, so lessons apply to it; one that `loads`
+    may fill memory and needs the sentinel. A `repeatable` one checks first: run twice it changes
+    nothing more. Those `at_end` may stand in `finally`. An `implicit` one is added by the plan, not
+    written.
     """
 
     name: str
@@ -28,6 +41,7 @@ class StepKind:
     title: str = ""
     services: tuple[str, ...] = ()
     judges: bool = False
+    asks: bool = False
     acts: bool = False
     loads: bool = True
     repeatable: bool = True
@@ -35,52 +49,163 @@ class StepKind:
     implicit: bool = False
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        StepKind("run", "command:execute", acts=True, repeatable=False, at_end=True),
-        StepKind(
-            "script", "command:execute", title="Script", acts=True, repeatable=False, at_end=True
-        ),
-        StepKind("build", "preflight:build", 7200.0, "Build an image", acts=True),
-        StepKind("check", "check:execute", 60.0, "Check", loads=False, at_end=True),
-        StepKind(
-            "service", "service:execute", 1200.0, services=("start", "stop", "wait"), acts=True
-        ),
-        StepKind("benchmark", "benchmark:execute", 3600.0, "Benchmark", ("service",)),
-        StepKind("gate", "gate:execute", 60.0, "Gate", judges=True, loads=False),
-        StepKind("approval", "person:approve", 86400.0, loads=False),
-        StepKind("manual", "person:manual", 172800.0, acts=True, loads=False),
-        StepKind("note", "person:note", 60.0, loads=False, at_end=True),
-        StepKind("report", "person:report", 120.0, "Write the report", loads=False, at_end=True),
-        StepKind(
-            "checkpoint", "preflight:checkpoint", 600.0, "Does it fit?", ("service",),
-            judges=True, loads=False,
-        ),
-        StepKind(
-            "gguf", "preflight:gguf", 600.0, "Is the architecture known?", ("service",),
-            judges=True, loads=False,
-        ),
-        StepKind("host", "preflight:host", 300.0, "This machine", judges=True, loads=False),
-        StepKind(
-            "imports", "preflight:import_chain", 600.0, "Import chain", ("service",), judges=True
-        ),
-        StepKind("download", "download:execute", 172800.0, "Download"),
-        StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",)),
-        StepKind("contract", "contract:execute", 3600.0, "Same answers?", ("service",)),
-        StepKind("tune", "tune:execute", 43200.0, "Find the fastest flags", ("service",)),
-        StepKind("quality", "quality:execute", 14400.0, "How good are its answers?", ("service",)),
-        StepKind("cutover", "service:cut_over", title="Cut over", services=("to",), acts=True),
-        StepKind("baseline:stop", "service:stop_baseline", implicit=True),
-        StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),
-        StepKind("baseline:contract", "contract:seal_baseline", loads=False, implicit=True),
-        StepKind("restore", "service:restore", loads=False, implicit=True),
-    )
-}  # fmt: skip
-"""Every kind by its name, in the order of the documentation."""
-WRITTEN = tuple(name for name, kind in KINDS.items() if not kind.implicit)
-"""The kinds that a playbook can name."""
-JUDGES = tuple(name for name, kind in KINDS.items() if kind.judges)
-LOOKS = tuple(name for name in JUDGES if name != "gate")
-"""Kinds that judge like a gate, by what they inspect themselves."""
-ACTING = tuple(name for name, kind in KINDS.items() if kind.acts)
+@dataclass
+class Figure:
+    """A metric that a gate can name; `source`: what measures it, as in LEAST."""
+
+    unit: str
+    bounds: Bounds | None = None
+    source: str = ""
+    why: str = ""
+    """Where its bounds come from, if from the step as written."""
+    most: int | None = None
+    """The most samples it can have, if known."""
+    usual: tuple[int, str, str] | None = None
+    """How many samples the step gives as written, why, and how to get enough."""
+
+    def bound(self, high: float, why: str) -> None:
+        if self.bounds is not None and high < self.bounds[1]:
+            self.bounds, self.why = (self.bounds[0], high), why
+
+
+def measured(
+    metrics: Mapping[str, Metric], source: str = "", most: int | None = None
+) -> dict[str, Figure]:
+    """The figures of these metrics, by their names."""
+    return {
+        name: Figure(metric.unit, (metric.low, metric.high), source, most=most)
+        for name, metric in metrics.items()
+    }
+
+
+class Content:
+    """What a step of one kind holds."""
+
+    __slots__ = ()
+
+    KIND: ClassVar[StepKind]
+    BASELINE_TOO: ClassVar[bool] = True
+    """Whether a key that names a service may name the baseline."""
+    LASTING: ClassVar[str] = "step before its time"
+    """What a timeout shorter than `lasts_s` ends, and when."""
+    MEMORY: ClassVar[str] = "needs its GPU memory"
+    """Why the baseline goes down for what this loads."""
+
+    # -- the plan ----------------------------------------------------------------------------------
+
+    def default_title(self) -> str:
+        """What the plan calls a step without a title."""
+        return self.KIND.title or self.KIND.name
+
+    def effects(self) -> Iterator[str]:
+        """What the step does, a line each: by default its keys."""
+        fields: dict[str, Any] = getattr(type(self), "model_fields", {})
+        values = {key: getattr(self, key) for key in fields}
+        words = [f"{key} {value}" for key, value in values.items() if value not in (None, "", [])]
+        yield f"{self.KIND.name}: {one_line(', '.join(words), 300)}"
+
+    @property
+    def lasts_s(self) -> float | None:
+        """How long it takes, where its content says so."""
+        return None
+
+    @property
+    def limit_s(self) -> float:
+        """The time limit of a step without a timeout."""
+        return self.KIND.timeout_s if self.lasts_s is None else self.lasts_s * 1.25 + 1200.0
+
+    @property
+    def subject(self) -> str:
+        """The service whose row it is in the plan; "" for none."""
+        return ""
+
+    @property
+    def starts(self) -> str:
+        """The service that is up when the step has ended; "" for none."""
+        return ""
+
+    @property
+    def stops(self) -> str:
+        """The service that is down when the step has ended; "" for none."""
+        return ""
+
+    @property
+    def loaded(self) -> str | None:
+        """What takes the cards' memory during the step, by the name of a service or a program;
+        None for nothing."""
+        return None
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether what it loads needs the baseline's memory, where no service says so itself."""
+        return False
+
+    @property
+    def compares(self) -> bool:
+        """Whether it needs the same benchmark of the baseline."""
+        return False
+
+    @property
+    def of_baseline(self) -> bool:
+        """Whether it needs what the baseline answers to the contract's cases."""
+        return False
+
+    # -- rules -------------------------------------------------------------------------------------
+
+    def unfit(self, step: Step) -> str:
+        """Why it cannot go with other keys of its step; "" if it can."""
+        return ""
+
+    def named_services(self) -> Iterator[tuple[str, str]]:
+        """(key, service) where it names one that has to be declared."""
+        fields: dict[str, Any] = getattr(type(self), "model_fields", {})
+        for key in self.KIND.services:
+            name = getattr(self, key)
+            if name != fields[key].default:
+                yield key, name
+
+    @property
+    def uses(self) -> str:
+        """The service that has to be up; "" for none."""
+        return ""
+
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        """The metrics that it measures, by the name behind its id. `guessed`: an input has no value
+        yet, so its durations and counts say nothing."""
+        return {}
+
+    @property
+    def runs_command(self) -> bool:
+        """Whether it runs an argv of the playbook, to which where, env and cwd belong."""
+        return False
+
+    @property
+    def uses_environment(self) -> bool:
+        """Whether it runs an argv on this machine, or looks for what one would need."""
+        return self.runs_command
+
+    @property
+    def prints(self) -> bool:
+        """Whether it has an output of which figures can be captured."""
+        return False
+
+    # -- before a run ------------------------------------------------------------------------------
+
+    @property
+    def makes(self) -> str | None:
+        """The directory in which it makes files, "" for anywhere, None for nowhere."""
+        return None
+
+    @property
+    def runs_program(self) -> bool:
+        """Whether it starts a program that finds every input in its environment."""
+        return self.runs_command
+
+
+IMPLICIT = (
+    StepKind("baseline:stop", "service:stop_baseline", implicit=True),
+    StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),
+    StepKind("baseline:contract", "contract:seal_baseline", loads=False, implicit=True),
+    StepKind("restore", "service:restore", loads=False, implicit=True),
+)
+"""Kinds that no playbook names: the plan adds them."""

@@ -26,10 +26,9 @@ from console.config.playbook.inputs import (
     resolve,
     substitute,
 )
-from console.config.playbook.kinds import KINDS
 from console.config.playbook.playbook import Playbook, PlaybookModel
 from console.config.playbook.rules import check_lessons, check_rules, guard_limits
-from console.config.playbook.steps import Step
+from console.config.playbook.steps import KINDS, Step
 from console.config.site.guard import GuardModel
 from console.config.validation import validate, validated
 from console.config.yaml import Document, Loc, parse, read_text

@@ -1,22 +1,33 @@
-"""Steps that measure, run preflights or download, as written, and every metric a gate can name.
-
-Preflight steps cost nothing.
-"""
+"""Steps that measure a server or a model, as written, and every metric a gate can name."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import DRIFT_PART, MAX_PROMPT, MIN_PROMPT
-from console.bench.perplexity import MIN_SCORED, scored
+from console.bench.metrics import (
+    CONTRACT_METRICS,
+    DRIFT_PART,
+    DRIFT_SAMPLES,
+    GATED,
+    MAX_PROMPT,
+    MIN_PROMPT,
+    PROMPT_ROUNDS,
+    QUALITY_METRICS,
+    SOAK_METRICS,
+    SOAK_REQUEST_S,
+    TASK_METRICS,
+)
+from console.bench.perplexity import MIN_SCORED, TOOL, scored
 from console.bench.sse import SILENCE_S
-from console.common.units import DRIVER_FORM, is_driver
+from console.common.text import one_line
+from console.common.units import format_duration
+from console.config.playbook.kinds import Content, Figure, StepKind, measured
 from console.config.site.service import Url
-from console.config.site.site import Compute, Rate
-from console.config.validation import Arg, ByteCount, Duration, Pattern, Strict, Text
+from console.config.validation import Arg, Duration, Pattern, Strict, Text
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -26,18 +37,17 @@ FIGURES = ("llama-bench", "sweep-bench")
 LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
 """Samples that a criterion needs by default (`min_samples`), by what measures it: runs, or requests
 of a soak. A captured figure and a peak are single by nature: 1."""
-Loader = Literal["mmap", "resident", "convert"]
-Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
-Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class BenchmarkStep(Strict):
+class BenchmarkStep(Strict, Content):
     """`against: baseline` measures the baseline too: before its outage and after its restore.
     `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
     of one stream; a gate judges one stream. `prompt_lengths`: tokens of the prompts that measure
     the prompt rate, five of each; the longest one's is `prompt_tok_s`. `silence`: seconds without
     output after which an engine counts as hung, which ends the benchmark. `expect`: a pattern that
     every answer has to match somewhere; a run whose answer does not is garbled, and void."""
+
+    KIND: ClassVar = StepKind("benchmark", "benchmark:execute", 3600.0, "Benchmark", ("service",))
 
     service: str
     prompts: list[Text] = []
@@ -67,6 +77,46 @@ class BenchmarkStep(Strict):
         """Most runs while they disagree: a third more than `runs` by default."""
         return self.max_runs or self.runs + max(1, self.runs // 3)
 
+    @property
+    def compares(self) -> bool:
+        return self.against == "baseline"
+
+    @property
+    def uses(self) -> str:
+        return self.service
+
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        own = measured(GATED, "benchmark", None if guessed else self.runs_at_most)
+        if not guessed:
+            more = f"runs: {LEAST['benchmark']} or more, or min_samples: {self.runs}"
+            for figure in own.values():
+                figure.usual = (self.runs, f"runs: {self.runs} gives {self.runs}", more)
+        if not guessed and self.prompt_lengths:  # so many rates the prompts of a length give
+            sent = f"each length of prompt_lengths is sent {PROMPT_ROUNDS} times"
+            prompts = own["prompt_tok_s"]
+            prompts.most, prompts.usual = PROMPT_ROUNDS, (
+                PROMPT_ROUNDS, sent, "a lower min_samples",
+            )  # fmt: skip
+        if not self.against:
+            return own
+        return own | {f"baseline.{name}": figure for name, figure in own.items()}
+
+    def effects(self) -> Iterator[str]:
+        yield (
+            f"{self.runs} runs of {self.max_tokens} tokens against {self.service}, "
+            f"{self.warmup} warm-up, {len(self.prompts) or 3} prompt(s), temperature 0"
+        )
+        if self.endpoint == "completions":
+            yield "asked at /v1/completions, without the model's chat template"
+        if self.prompt_lengths:
+            lengths = ", ".join(map(str, self.prompt_lengths))
+            yield f"then the prompt rate, with {PROMPT_ROUNDS} prompts each of {lengths} tokens"
+        if self.concurrency:
+            levels = ", ".join(map(str, self.concurrency))
+            yield f"then {levels} streams at once, reported beside the figures of one"
+        if self.against:
+            yield "compared with the baseline, measured the same way"
+
 
 FILLING_FORM = "a share of the server's context from 10 % to 95 %, like 90 %, or a number of tokens"
 MIN_CONTEXT, MAX_CONTEXT = 256, 10_000_000
@@ -93,12 +143,15 @@ Filling = Annotated[
 """How much of a context is filled: a share up to 1, or tokens above it."""
 
 
-class SoakStep(Strict):
+class SoakStep(Strict, Content):
     """Sends requests for a long time. `every` with `arrivals: fixed` sends at fixed moments
     whatever the server does (a late one is sent at once and counted), with `after_reply` that long
     after the last answer. More than `max_errors` end it early, and the step fails. `critical`:
     lines of the service's log that match are counted and shown. `context`: the requests are a
     conversation that grows until so much of the server's context is filled, then another one."""
+
+    KIND: ClassVar = StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",))
+    LASTING: ClassVar = "soak before its duration"
 
     service: str
     duration: Annotated[Duration, Field(gt=0)]
@@ -137,29 +190,69 @@ class SoakStep(Strict):
     def _fit(self, seconds: float) -> int | None:
         return int(seconds / self.every + 1e-9) + 1 if self.every > 0 else None
 
+    @property
+    def lasts_s(self) -> float:
+        return self.duration
 
-def _texts(value: object) -> object:
-    """Accept one text for a list of one."""
-    return [value] if isinstance(value, str) else value
+    @property
+    def uses(self) -> str:
+        return self.service
+
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        of = measured(SOAK_METRICS, "soak")
+        if not guessed:
+            self._bound(of)
+        return of
+
+    def _bound(self, of: dict[str, Figure]) -> None:
+        """The limits that duration, interval and `max_errors` set for its metrics."""
+        lasts = f"the soak lasts {format_duration(self.duration)}"
+        # the last request may begin just before the end
+        of["observed_s"].bound(self.duration + SOAK_REQUEST_S, lasts)
+        fit = self.max_requests
+        if fit is not None:
+            at_most = f"{fit} fit in {format_duration(self.duration)}"
+            more = f"a longer soak, a shorter every, or min_samples: {fit}"
+            for name, figure in of.items():
+                figure.most, figure.usual = fit, (fit, at_most, more)
+                if name in ("requests", "errors", "hangs"):
+                    figure.bound(fit, at_most)
+        rates = self.max_rates
+        if rates is not None:
+            of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
+            sixths = f"its first and its last sixth hold {rates}"
+            of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
+        for name, metric in SOAK_METRICS.items():
+            if metric.looks:
+                of[name].most = self.max_looks
+        if self.max_errors is not None:  # more of them fail the step, and no gate sees its figures
+            why = f"above max_errors: {self.max_errors} the soak itself fails"
+            of["errors"].bound(self.max_errors, why)
+            if self.max_errors == 0:
+                of["error_rate"].bound(0.0, why)
+                if self.arrivals == "after_reply":  # fixed moments can be missed without an error
+                    of["stability"].bounds, of["stability"].why = (1.0, 1.0), why
+
+    def effects(self) -> Iterator[str]:
+        pace = f"one every {format_duration(self.every)}"
+        if self.arrivals == "after_reply":
+            pace = f"the next {format_duration(self.every)} after each reply"
+        yield f"{format_duration(self.duration)} of requests to {self.service}, {pace}"
+        if self.context is not None:
+            share = f"{self.context:.0%} of its context" if self.context <= 1 else ""
+            filled = share or f"{self.context:.0f} tokens of its context"
+            yield f"as conversations, each of which grows until {filled} are filled"
+        if self.max_errors is not None:
+            yield f"ends early, as failed, above {self.max_errors} errors"
 
 
-def _driver(value: object) -> str:
-    if not isinstance(value, str) or not is_driver(value):
-        raise ValueError(f"{DRIVER_FORM}, in quotes")
-    return value
-
-
-DriverVersion = Annotated[str, BeforeValidator(_driver), WithJsonSchema({"type": "string"})]
-Texts = Annotated[
-    list[Text], BeforeValidator(_texts), WithJsonSchema({"type": ["array", "string"]})
-]
-
-
-class ContractStep(Strict):
+class ContractStep(Strict, Content):
     """Does a server answer as the baseline did before the trial, or as the fingerprint in the file
     `against`? `cases`: a file of your own cases, asked with ours. `repeat`: how often each is
     asked, to see what varies by itself. `suite`: a command that judges the server at $OMNI_URL by
     its exit code, instead of our cases, or beside them if `cases` are named."""
+
+    KIND: ClassVar = StepKind("contract", "contract:execute", 3600.0, "Same answers?", ("service",))
 
     service: str = ""
     url: Url | None = None
@@ -187,90 +280,32 @@ class ContractStep(Strict):
         """Whether it needs the baseline's fingerprint."""
         return self.asks and self.against == "baseline"
 
+    @property
+    def runs_command(self) -> bool:
+        return bool(self.suite)
 
-class CheckpointStep(Strict):
-    """Does it fit? `repo`: org/name[@revision], an address or a path. The loader takes its
-    arguments from `service`, or from `args`. `beside`: the baseline goes on serving."""
+    @property
+    def prints(self) -> bool:
+        return bool(self.suite)
 
-    repo: Text
-    include: Texts = []
-    exclude: Texts = []
-    loader: Loader | None = None
-    engine: Engine | None = None
-    service: str = ""
-    args: list[Arg] = []
-    ctx: int | None = Field(None, ge=1)
-    to: Text = ""
-    beside: bool = False
+    @property
+    def server(self) -> str:
+        """The server that is asked, in words."""
+        return one_line(self.service or self.url or "")
 
-    @model_validator(mode="after")
-    def _one_source_of_args(self) -> CheckpointStep:
-        if self.service and self.args:
-            raise ValueError("!arguments come from service or from args, not from both")
-        return self
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        return measured(CONTRACT_METRICS) if self.asks else {}
 
-
-class GgufStep(Strict):
-    """Does the build of `service`, `image` or `binary` accept the file's architecture?"""
-
-    file: Text
-    include: Texts = []
-    service: str = ""
-    image: Text = ""
-    binary: Text = ""
-
-    @model_validator(mode="after")
-    def _at_most_one_build(self) -> GgufStep:
-        if sum(bool(x) for x in (self.service, self.image, self.binary)) > 1:
-            raise ValueError("!the build is one of service, image or binary")
-        return self
+    def effects(self) -> Iterator[str]:
+        if self.asks:
+            own = f" and those of {one_line(self.cases)}" if self.cases else ""
+            against = "the baseline's sealed ones" if self.of_baseline else one_line(self.against)
+            times = f"each {self.repeat} times, at temperature 0"
+            yield f"asks {self.server} the shipped cases{own}, {times}"
+            yield f"compares tools, schemas, protocol and words with {against}"
 
 
-class DiskAsk(Strict):
-    path: Text
-    free: ByteCount
-
-
-class HostStep(Strict):
-    """What this machine must have. `gpus`: every card that the site names is here. `tools` and
-    `headers`: what a build on the host has to find, within the step's `environment` if it has one;
-    among the tools, `nvcc` has to be of the version `cuda`, which is else a matter of a table.
-    `builds`: build steps of this playbook, whose context, Dockerfile and source are read now;
-    `source`: a tree that is built on this machine."""
-
-    method: Text = ""
-    ports: list[Port] = []
-    images: Texts = []
-    torch: Texts = []
-    compose: Texts = []
-    disk: DiskAsk | None = None
-    sched_ext: bool = False
-    gpus: bool = False
-    compute: Compute | None = None
-    cuda: Compute | None = None
-    driver: DriverVersion | None = None
-    tools: Texts = []
-    headers: list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]] = []
-    builds: list[str] = []
-    source: Text = ""
-
-
-class ImportsStep(Strict):
-    """Can these modules be imported in the image, with everything that they import?"""
-
-    image: Text = ""
-    service: str = ""
-    modules: Texts = Field(min_length=1)
-    python: Text = ""
-
-    @model_validator(mode="after")
-    def _image_or_service(self) -> ImportsStep:
-        if bool(self.image) == bool(self.service):
-            raise ValueError("!imports needs exactly one of image or service")
-        return self
-
-
-class QualityStep(Strict):
+class QualityStep(Strict, Content):
     """How good are the answers of a model? llama-perplexity of the build of `service` compares
     `model` with `base`, the baseline's, on `chunks` parts of `text`, `ctx` tokens each; both models
     are by default those of the command lines. Where both are one file, the baseline's build is
@@ -278,6 +313,11 @@ class QualityStep(Strict):
     service's program; `args`: its flags in place of those that it has in common with the service.
     `beside`: the baseline goes on serving. With `tasks` the service, which has to run, is asked the
     questions of that file instead."""
+
+    KIND: ClassVar = StepKind(
+        "quality", "quality:execute", 14400.0, "How good are its answers?", ("service",)
+    )
+    MEMORY: ClassVar = "loads models itself"
 
     service: str
     model: Text = ""
@@ -307,23 +347,17 @@ class QualityStep(Strict):
         """Whether llama-perplexity loads the models."""
         return not self.tasks
 
+    @property
+    def loaded(self) -> str | None:
+        return TOOL if self.loads else None
 
-class DownloadStep(Strict):
-    """`of` names the checkpoint step that judged it; a NO-GO there needs a typed override."""
+    @property
+    def uses(self) -> str:
+        return "" if self.loads else self.service
 
-    repo: Text = ""
-    of: str = ""
-    include: Texts = []
-    exclude: Texts = []
-    to: Text
-    workers: int = Field(16, ge=1, le=64)
-    verify_up_to: ByteCount = 0
-    line: Rate | None = None
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        return measured(QUALITY_METRICS if self.loads else TASK_METRICS)
 
-    @model_validator(mode="after")
-    def _exactly_one_source(self) -> DownloadStep:
-        if bool(self.repo) == bool(self.of):
-            raise ValueError("!a download is of a checkpoint step, or of a repo")
-        if self.of and (self.include or self.exclude):
-            raise ValueError("!include and exclude come from the checkpoint step")
-        return self
+    def effects(self) -> Iterator[str]:
+        """Which models is a question of the site: console.runner.prepare.quality."""
+        return iter(())

@@ -102,11 +102,12 @@ def cutover_problems(
             if used in ended and used not in up:
                 what = f"'{used}' was stopped by the way back of cutover '{ended[used]}'"
                 yield document.problem(loc, what, f"service: {{start: {used}}} before it")
-            if step.service is not None and step.service.verb == "start":
-                up.add(step.service.target)
-            elif step.service is not None and step.service.verb == "stop":
-                up.discard(step.service.target)
-                if step.service.target == stays:
+            content = step.content
+            if content.starts:
+                up.add(content.starts)
+            if content.stops:
+                up.discard(content.stops)
+                if content.stops == stays:
                     what = f"'{stays}' is what clients reach by then, and the baseline is down"
                     yield document.problem((*loc, "service"), what, "cutover with then: back")
             if step.cutover is None:
@@ -135,11 +136,8 @@ def _target(
 
 def _used(step: Step) -> str:
     """The service that a step needs alive; "" for none."""
-    if step.service is not None:
-        return step.service.target if step.service.verb == "wait" else ""
-    quality = step.quality if step.quality is not None and not step.quality.loads else None
-    named = step.benchmark or step.soak or quality or step.where
-    return (named.service or "") if named is not None else ""
+    where = step.where.service if step.where is not None else None
+    return step.content.uses or where or ""
 
 
 def playbook_schema() -> dict[str, Any]:

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.bench.metrics import (
-    CONTRACT_METRICS,
-    DRIFT_SAMPLES,
-    GATED,
-    GAUGE_METRICS,
-    OUTPUT_METRICS,
-    PROMPT_ROUNDS,
-    QUALITY_METRICS,
-    SOAK_METRICS,
-    SOAK_REQUEST_S,
-    TASK_METRICS,
-    TUNE_METRICS,
-    Metric,
-    metric_of,
-)
+from console.bench.metrics import GATED, GAUGE_METRICS, OUTPUT_METRICS, metric_of
 from console.common.text import one_line, one_of
-from console.common.units import format_duration
 from console.config.lessons import registry
 from console.config.playbook.captured import base_unit
-from console.config.playbook.decidable import Bounds, check_criterion, never_both
-from console.config.playbook.kinds import KINDS, LOOKS
-from console.config.playbook.measuring_steps import LEAST, SoakStep
+from console.config.playbook.decidable import check_criterion, never_both
+from console.config.playbook.kinds import Figure, measured
+from console.config.playbook.measuring_steps import LEAST
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
-from console.config.playbook.steps import CriterionModel, Step
+from console.config.playbook.steps import KINDS, CriterionModel, Step
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
 from console.config.site.service import one_of_services
@@ -111,116 +96,32 @@ def guard_limits(
 
 
 @dataclass
-class _Figure:
-    """A metric that a gate can name; `source`: what measures it, as in LEAST."""
-
-    unit: str
-    bounds: Bounds | None = None
-    source: str = ""
-    why: str = ""
-    """Where its bounds come from, if from the step as written."""
-    most: int | None = None
-    """The most samples it can have, if known."""
-    usual: tuple[int, str, str] | None = None
-    """How many samples the step gives as written, why, and how to get enough."""
-
-    def bound(self, high: float, why: str) -> None:
-        if self.bounds is not None and high < self.bounds[1]:
-            self.bounds, self.why = (self.bounds[0], high), why
-
-
-@dataclass
 class _Known:
     """Metrics of the steps so far, and which of them have the baseline's figure too."""
 
     guessed: bool = False
-    figures: dict[str, _Figure] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
 
     def __post_init__(self) -> None:
-        self._measured("", GAUGE_METRICS)
+        self.figures |= measured(GAUGE_METRICS)
 
     def add(self, step: Step, *, broken: bool) -> None:
         if broken:
             self.unclear.add(step.id)
-        if step.benchmark is not None:
-            prefixes = [f"{step.id}."]
-            if step.benchmark.against:
-                prefixes.append(f"{step.id}.baseline.")
-                self.compared |= {f"{step.id}.{name}" for name in GATED}
-            for prefix in prefixes:
-                self._measured(prefix, GATED, step.benchmark.runs_at_most, made_of(step))
-                if not self.guessed:
-                    self._runs(prefix, step.benchmark.runs)
-                    if step.benchmark.prompt_lengths:
-                        self._prompts(f"{prefix}prompt_tok_s")
-        for name, output in step.outputs.items():
-            self.figures[f"{step.id}.{name}"] = _Figure(base_unit(output.unit), most=1)
-        if step.soak is not None:
-            self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
-            if not self.guessed:
-                self._soak(f"{step.id}.", step.soak)
-        if step.contract is not None and step.contract.asks:
-            self._measured(f"{step.id}.", CONTRACT_METRICS)
-        if step.tune is not None:
-            self._measured(f"{step.id}.", TUNE_METRICS)
-        if step.quality is not None:
-            metrics = QUALITY_METRICS if step.quality.loads else TASK_METRICS
-            self._measured(f"{step.id}.", metrics)
+        content = step.content
+        own: dict[str, Figure] = {
+            name: Figure(base_unit(output.unit), most=1) for name, output in step.outputs.items()
+        }
+        own |= content.figures(guessed=self.guessed)
         if step.figures is not None:
-            row_limit = 1 if step.figures == "sweep-bench" else None
-            self._measured(f"{step.id}.", OUTPUT_METRICS, row_limit, made_of(step))
-
-    def _measured(
-        self, prefix: str, metrics: dict[str, Metric], most: int | None = None, source: str = ""
-    ) -> None:
-        for name, metric in metrics.items():
-            bounds = (metric.low, metric.high)
-            figure = _Figure(metric.unit, bounds, source, most=None if self.guessed else most)
-            self.figures[prefix + name] = figure
-
-    def _runs(self, prefix: str, runs: int) -> None:
-        more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
-        for name in GATED:
-            self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
-
-    def _prompts(self, name: str) -> None:
-        """How many rates prompts of a fixed length give."""
-        sent = f"each length of prompt_lengths is sent {PROMPT_ROUNDS} times"
-        figure = self.figures[name]
-        figure.most, figure.usual = PROMPT_ROUNDS, (PROMPT_ROUNDS, sent, "a lower min_samples")
-
-    def _soak(self, prefix: str, soak: SoakStep) -> None:
-        """The limits that a soak's duration, interval and `max_errors` set for its metrics."""
-        of = {name: self.figures[prefix + name] for name in SOAK_METRICS}
-        lasts = f"the soak lasts {format_duration(soak.duration)}"
-        # the last request may begin just before the end
-        of["observed_s"].bound(soak.duration + SOAK_REQUEST_S, lasts)
-        fit = soak.max_requests
-        if fit is not None:
-            at_most = f"{fit} fit in {format_duration(soak.duration)}"
-            more = f"a longer soak, a shorter every, or min_samples: {fit}"
-            for name, figure in of.items():
-                figure.most, figure.usual = fit, (fit, at_most, more)
-                if name in ("requests", "errors", "hangs"):
-                    figure.bound(fit, at_most)
-        rates = soak.max_rates
-        if rates is not None:
-            of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
-            sixths = f"its first and its last sixth hold {rates}"
-            of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
-        for name, metric in SOAK_METRICS.items():
-            if metric.looks:
-                of[name].most = soak.max_looks
-        if soak.max_errors is not None:  # more of them fail the step, and no gate sees its figures
-            why = f"above max_errors: {soak.max_errors} the soak itself fails"
-            of["errors"].bound(soak.max_errors, why)
-            if soak.max_errors == 0:
-                of["error_rate"].bound(0.0, why)
-                if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
-                    of["stability"].bounds, of["stability"].why = (1.0, 1.0), why
+            row_limit = 1 if step.figures == "sweep-bench" and not self.guessed else None
+            own |= measured(OUTPUT_METRICS, made_of(step), row_limit)
+        self.figures |= {f"{step.id}.{name}": figure for name, figure in own.items()}
+        if content.compares:
+            self.compared |= {f"{step.id}.{name}" for name in GATED}
 
 
 def _check_final(document: Document, loc: Loc, step: Step) -> None:
@@ -241,16 +142,12 @@ def _check_of(document: Document, loc: Loc, of: str, fits: list[str]) -> None:
 
 
 def _check_services(document: Document, loc: Loc, step: Step, services: set[str]) -> None:
-    wanted: list[tuple[Loc, str]] = []
-    if step.service is not None:
-        wanted.append(((*loc, "service", step.service.verb), step.service.target))
-    may_do_without = ("tune", "contract", *LOOKS)
-    for key in ("benchmark", "soak", "quality", "where", *may_do_without):
-        named = getattr(getattr(step, key), "service", None)
-        if named or (named == "" and key not in may_do_without):
-            wanted.append(((*loc, key, "service"), named))
+    content = step.content
+    wanted = [((*loc, step.kind, key), name) for key, name in content.named_services()]
+    if step.where is not None and step.where.service is not None:
+        wanted.append(((*loc, "where", "service"), step.where.service))
+    known = services | ({"baseline"} if content.BASELINE_TOO else set())
     for where, name in wanted:
-        known = services | ({"baseline"} if step.service is None else set())
         if name not in known:
             document.refuse(where, f"unknown service '{name}'", one_of_services(known))
 

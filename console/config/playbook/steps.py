@@ -1,31 +1,37 @@
 """The step kinds a playbook can use, `cutover` among them, as an operator writes them.
 
 A step is the common keys plus exactly one kind key; with `cutover`, clients of the baseline reach a
-candidate. Adding a kind: a record in `console.config.playbook.kinds`, a model and a key of `Step`
-here, an executor.
+candidate. Adding a kind: a model that inherits `Content`, with the record of the kind in it, and a
+key of `Step` here; an executor in `console.runner.executors`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.bench.metrics import OUTPUT_METRICS
+from console.common.text import clean_lines, one_line, shown
+from console.common.units import format_duration
 from console.config.playbook.captured import OutputUnit
 from console.config.playbook.inputs import Secret
-from console.config.playbook.kinds import JUDGES, KINDS, WRITTEN
+from console.config.playbook.kinds import IMPLICIT, TITLE_COLUMNS, Content, StepKind
 from console.config.playbook.measuring_steps import (
     BenchmarkStep,
-    CheckpointStep,
     ContractStep,
+    QualityStep,
+    SoakStep,
+)
+from console.config.playbook.preflight_steps import (
+    CheckpointStep,
     DownloadStep,
     GgufStep,
     HostStep,
     ImportsStep,
-    QualityStep,
-    SoakStep,
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.tuning_step import TuneStep
@@ -43,10 +49,15 @@ from console.config.validation import (
 )
 
 
-class CutoverStep(Strict):
+class CutoverStep(Strict, Content):
     """`port`: the baseline's port; another one is refused. `listen`: the address clients use, if it
     is not the one in the baseline's URL. `watch`: how long it is watched, with a completion at each
     `every`. `then`: the way back, or nothing until promote or rollback."""
+
+    KIND: ClassVar = StepKind(
+        "cutover", "service:cut_over", title="Cut over", services=("to",), acts=True
+    )
+    LASTING: ClassVar = "watch before its time"
 
     to: str
     port: int | None = Field(None, ge=1, le=65535)
@@ -65,6 +76,23 @@ class CutoverStep(Strict):
     @property
     def stays(self) -> bool:
         return self.then == "stay"
+
+    @property
+    def lasts_s(self) -> float:
+        return self.watch
+
+    def unfit(self, step: Step) -> str:
+        if step.retry or step.on_failure == "continue" or step.unless:
+            return "a cutover that fails goes back: no retry, unless or continue"
+        return ""
+
+    def named_services(self) -> Iterator[tuple[str, str]]:
+        """Its service has to be up by then, too: `cutover_problems` judges both."""
+        return iter(())
+
+    def effects(self) -> Iterator[str]:
+        """What it does is a question of the site: console.runner.cutover."""
+        return iter(())
 
 
 def _threshold(value: Any) -> Threshold:
@@ -105,9 +133,11 @@ class Where(OneOf):
         return self
 
 
-class Build(Strict):
+class Build(Strict, Content):
     """`source`: a checkout of what the Dockerfile clones, which is read before the build starts.
     `preflight: tell` says what is found in it, context and Dockerfile, and builds nevertheless."""
+
+    KIND: ClassVar = StepKind("build", "preflight:build", 7200.0, "Build an image", acts=True)
 
     context: Text
     dockerfile: Text = ""
@@ -118,6 +148,10 @@ class Build(Strict):
     source: Text = ""
     preflight: Literal["stop", "tell"] = "stop"
 
+    @property
+    def runs_program(self) -> bool:
+        return True
+
 
 class HttpCheck(Strict):
     url: Url
@@ -126,8 +160,10 @@ class HttpCheck(Strict):
     timeout: Duration = 5.0
 
 
-class Check(OneOf):
+class Check(OneOf, Content):
     """One question about the machine or a service; the step fails if the answer is no."""
+
+    KIND: ClassVar = StepKind("check", "check:execute", 60.0, "Check", loads=False, at_end=True)
 
     ONE_OF = ("http", "output", "file", "port_free", "image", "cpu")
     REFUSED = "a check is exactly one of http, output, file, port_free, image, cpu"
@@ -155,8 +191,20 @@ class Check(OneOf):
             raise ValueError("!platform belongs to image")
         return self
 
+    @property
+    def uses_environment(self) -> bool:
+        return self.output is not None
 
-class ServiceStep(OneOf):
+    @property
+    def prints(self) -> bool:
+        return self.output is not None
+
+
+class ServiceStep(OneOf, Content):
+    KIND: ClassVar = StepKind(
+        "service", "service:execute", 1200.0, services=("start", "stop", "wait"), acts=True
+    )
+    BASELINE_TOO: ClassVar = False
     ONE_OF = ("start", "stop", "wait")
     REFUSED = "a service step is exactly one of start, stop or wait"
 
@@ -171,6 +219,29 @@ class ServiceStep(OneOf):
     @property
     def target(self) -> str:
         return self.start or self.stop or self.wait or ""
+
+    def default_title(self) -> str:
+        return f"{self.verb} {self.target}"
+
+    @property
+    def subject(self) -> str:
+        return self.target
+
+    @property
+    def starts(self) -> str:
+        return self.start or ""
+
+    @property
+    def stops(self) -> str:
+        return self.stop or ""
+
+    @property
+    def loaded(self) -> str | None:
+        return self.start
+
+    @property
+    def uses(self) -> str:
+        return self.wait or ""
 
 
 class CriterionModel(Strict):
@@ -187,32 +258,136 @@ class CriterionModel(Strict):
         return self
 
 
+@dataclass(frozen=True)
+class Gate(Content):
+    """The criteria of a gate."""
+
+    KIND: ClassVar = StepKind("gate", "gate:execute", 60.0, "Gate", judges=True, loads=False)
+
+    criteria: list[CriterionModel]
+
+
 class Outcomes(Strict):
     go: str = ""
     no_go: str = ""
     hold: str = ""
 
 
-class Approval(Strict):
+class Approval(Strict, Content):
     """`confirm`: a word the operator has to type. An expiry in an outage rolls back."""
+
+    KIND: ClassVar = StepKind("approval", "person:approve", 86400.0, asks=True, loads=False)
 
     prompt: Text
     expires: Duration = 1800.0
     confirm: Text = ""
 
+    def default_title(self) -> str:
+        return _first_line(self.prompt)
 
-class Manual(Strict):
+    @property
+    def limit_s(self) -> float:
+        return self.expires + 60
+
+    def effects(self) -> Iterator[str]:
+        yield f"asks: {one_line(self.prompt, 300)}"
+        if self.confirm:
+            yield f"the operator types: {one_line(self.confirm)}"
+        yield f"expires after {format_duration(self.expires)}"
+
+
+class Manual(Strict, Content):
     """Something the operator does elsewhere (sudo included); `verify` then proves it."""
+
+    KIND: ClassVar = StepKind(
+        "manual", "person:manual", 172800.0, asks=True, acts=True, loads=False
+    )
 
     do: Text
     verify: Check | None = None
     expires: Duration = 86400.0
 
+    def default_title(self) -> str:
+        return _first_line(self.do)
 
-class Report(Strict):
+    @property
+    def limit_s(self) -> float:
+        return self.expires + 60
+
+    @property
+    def makes(self) -> str:
+        return ""
+
+
+class Report(Strict, Content):
     """`to` ends in .md: a report never overwrites a playbook or a configuration."""
 
+    KIND: ClassVar = StepKind(
+        "report", "person:report", 120.0, "Write the report", loads=False, at_end=True
+    )  # fmt: skip
+
     to: Text = Field("", pattern=r"^$|\.md$")
+
+    def effects(self) -> Iterator[str]:
+        yield "writes the report" + (f" to {one_line(self.to)}" if self.to else "")
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:TITLE_COLUMNS]
+
+
+@dataclass(frozen=True)
+class Note(Content):
+    KIND: ClassVar = StepKind("note", "person:note", 60.0, loads=False, at_end=True)
+
+    text: str
+
+    def default_title(self) -> str:
+        return _first_line(self.text)
+
+    def effects(self) -> Iterator[str]:
+        yield from clean_lines(self.text.rstrip())
+
+
+class Command(Content):
+    """What `run` and `script` have in common."""
+
+    @property
+    def runs_command(self) -> bool:
+        return True
+
+    @property
+    def prints(self) -> bool:
+        return True
+
+    @property
+    def makes(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Run(Command):
+    KIND: ClassVar = StepKind("run", "command:execute", acts=True, repeatable=False, at_end=True)
+
+    argv: list[str]
+
+    def default_title(self) -> str:
+        return shown(self.argv)[:TITLE_COLUMNS]
+
+
+@dataclass(frozen=True)
+class Script(Command):
+    KIND: ClassVar = StepKind(
+        "script", "command:execute", title="Script", acts=True, repeatable=False, at_end=True
+    )
+
+    text: str
+
+
+WRAPPED: dict[str, type[Content]] = {
+    "run": Run, "script": Script, "gate": Gate, "note": Note
+}  # fmt: skip
+"""The content of the keys that hold a text or a list."""
 
 
 class Unless(OneOf):
@@ -298,55 +473,63 @@ class Step(Strict):
         if len(keys) != 1:
             what = " and ".join(keys) if keys else "none"
             raise ValueError(f"!a step has exactly one of {', '.join(WRITTEN)}; found {what}")
-        command = keys[0] in ("run", "script")
-        suite = self.contract is not None and bool(self.contract.suite)
-        runs = command or suite or (self.tune is not None and bool(self.tune.bench))
-        if (self.where or self.env or self.cwd) and not runs:
+        content = self.content
+        if (self.where or self.env or self.cwd) and not content.runs_command:
             raise ValueError(
                 "!where, env and cwd belong to run, script, a tune with bench and a suite"
             )
-        if self.environment != EnvironmentModel() and not self._commands_host:
+        on_host = self.where is None and content.uses_environment
+        if self.environment != EnvironmentModel() and not on_host:
             kinds = "run, script, check output, bench, suite, and tools and headers of host"
             raise ValueError(f"!environment belongs to {kinds}, on this machine")
-        if self.outputs and not (command or suite or (self.check and self.check.output)):
+        if self.outputs and not content.prints:
             raise ValueError("!outputs belong to run, script, check output and a suite")
-        if self.figures and not command:
+        if self.figures and not isinstance(content, Command):
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
         if self.figures and (twice := sorted(set(self.outputs) & OUTPUT_METRICS.keys())):
             raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
-        if self.soak and self.timeout is not None and self.timeout < self.soak.duration:
-            raise ValueError("!timeout ends the soak before its duration: leave it out, or longer")
-        if self.cutover and self.timeout is not None and self.timeout < self.cutover.watch:
-            raise ValueError("!timeout ends the watch before its time: leave it out, or longer")
-        if self.cutover and (self.retry or self.on_failure == "continue" or self.unless):
-            raise ValueError("!a cutover that fails goes back: no retry, unless or continue")
-        if keys[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
-            raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
+        lasts_s = content.lasts_s
+        if lasts_s is not None and self.timeout is not None and self.timeout < lasts_s:
+            raise ValueError(f"!timeout ends the {content.LASTING}: leave it out, or longer")
+        if problem := content.unfit(self):
+            raise ValueError(f"!{problem}")
+        if not content.KIND.judges and self.model_fields_set & {
+            "on_no_go", "on_hold", "outcomes",
+        }:  # fmt: skip
+            judges = ", ".join(name for name in WRITTEN if KINDS[name].judges)
+            raise ValueError(f"!on_no_go, on_hold and outcomes belong to {judges}")
         return self
-
-    @property
-    def _commands_host(self) -> bool:
-        """Whether it runs a command on this machine, or looks for what one would need."""
-        looked = self.host is not None and bool(self.host.tools or self.host.headers)
-        has_check_output = self.check is not None and self.check.output is not None
-        command = self.run is not None or self.script is not None
-        command = command or (self.tune is not None and bool(self.tune.bench))
-        command = command or (self.contract is not None and bool(self.contract.suite))
-        return self.where is None and (command or has_check_output or looked)
 
     @property
     def kind(self) -> str:
         return next(k for k in WRITTEN if getattr(self, k) is not None)
 
     @property
+    def content(self) -> Content:
+        """What the step holds under the key of its kind."""
+        kind = self.kind
+        value: Any = getattr(self, kind)
+        wrapped: Any = WRAPPED.get(kind)
+        content: Content = value if wrapped is None else wrapped(value)
+        return content
+
+    @property
     def limit_s(self) -> float:
         """The step's timeout in seconds; every step has one."""
-        if self.soak is not None and self.timeout is None:
-            return self.soak.duration * 1.25 + 1200.0
-        if self.cutover is not None and self.timeout is None:
-            return self.cutover.watch * 1.25 + 1200.0
-        return self.timeout if self.timeout is not None else KINDS[self.kind].timeout_s
+        return self.timeout if self.timeout is not None else self.content.limit_s
 
 
-if missing := set(WRITTEN) - Step.model_fields.keys():
-    raise TypeError(f"Step has no field for {', '.join(sorted(missing))}")
+def _contents() -> Iterator[type[Content]]:
+    """The content of each key of `Step` that is a kind, in the order of the documentation."""
+    for key, field in Step.model_fields.items():
+        for part in (WRAPPED.get(key), *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, Content) and part.KIND.name == key:
+                yield part
+
+
+KINDS = {content.KIND.name: content.KIND for content in _contents()} | {
+    kind.name: kind for kind in IMPLICIT
+}
+"""Every kind by its name."""
+WRITTEN = tuple(name for name, kind in KINDS.items() if not kind.implicit)
+"""The kinds that a playbook can name."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import MAX_PROMPT, MIN_PROMPT
+from console.bench.metrics import MAX_PROMPT, MIN_PROMPT, TUNE_METRICS
 from console.bench.tune.space import Value
+from console.config.playbook.kinds import Content, Figure, StepKind, measured
 from console.config.validation import Arg, ByteCount, Strict, Text, unusable_text
 
 MAX_VALUES = 64
+BASELINE = "baseline"
+TUNED = "baseline-tuned"
+"""The service that stands for the baseline while its flags are varied."""
 _RANGE = re.compile(r"(-?[0-9]{1,7})\.\.(-?[0-9]{1,7})(?: by ([0-9]{1,6}))?")
 _LIKE_RANGE = re.compile(r"-?[0-9]+ *\.\.")
 RANGE_LIKE = 'like "0..60 by 4"'
@@ -54,7 +59,7 @@ Values = Annotated[
 FlagNames = Annotated[str, Field(pattern=r"^--?[A-Za-z][\w.-]*(?: --?[A-Za-z][\w.-]*)*$")]
 
 
-class TuneStep(Strict):
+class TuneStep(Strict, Content):
     """Finds the flags with which `service`, or llama-bench in `bench`, is fastest. `flags`: the
     values of a flag by its name; several names, parted by blanks, get the same value. `prefer`: the
     rate that counts, of a whole `request` with `prompt` and `max_tokens` if not that of one part.
@@ -62,6 +67,10 @@ class TuneStep(Strict):
     much faster a change has to be. `most_ram`, `most_vram`: a point that takes more does not win.
     `beside`: the baseline goes on serving while llama-bench runs. `fresh`: measure again what is
     known."""
+
+    KIND: ClassVar = StepKind(
+        "tune", "tune:execute", 43200.0, "Find the fastest flags", ("service",)
+    )
 
     service: str = ""
     bench: list[Arg] = []
@@ -92,3 +101,27 @@ class TuneStep(Strict):
         if self.beside and self.service:
             raise ValueError("!beside belongs to bench: a service says it by its own `exclusive`")
         return self
+
+    @property
+    def subject(self) -> str:
+        return TUNED if self.service == BASELINE else self.service
+
+    @property
+    def loaded(self) -> str:
+        """The service; "" for llama-bench."""
+        return self.subject
+
+    @property
+    def exclusive(self) -> bool:
+        return not self.beside
+
+    @property
+    def runs_command(self) -> bool:
+        return bool(self.bench)
+
+    def figures(self, *, guessed: bool) -> dict[str, Figure]:
+        return measured(TUNE_METRICS)
+
+    def effects(self) -> Iterator[str]:
+        """Which points is a question of the services: console.runner.prepare.tuning."""
+        return iter(())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
-from console.config.playbook.kinds import JUDGES
 from console.journal.run_view import GateDoubt, RunView, StepView, Verdicts
-from console.journal.state import Decision, RunState, StepState
+from console.journal.state import JUDGING, Decision, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import code, figure, prose, table, when
@@ -197,7 +196,7 @@ def _judges(view: RunView) -> list[StepView]:
     judged = {v.step for v in view.verdicts}
     return [
         s for s in view.steps
-        if s.kind in JUDGES and s.id not in judged and s.state is not StepState.SKIPPED
+        if s.kind in JUDGING and s.id not in judged and s.state is not StepState.SKIPPED
     ]  # fmt: skip
 
 

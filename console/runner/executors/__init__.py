@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 
-from console.config.playbook.kinds import KINDS
+from console.config.playbook.steps import KINDS
 from console.runner.context import Executor
 
 ALWAYS = ("restore", "baseline:stop", "report", "run")

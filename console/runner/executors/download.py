@@ -11,7 +11,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import both_units, format_duration
-from console.config.playbook.measuring_steps import CheckpointStep, DownloadStep
+from console.config.playbook.preflight_steps import CheckpointStep, DownloadStep
 from console.host.children import Cancelled
 from console.host.process import COOKIE, STEP_COOKIE, start_time
 from console.journal.state import Cause

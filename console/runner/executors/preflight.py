@@ -16,7 +16,7 @@ from console.checks.preflight.sources.assistant import BuildAsk
 from console.checks.preflight.sources.of_playbook import ask_of, source_ask
 from console.common.errors import ConsoleError
 from console.common.text import one_line
-from console.config.playbook.measuring_steps import (
+from console.config.playbook.preflight_steps import (
     CheckpointStep,
     GgufStep,
     HostStep,

@@ -23,7 +23,7 @@ from console.common.files import append_line
 from console.common.logs.cause import ON_CARD, ON_HOST, matching
 from console.common.text import one_line
 from console.config.playbook.steps import Step
-from console.config.playbook.tuning_step import TuneStep
+from console.config.playbook.tuning_step import TUNED, TuneStep
 from console.host.children import Cancelled
 from console.host.memory import oom_kills, oom_kills_since
 from console.host.process import ProcessSpec
@@ -80,7 +80,7 @@ class ServerRig:
         self._goal = goal_of(tune)
         self._changes, self._kills = "", oom_kills()
         self._longest_s = 0.0
-        self._name = tuning.name_of(tune)
+        self._name = tune.subject
         self._spec = tuning.resolved(
             self._services.spec(self._name), lambda: self._services.client, context.plan.site
         )
@@ -89,7 +89,7 @@ class ServerRig:
         self.base = argv
         own = context.plan.site.baseline_spec().runs
         self.written = argv
-        if self._name == tuning.TUNED and isinstance(own, ProcessSpec):
+        if self._name == TUNED and isinstance(own, ProcessSpec):
             self.written = own.argv
         self._services.use(self._spec)  # before anything is stopped under this name
         self._services.stop(self._name, attempt)  # an earlier runner's, with some flags or other

@@ -14,7 +14,7 @@ from typing import Any
 from console.common.errors import ConsoleError
 from console.common.text import clean
 from console.common.units import format_duration
-from console.config.playbook.kinds import KINDS
+from console.config.playbook.steps import KINDS
 from console.host import cgroup, process
 from console.journal import events
 from console.journal.breach import Seen, breach_of, look, step_cause, tell
@@ -124,7 +124,7 @@ class Guard:
         """Hold a step that loads until a sentinel watches, GONE_S at most. Raises
         StepFailed(GUARD)."""
         step = planned.step
-        stops = step is not None and step.service is not None and step.service.verb == "stop"
+        stops = step is not None and step.content.stops
         if not KINDS[planned.kind].loads or planned.final or stops:
             return
         deadline = self.clock.monotonic() + GONE_S

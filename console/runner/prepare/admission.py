@@ -21,7 +21,7 @@ from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.text import one_line
 from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, load_lesson
-from console.config.playbook.kinds import ACTING
+from console.config.playbook.steps import KINDS
 from console.runner.prepare.plan import Plan, input_text
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _of(made: Plan, lesson_id: str) -> Iterator[Blocker]:
         return
     for step in made.steps:
         for words in step.lessons:
-            if step.kind in ACTING and words.split()[0] == lesson_id:
+            if KINDS[step.kind].acts and words.split()[0] == lesson_id:
                 yield Blocker(lesson, step.id, words.rpartition(" – ")[2])
                 return
 

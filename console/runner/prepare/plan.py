@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from console.bench.metrics import OUTPUT_METRICS
-from console.bench.perplexity import TOOL
 from console.common.errors import InvalidFile
 from console.common.redact import Known
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons.use import bearing
-from console.config.playbook.kinds import KINDS
 from console.config.playbook.load import TITLE, load_playbook
 from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.playbook import Playbook
@@ -25,7 +23,7 @@ from console.config.playbook.tuning_step import TuneStep
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
 from console.journal.history import Usual
-from console.render.effects import build_argv, effects, shown
+from console.render.effects import build_argv, effects
 from console.runner import cutover
 from console.runner.prepare import quality, tuning
 from console.runtime.docker.client import pull_hint
@@ -199,8 +197,7 @@ class _Planner:
             [playbook_step for _, playbook_step in self.playbook.steps()] if exclusive else [step]
         )
         asks = any(
-            playbook_step.when and playbook_step.contract and playbook_step.contract.of_baseline
-            for playbook_step in steps
+            playbook_step.when and playbook_step.content.of_baseline for playbook_step in steps
         )
         if asks and not self.questioned and not self.down_for:
             self.questioned = True
@@ -208,7 +205,7 @@ class _Planner:
                 phase, BASELINE_CONTRACT, "Ask the baseline the contract's cases",
                 "its answers are sealed, to compare with; what is there already is not asked",
             )  # fmt: skip
-        wanted = any(map(_compares, steps))
+        wanted = any(playbook_step.content.compares for playbook_step in steps)
         if wanted and not self.measured and not self.down_for:
             self.measured = True
             yield self._baseline(
@@ -217,12 +214,8 @@ class _Planner:
             )  # fmt: skip
         if step.cutover is not None:
             yield from self._down(phase, step.cutover.to, "takes over its port")
-        elif exclusive and step.service is not None:
-            yield from self._down(phase, step.service.target, "needs its GPU memory")
-        elif exclusive and step.tune is not None:
-            yield from self._down(phase, tuning.name_of(step.tune), "needs its GPU memory")
-        elif exclusive and step.quality is not None:
-            yield from self._down(phase, TOOL, "loads models itself")
+        elif exclusive:
+            yield from self._down(phase, step.content.loaded or "", step.content.MEMORY)
 
     def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
         """Add the baseline's outage for service `name`, unless it is down already."""
@@ -238,27 +231,22 @@ class _Planner:
             self.down_for.append(name)
 
     def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
+        content = step.content
         if step.cutover is not None and step.cutover.stays:
             self.staying = step.cutover.to
-        elif step.tune is not None:
-            self.ever_started = True
-            yield from self._up(phase, tuning.name_of(step.tune))
-        elif step.quality is not None and step.quality.loads:
-            self.ever_started = True
-            yield from self._up(phase, TOOL)
         elif step.cutover is not None:
             yield self._restore(phase, f"baseline:restore-{self.outages}")
             self.started, self.down_for = [], []
-        if step.service is None:
-            return
-        target = step.service.target
-        if step.service.verb == "start" and target not in self.started:
-            self.started.append(target)
+        elif content.loaded is not None and not content.starts:  # ends with the step
             self.ever_started = True
-        if step.service.verb == "stop":
-            if target in self.started:
-                self.started.remove(target)
-            yield from self._up(phase, target)
+            yield from self._up(phase, content.loaded)
+        if content.starts and content.starts not in self.started:
+            self.started.append(content.starts)
+            self.ever_started = True
+        if content.stops:
+            if content.stops in self.started:
+                self.started.remove(content.stops)
+            yield from self._up(phase, content.stops)
 
     def _up(self, phase: str, name: str) -> Iterator[PlannedStep]:
         """Bring the baseline back once service `name` needs its memory no longer."""
@@ -268,15 +256,13 @@ class _Planner:
                 yield self._restore(phase, f"baseline:restore-{self.outages}")
 
     def _takes_the_card(self, step: Step) -> bool:
-        if step.tune is not None:
-            tuned = self.services.get(tuning.name_of(step.tune))
-            return tuned.exclusive if tuned is not None else not step.tune.beside
+        content = step.content
+        if content.loaded is None:
+            return False
         if step.quality is not None:
             return quality.takes_the_card(step.quality, self.services, self.site)
-        if step.service is None or step.service.verb != "start":
-            return False
-        spec = self.services.get(step.service.target)
-        return spec is not None and spec.exclusive
+        spec = self.services.get(content.loaded)
+        return spec.exclusive if spec is not None else content.exclusive
 
     def _back(self) -> str:
         if self.restore_s is None:
@@ -284,19 +270,20 @@ class _Planner:
         return f"back in {format_duration(self.restore_s)} (measured)"
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
-        named = step.service.target if step.service else ""
-        spec = self.services.get(tuning.name_of(step.tune) if step.tune else named)
+        content = step.content
+        spec = self.services.get(content.subject)
         does = tuple(self._effects(step))
         why = (f"why: {one_line(step.why, 600)}",) if step.why and step.when else ()
         takes_s, takes_from = _takes_s(step), ""
         if step.tune is not None and takes_s is None:
             takes_s, _ = self._search(step.tune)
             takes_from = tuning.AT_MOST if takes_s is not None else ""
+        lessons = bearing(step.kind, does, acts=content.KIND.acts) if step.when else []
         return PlannedStep(
             id=step.id,
             phase=phase,
             kind=step.kind,
-            title=step.title or _default_title(step),
+            title=step.title or content.default_title(),
             effects=(*does, *why),
             limit_s=_limit_s(step, spec if step.service else None),
             takes_s=takes_s,
@@ -305,7 +292,7 @@ class _Planner:
             final=final,
             baseline_down=bool(self.down_for),
             service=spec.name if spec else "",
-            lessons=tuple(lesson.words for lesson in bearing(step.kind, does)) if step.when else (),
+            lessons=tuple(lesson.words for lesson in lessons),
         )
 
     def _search(self, tune: TuneStep) -> tuple[float | None, str]:
@@ -341,39 +328,18 @@ class _Planner:
         )  # fmt: skip
 
 
-def _compares(step: Step) -> bool:
-    return step.benchmark is not None and step.benchmark.against == "baseline"
-
-
 def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     """The step's own timeout, else the time its service may take to be ready, or to answer."""
     if spec is not None:
         return max(step.timeout or 0.0, spec.ready.timeout_s + 60, spec.grace_s + 60)
-    asks = step.approval or step.manual
-    if asks is not None and step.timeout is None:
-        return asks.expires + 60
     return step.limit_s
 
 
 def _takes_s(step: Step) -> float | None:
-    """What the playbook says of its duration; a soak and a watch last as long as they are asked to,
-    and a step that its `when` leaves out takes no time."""
+    """What the playbook says of its duration; a step that its `when` leaves out takes no time."""
     if not step.when:
         return 0.0
-    duration = step.soak.duration if step.soak else step.cutover.watch if step.cutover else None
-    return duration if step.takes is None else step.takes
-
-
-def _default_title(step: Step) -> str:
-    if step.run is not None:
-        return shown(step.run)[:70]
-    if step.service is not None:
-        return f"{step.service.verb} {step.service.target}"
-    asks = step.approval.prompt if step.approval else step.manual.do if step.manual else None
-    text = step.note if step.note is not None else asks
-    if text is not None:
-        return next(iter(text.strip().splitlines()), "")[:70]
-    return KINDS[step.kind].title or step.kind
+    return step.content.lasts_s if step.takes is None else step.takes
 
 
 def targets(plan: Plan) -> list[dict[str, Any]]:

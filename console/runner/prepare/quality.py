@@ -19,7 +19,7 @@ from console.checks.preflight.architecture import names
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import read_bytes
-from console.common.text import one_line
+from console.common.text import one_line, shown
 from console.common.units import format_bytes, format_duration
 from console.config.locate import shipped
 from console.config.playbook.load import TITLE
@@ -33,7 +33,6 @@ from console.config.yaml import Document, parse
 from console.host.machine import space
 from console.models.gguf.header import Header
 from console.models.gguf.read import read_header
-from console.render.effects import shown
 from console.runner.prepare import tuning
 from console.runtime.spec import ContainerSpec, ExistingContainer, Mount, ServiceSpec
 

@@ -27,6 +27,7 @@ from console.config.candidates import CANDIDATES
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
+from console.config.playbook.tuning_step import BASELINE
 from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listeners, owners, port_of
@@ -34,7 +35,7 @@ from console.host.process import COOKIE, ProcessSpec, environment
 from console.models.sizing.flags import judge
 from console.models.sizing.flags.judge import Complaint, Sure
 from console.runner.prepare import composed, contract, dry_start, mounts, quality
-from console.runner.prepare.tuning import BASELINE, free_port_after, on_host
+from console.runner.prepare.tuning import free_port_after, on_host
 from console.runtime import engine_address
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
@@ -150,9 +151,8 @@ class _Walk:
             self._command_line(self._site_file(), (BASELINE,), self.site.baseline_spec())
 
     def step(self, step: Step) -> None:
-        starts = step.service.start if step.service is not None else None
-        if step.tune is not None and step.tune.service:
-            starts = step.tune.service
+        content = step.content
+        starts = step.tune.service if step.tune is not None else content.starts
         if self.here and not self.mine.guessed:
             self._refuse(*contract.refused(self.playbook, step, self._maker))
             if step.quality is not None and self.site is not None:
@@ -161,12 +161,12 @@ class _Walk:
             self._start(starts)
             if (spec := self.up.get(starts)) is not None and _writes(spec):
                 self.makers.append(step)
-        if step.service is not None and step.service.stop:
-            self.up.pop(step.service.stop, None)
+        if content.stops:
+            self.up.pop(content.stops, None)
             self.stopped = True
         elif step.cutover is not None and not step.cutover.stays:
             self.up.clear()
-        elif step.run or step.script or step.manual or step.download:
+        elif content.makes is not None:
             self.makers.append(step)
 
     def _start(self, name: str) -> None:
@@ -276,14 +276,15 @@ class _Walk:
 
     def _anything(self) -> bool:
         """Whether a step before may free a port: it runs a program, or asks a person."""
-        return any(step.download is None and step.service is None for step in self.makers)
+        return any(not step.content.makes and step.service is None for step in self.makers)
 
     def _maker(self, path: Path) -> Step | None:
         """The latest step before that may make a file; None if none can."""
         for step in reversed(self.makers):
-            if step.download is None:
+            directory = step.content.makes
+            if not directory:
                 return step
-            to = Path(self.playbook.base, os.path.expanduser(step.download.to))
+            to = Path(self.playbook.base, os.path.expanduser(directory))
             if path.is_relative_to(to):
                 return step
         return None

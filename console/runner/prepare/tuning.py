@@ -20,7 +20,7 @@ from console.common.text import one_line
 from console.common.units import format_bytes, format_duration
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.rules import step_locs
-from console.config.playbook.tuning_step import TuneStep
+from console.config.playbook.tuning_step import BASELINE, TUNED, TuneStep
 from console.config.site.site import Site
 from console.config.yaml import Document
 from console.host.ports import is_free
@@ -41,9 +41,6 @@ from console.runtime.spec import (
 if TYPE_CHECKING:
     import docker
 
-TUNED = "baseline-tuned"
-"""The service that stands for the baseline while its flags are varied."""
-BASELINE = "baseline"
 MAX_FILES = 5000
 """Files of a directory or beside a program that are looked at."""
 PORTS = 100
@@ -56,11 +53,6 @@ WRITTEN = (
 AT_MOST = "at most"
 """Where the planned duration of a search is from that no earlier run has shown."""
 BY_HAND = "write the service with its command line in a playbook, and tune that"
-
-
-def name_of(step: TuneStep) -> str:
-    """The service of a step; "" for one that runs llama-bench."""
-    return TUNED if step.service == BASELINE else step.service
 
 
 def services(playbook: Playbook, site: Site) -> dict[str, ServiceSpec]:
@@ -246,7 +238,7 @@ def space_of(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Space | None:
     Raises ValueError."""
     if step.bench:
         return space(step.flags, step.bench)
-    argv = argv_of(known[name_of(step)].runs)
+    argv = argv_of(known[step.subject].runs)
     return None if argv is None else space(step.flags, argv)
 
 
@@ -283,7 +275,7 @@ def words(step: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
         made = space_of(step, known)
     except ValueError:
         return  # reported as a problem of the file
-    what = name_of(step) or shlex.join(step.bench)
+    what = step.subject or shlex.join(step.bench)
     what = "the baseline's engine, at another port," if what == TUNED else what
     yield f"starts {one_line(what, 200)} again and again, each time with other flags:"
     if made is None:

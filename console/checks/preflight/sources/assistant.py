@@ -241,7 +241,7 @@ def _compiled(tree: SourceTree | None, made: Layout) -> Iterator[torch.Compiled]
 def _known(unit: Unit, name: str) -> Iterator[Finding]:
     """Lessons about what the Dockerfile does; they are read before, and stop nothing."""
     texts = [part.line for part in unit.commands] + [part.ref for part in unit.images]
-    for lesson in bearing("build", texts):
+    for lesson in bearing("build", texts, acts=True):
         words = f"{lesson.title.removeprefix(lesson.lesson).strip()} – {lesson.because}"
         hint = f"omni-console lessons {lesson.lesson} has what happened"
         yield Finding(Level.OK, "lesson", words, hint, (lesson.lesson,), place=name)

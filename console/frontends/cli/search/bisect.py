@@ -134,7 +134,9 @@ def _refuse(args: Namespace, playbook: Playbook, versions: tuple[str, ...]) -> N
         raise UsageError(
             f"playbook {playbook.name} has no gate", "its gate says which version is good"
         )
-    if not _is_named(playbook, args.over) and not any(map(_runs_a_program, _all_steps(playbook))):
+    if not _is_named(playbook, args.over) and not any(
+        step.content.runs_program for step in _all_steps(playbook)
+    ):
         raise UsageError(
             f"nothing in playbook {playbook.name} uses input {one_line(args.over, 60)}",
             "every run would be of the same version",
@@ -146,7 +148,7 @@ def _refuse(args: Namespace, playbook: Playbook, versions: tuple[str, ...]) -> N
             f"step {stays.id} leaves clients at the candidate", "no further run could begin",
             "a playbook without a cutover, or one with then: back",
         )  # fmt: skip
-    asks = next((step for step in steps if step.approval or step.manual), None)
+    asks = next((step for step in steps if step.content.KIND.asks), None)
     if asks is not None and not args.yes:
         raise UsageError(
             f"step {asks.id} waits for a person in every run", "", "--yes approves (recorded)"
@@ -161,13 +163,6 @@ def _is_named(playbook: Playbook, name: str) -> bool:
 
 def _all_steps(playbook: Playbook) -> list[Step]:
     return [*(step for _, step in playbook.steps()), *playbook.model.finally_]
-
-
-def _runs_a_program(step: Step) -> bool:
-    """Whether a step starts a program that finds every input in its environment."""
-    suite = step.contract is not None and step.contract.suite
-    bench = step.tune is not None and step.tune.bench
-    return bool(step.run or step.script or step.build or step.imports or suite or bench)
 
 
 def _begins(
