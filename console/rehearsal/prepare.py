@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from console.common.errors import EngineError, UsageError
 from console.common.text import one_line
 from console.common.units import parse_bytes
+from console.config.playbook.kinds import Moved, marked
 from console.config.playbook.load import load_playbook
+from console.config.playbook.measuring_steps import SHORT_TOKENS
 from console.config.playbook.playbook import Playbook
+from console.config.playbook.steps import Step
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
 from console.host.ports import port_of
 from console.rehearsal import image, speed, workspace
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.rewrite import Rewriter
-from console.rehearsal.speed import SOAK_TOKENS
 from console.rehearsal.workspace import Mapping, move_ports
 from console.runtime.docker.container import is_here
 
@@ -106,7 +108,7 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     criteria = [criterion for _, step in written.steps() for criterion in step.gate or ()]
     targets = speed.target_speeds(criteria, reference(site))
     settings = Settings(cards=(of := cards(site)), hold=hold(of), unsteady=targets.unsteady,
-                    soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
+                    soak_tokens=SHORT_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     factor = targets.speed(fault)
     base = image.base_tag()
     return Mapping(
@@ -213,10 +215,7 @@ def _ports(playbook: Playbook, site: Site) -> Iterator[int]:
     for spec in (*site.model.services.values(), *playbook.model.services.values()):
         yield port_of(spec.url)
     for _, step in playbook.steps():
-        if step.host is not None:
-            yield from step.host.ports
-        if step.check is not None and step.check.port_free is not None:
-            yield step.check.port_free
+        yield from marked(Step, step, Moved.PORT)
 
 
 def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:

@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from console.common.errors import UsageError
 from console.common.text import one_line
+from console.config.playbook.kinds import Dropped, Moved, mark_of, marked, model_of
+from console.config.playbook.measuring_steps import ContractStep
+from console.config.playbook.preflight_steps import CheckpointStep, HostStep
+from console.config.playbook.steps import Check, Report, Step, Unless
 from console.rehearsal import image, speed
 from console.rehearsal import workspace as place
 from console.rehearsal.image import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
@@ -39,8 +45,6 @@ KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc"
         "init", "stop_grace_period")  # fmt: skip
 """Keys kept of a compose service; the operator's file is only read."""
 RESOLVE_S = 30.0
-PROSE = ("id", "title", "why", "note", "approval", "manual")
-"""Keys of a step that a person reads: nothing connects to what they name."""
 Tree = dict[str, Any]
 
 
@@ -63,10 +67,12 @@ class Rewriter:
         self.built: set[str] = set()
         self.notes: list[str] = []
         self._stacks: dict[str, str] = {}
+        self._base = Path()
 
     def __call__(self, tree: Tree, base: Path) -> Tree:
         """A rewritten copy; `base`: what relative paths are relative to. Raises ConsoleError."""
         made = copy.deepcopy(tree)
+        self._base = base
         fault = f", fault {self.mapping.fault}" if self.mapping.fault else ""
         made["title"] = f"REHEARSAL{fault}: {made.get('title', '')}"
         self._find_images(made)
@@ -80,7 +86,7 @@ class Rewriter:
             )
         speed.shorten(made, all_steps, self.notes)
         for step in all_steps:
-            self._step(step, base)
+            self._fields(Step, step, f"step {step.get('id')}")
         for guard in _tables(made.get("guards")):
             self.guard(guard)
         return made
@@ -171,35 +177,47 @@ class Rewriter:
             self.notes.append(f"guard host.ram_available below {guard.get('below')} → {limit}")
             guard["below"] = limit
 
-    def _step(self, step: Tree, base: Path) -> None:
-        where = f"step {step.get('id')}"
-        self._environment(step, where)
-        for key, change in self._kinds().items():
-            if isinstance(step.get(key), dict):
-                change(step[key])
-        if isinstance(step.get("download"), dict):
-            self.notes.append(f"{where}: nothing is downloaded")
-            step["note"] = "REHEARSAL: nothing is downloaded here"
-            _drop(step, "download", "retry", "unless")
-        if isinstance(step.get("checkpoint"), dict):
-            self._checkpoint(step["checkpoint"], where)
-        if isinstance(step.get("host"), dict):
-            self._host(step["host"], where, base)
-        if step.get("run"):
-            step["run"] = [self._argument(argument) for argument in step["run"]]
-        report = step.get("report")
-        if isinstance(report, dict) and report.get("to"):
-            report["to"] = _rehearsal_report(str(report["to"]))
-        if isinstance(step.get("script"), str):
-            step["script"] = self._text(step["script"])
-        for check in _tables(step.get("requires")):
-            self._check(check)
-        for key in [key for key in step if key not in PROSE]:
-            step[key] = self._addresses(step[key])
+    def _fields(self, model: type[BaseModel], table: Tree, where: str) -> None:
+        """Do with every field of a model what is declared with it. Whatever else a field has, the
+        addresses in it are moved: a kind that nobody thought of must not reach the real server."""
+        for key, field in model.model_fields.items():
+            mark, dropped, part = (
+                mark_of(field, Moved), mark_of(field, Dropped), model_of(field)
+            )  # fmt: skip
+            if table.get(key) is None or mark is Moved.PROSE:
+                continue
+            if dropped is not None:
+                if table.pop(key) and dropped.why:
+                    self.notes.append(f"{where}: {key} {dropped.why}")
+                continue
+            if mark is Moved.OWN:
+                OWN[model, key](self, table, where)
+            elif mark is None and part is not None:
+                value = table[key]
+                for inner in _tables(value if isinstance(value, list) else [value]):
+                    self._fields(part, inner, where)
+                continue
+            if key in table:
+                table[key] = self._stand_in(mark, table[key])
+
+    def _stand_in(self, mark: Moved | None, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._stand_in(mark, item) for item in value]
+        match mark:
+            case Moved.ARGV:
+                return self._argument(value)
+            case Moved.TEXT:
+                return self._text(value)
+            case Moved.PORT:
+                return self.mapping.port(value)
+            case Moved.IMAGE:
+                return self.tag(str(value)) if value else value
+            case Moved.MOUNT:
+                return self._addresses(self._mount(str(value)))
+        return self._addresses(value)
 
     def _addresses(self, value: Any) -> Any:
-        """A value with every loopback address in it moved, whatever key of whatever kind has it: a
-        kind that nobody thought of here must not reach the real server."""
+        """A value with every loopback address in it moved."""
         if isinstance(value, str):
             return self.mapping.address(value)
         if isinstance(value, list):
@@ -208,12 +226,20 @@ class Rewriter:
             return {key: self._addresses(item) for key, item in value.items()}
         return value
 
-    def _kinds(self) -> dict[str, Callable[[Tree], None]]:
-        return {
-            "build": self._build, "where": self._where, "check": self._check,
-            "unless": self._unless, "imports": self._image, "gguf": self._image,
-            "cutover": self._cutover, "contract": self._contract,
-        }  # fmt: skip
+    def _download(self, step: Tree, where: str) -> None:
+        if not isinstance(step["download"], dict):
+            return
+        self.notes.append(f"{where}: nothing is downloaded")
+        step["note"] = "REHEARSAL: nothing is downloaded here"
+        _drop(step, "download", "retry", "unless")
+
+    def _quality(self, step: Tree, where: str) -> None:
+        if isinstance(step["quality"], dict):
+            speed.make_up(step, where, self.notes)
+
+    def _report(self, report: Tree, where: str) -> None:
+        if report["to"]:
+            report["to"] = _rehearsal_report(str(report["to"]))
 
     def _checkpoint(self, checkpoint: Tree, where: str) -> None:
         repo = str(checkpoint.get("repo"))
@@ -223,7 +249,10 @@ class Rewriter:
         _drop(checkpoint, "include")
         self.notes.append(f"{where}: a made-up checkpoint; nothing is said about a real one")
 
-    def _build(self, build: Tree) -> None:
+    def _build(self, step: Tree, where: str) -> None:
+        build = step["build"]
+        if not isinstance(build, dict):
+            return
         name = str(build.get("tag"))
         build["tag"] = self.tag(name)
         context = place.directory() / "builds" / self.tag(name).replace("/", "-").replace(":", "-")
@@ -234,59 +263,27 @@ class Rewriter:
         _drop(build, "target", "args", "platform", "source", "preflight")
         self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
 
-    def _where(self, where: Tree) -> None:
-        self._image(where)
-        _drop(where, "gpus", "network")
-        if where.get("mounts"):
-            where["mounts"] = [self._mount(str(mount)) for mount in where["mounts"]]
+    def _expected(self, check: Tree, where: str) -> None:
+        _make(check["file"], check.get("min_bytes"), self.mapping)
 
-    def _image(self, table: Tree) -> None:
-        if table.get("image"):
-            table["image"] = self.tag(str(table["image"]))
-
-    def _check(self, check: Tree) -> None:
-        self._image(check)
-        if isinstance(check.get("http"), dict):
-            check["http"]["url"] = self._text(check["http"].get("url"))
-        if check.get("output"):
-            check["output"] = [self._argument(argument) for argument in check["output"]]
-        if "port_free" in check:
-            check["port_free"] = self.mapping.port(check["port_free"])
-        _make(check.get("file"), check.get("min_bytes"), self.mapping)
-
-    def _unless(self, unless: Tree) -> None:
-        if unless.get("run"):
-            unless["run"] = [self._argument(argument) for argument in unless["run"]]
-        if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
+    def _done_before(self, unless: Tree, where: str) -> None:
+        if _make(unless["file"], unless.get("min_bytes"), self.mapping):
             self.notes.append(f"{unless['file']} exists: that work counts as done")
 
-    def _host(self, host: Tree, where: str, base: Path) -> None:
-        """Point a host step at the rehearsal's ports, images, files and disks."""
-        host["ports"] = [self.mapping.port(port) for port in host.get("ports") or ()]
-        for key in ("images", "torch"):
-            if host.get(key):
-                host[key] = [self.tag(str(image_name)) for image_name in host[key]]
-        for key in ("tools", "headers", "builds", "source"):  # a rehearsal builds nothing
-            if host.pop(key, None):
-                self.notes.append(f"{where}: {key} of a build are not asked for")
-        files = [str(base / str(path)) for path in host.get("compose") or ()]
+    def _compose_files(self, host: Tree, where: str) -> None:
+        paths = host["compose"] if isinstance(host["compose"], list) else [host["compose"]]
+        files = [str(self._base / str(path)) for path in paths]
         host["compose"] = [self._stacks.get(file, file) for file in files]
-        disk = host.get("disk")
+
+    def _disk(self, host: Tree, where: str) -> None:
+        disk = host["disk"]
         if isinstance(disk, dict) and disk.get("free"):
             self.notes.append(f"{where}: disk free {disk['free']} → {DISK}")
             disk["free"] = DISK
 
-    def _cutover(self, cutover: Tree) -> None:
-        if "port" in cutover:
-            cutover["port"] = self.mapping.port(cutover["port"])
-
-    def _contract(self, contract: Tree) -> None:
+    def _against(self, contract: Tree, where: str) -> None:
         """Stand-ins are like each other, and unlike any real server whose answers were kept."""
-        if "url" in contract:
-            contract["url"] = self._text(contract["url"])
-        if contract.get("suite"):
-            contract["suite"] = [self._argument(argument) for argument in contract["suite"]]
-        if contract.pop("against", "baseline") != "baseline":
+        if contract.pop("against") != "baseline":
             self.notes.append("contract: compared with the stand-in baseline")
 
     def _find_images(self, tree: Tree) -> None:
@@ -295,10 +292,9 @@ class Rewriter:
             build = step.get("build")
             if isinstance(build, dict) and build.get("tag"):
                 self.built.add(self.tag(str(build["tag"])))
-            for key in ("where", "imports", "gguf", "check"):
-                table = step.get(key)
-                if isinstance(table, dict) and table.get("image"):
-                    self.tag(str(table["image"]))
+            for name in marked(Step, step, Moved.IMAGE):
+                if name:
+                    self.tag(str(name))
 
     def _text(self, value: Any) -> Any:
         return self.mapping.text(value, self.images) if isinstance(value, str) else value
@@ -313,6 +309,22 @@ class Rewriter:
     def _mount(self, text: str) -> str:
         source, _, rest = text.partition(":")
         return f"{_moved(source)}:{rest}" if source.startswith("/") else text
+
+
+OWN: dict[tuple[type[BaseModel], str], Callable[[Rewriter, Tree, str], None]] = {
+    (Step, "build"): Rewriter._build,
+    (Step, "download"): Rewriter._download,
+    (Step, "quality"): Rewriter._quality,
+    (Step, "environment"): Rewriter._environment,
+    (Check, "file"): Rewriter._expected,
+    (Unless, "file"): Rewriter._done_before,
+    (Report, "to"): Rewriter._report,
+    (CheckpointStep, "repo"): Rewriter._checkpoint,
+    (HostStep, "compose"): Rewriter._compose_files,
+    (HostStep, "disk"): Rewriter._disk,
+    (ContractStep, "against"): Rewriter._against,
+}
+"""What is done with the fields that are marked `Moved.OWN`."""
 
 
 def steps(tree: Tree) -> Iterator[Tree]:

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from console.bench.metrics import QUALITY_METRICS, TASK_METRICS, metric_of
 from console.common import paths, record
 from console.common.errors import ServiceError, UsageError
 from console.common.record import RecordError
 from console.common.units import number, parse_duration
-from console.config.playbook.steps import CriterionModel
+from console.config.playbook.kinds import AtMost, mark_of, model_of
+from console.config.playbook.measuring_steps import ContractStep
+from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.threshold import Threshold
 from console.rehearsal import image, workspace
 from console.rehearsal.inside.settings import HOLDS
@@ -166,8 +170,6 @@ ROOM = 0.15
 FALLBACK = 12.0
 """tok/s assumed for a playbook without a gate on speed."""
 
-RUNS, TOKENS = 5, 32
-SOAK_TOKENS = 2
 SOAK_S, ANSWER_S = 20.0, 0.7
 """A soak's least duration, and the most that one of its short answers takes, seconds."""
 FILL, FILL_S, TURN_S = 7000, 120.0, 2.0
@@ -175,8 +177,6 @@ FILL, FILL_S, TURN_S = 7000, 120.0, 2.0
 the most that one answer in such a conversation takes."""
 PROMPT = 1024
 """Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
-POINTS = 6
-"""Most points of a tuning step: stand-ins are as fast with any flags."""
 MODEL_AS_GOOD = {
     name: (value, QUALITY_METRICS[name].unit)
     for name, value in (
@@ -185,7 +185,7 @@ MODEL_AS_GOOD = {
 }  # fmt: skip
 TASKS_PASSED = {"correct": (1.0, TASK_METRICS["correct"].unit)}
 """What a quality step measures in a rehearsal: figure and unit."""
-STABLE_S, WATCH_S = 2.0, 10.0
+STABLE_S = 2.0
 SAMPLES = 10
 
 Tree = dict[str, Any]
@@ -258,40 +258,40 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
             _cap_time(ready, "stable_for", STABLE_S, f"service {name}: ready", notes)
     for step in steps:
         where = f"step {step.get('id')}:"
+        for kind, field in Step.model_fields.items():
+            model = model_of(field)
+            if model is not None and isinstance(step.get(kind), dict):
+                _shorten(model, step[kind], where, kind, notes)
         if isinstance(step.get("benchmark"), dict):
-            _cap(step["benchmark"], "runs", RUNS, 9, where, notes)
-            _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
-            step["benchmark"].pop("max_runs", None)
             _cap_prompts(step["benchmark"], where, notes)
-        contract = step.get("contract")
-        if isinstance(contract, dict) and ("cases" in contract or "suite" not in contract):
-            _cap(step["contract"], "repeat", 1, 2, where, notes)
-        if isinstance(step.get("tune"), dict):
-            _tune(step["tune"], where, notes)
-        if isinstance(step.get("quality"), dict):
-            _quality(step, where, notes)
         if isinstance(step.get("soak"), dict):
             _soak(steps, step, where, notes)
-        if isinstance(step.get("cutover"), dict):
-            _cap_time(step["cutover"], "watch", WATCH_S, f"{where} cutover", notes)
 
 
-def _tune(tune: Tree, where: str, notes: list[str]) -> None:
-    """A few points, each measured for a moment."""
-    for key, most, otherwise in (("points", POINTS, 60), ("max_tokens", TOKENS, 128),
-                                 ("prompt", PROMPT, 512), ("depth", PROMPT, 0)):  # fmt: skip
-        _cap(tune, key, most, otherwise, where, notes)
+def _shorten(model: type[BaseModel], table: Tree, where: str, kind: str, notes: list[str]) -> None:
+    """What is declared with the fields of a kind: `AtMost`."""
+    for key, field in model.model_fields.items():
+        limit = mark_of(field, AtMost)
+        if limit is None or (model is ContractStep and "suite" in table and "cases" not in table):
+            continue  # a suite alone is not repeated
+        usual = None if field.is_required() else field.default
+        if isinstance(usual, float) or isinstance(table.get(key), str):
+            written = "" if usual is None else f"{usual:g}s"
+            _cap_time(table, key, limit.value, f"{where} {kind}", notes, otherwise=written)
+        else:
+            _cap(table, key, int(limit.value), usual or 0, where, notes)
 
 
-def _quality(step: Tree, where: str, notes: list[str]) -> None:
-    """A command that prints the figures of a model that is as good: stand-ins have no other."""
+def make_up(step: Tree, where: str, notes: list[str]) -> None:
+    """In place of a quality step a command that prints the figures of a model that is as good:
+    stand-ins have no other."""
     figures = TASKS_PASSED if step.pop("quality").get("tasks") else MODEL_AS_GOOD
     words = "; ".join(f"{name}={value}" for name, (value, _) in figures.items())
     step["run"] = ["echo", words]
     step["outputs"] = {
         name: {"pattern": f"{name}=([0-9.]+)", "unit": unit} for name, (_, unit) in figures.items()
     }
-    notes.append(f"{where} no model is asked, its figures are made up: {words}")
+    notes.append(f"{where}: no model is asked, its figures are made up: {words}")
 
 
 def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
@@ -300,10 +300,7 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     needs = max([SAMPLES, *_gate_samples(steps, str(step.get("id")))])
     minimum_s, answer_s = (FILL_S, TURN_S) if "context" in soak else (SOAK_S, ANSWER_S)
     _cap(soak, "context", FILL, 0, where, notes)
-    _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
     _cap_time(soak, "duration", max(minimum_s, needs * answer_s), f"{where} soak", notes)
-    _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
-    soak.pop("arrivals", None)
 
 
 def _gate_samples(steps: list[Tree], soak: str) -> Iterator[int]:

@@ -122,6 +122,13 @@ def test_each_that_is_written_is_a_key_of_a_step_and_its_services_are_keys_below
             assert key in model.model_fields, (kind, key)
 
 
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_each_has_a_row_of_the_table(kind: str) -> None:
+    page = (DOCS / "reference" / "playbooks.md").read_text()
+    table = page.partition("| kind | what it does |\n")[2].partition("\n\n")[0]
+    assert any(f"`{kind}`" in row.split("|")[1] for row in table.splitlines())
+
+
 def test_viewers_know_who_asks_and_who_judges_without_the_models() -> None:
     assert {name for name, kind in KINDS.items() if kind.asks} == ASKING
     assert {name for name, kind in KINDS.items() if kind.judges} == JUDGING

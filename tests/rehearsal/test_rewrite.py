@@ -5,14 +5,20 @@ import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from annotated_types import Ge, Le
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from console.bench.metrics import QUALITY_METRICS, TASK_METRICS, Metric
 from console.config.playbook.captured import base_unit, read_output
-from console.config.playbook.steps import Step
-from console.config.site.site import load_site
+from console.config.playbook.kinds import Dropped, Moved, declared, mark_of, model_of
+from console.config.playbook.measuring_steps import Count, Filling
+from console.config.playbook.steps import Step, ThresholdText
+from console.config.site.site import Compute, Rate, load_site
+from console.config.validation import ByteCount, Duration, Pattern
 from console.models.gguf.read import read_header
 from console.models.sizing.cards.flash_attention import has_kernel
 from console.models.sizing.facts_from_gguf import from_gguf
@@ -20,7 +26,7 @@ from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal import image
 from console.rehearsal import workspace as place
 from console.rehearsal.prepare import write_site
-from console.rehearsal.rewrite import PROSE, Rewriter, steps
+from console.rehearsal.rewrite import OWN, Rewriter, steps
 from console.rehearsal.workspace import Mapping
 
 PORTS = {"8000": 18000, "8001": 18001, "8005": 18005}
@@ -174,9 +180,8 @@ def test_figures_of_quality_are_made_up_for_the_same_gates(
     (found,) = steps(rewriter(tree, Path("/books")))
     step = Step.model_validate(found)
     said = " ".join((step.run or [])[1:])
-    assert {name: base_unit(output.unit) for name, output in step.outputs.items()} == {
-        name: metric.unit for name, metric in named.items()
-    }
+    units = {name: base_unit(output.unit) for name, output in step.outputs.items()}
+    assert units == {name: metric.unit for name, metric in named.items()}
     for output in step.outputs.values():
         assert read_output(output.pattern, output.unit, said) is not None
     assert [note for note in rewriter.notes if note.startswith("step q: no model is asked")]
@@ -255,25 +260,71 @@ def test_a_rehearsal_calls_nobody(tmp_path: Path) -> None:
     assert load_site(made).model.notify == []
 
 
+# -- what is declared with each field of each kind -------------------------------------------------
+
 REAL = "http://127.0.0.1:8000/v1"
 IMAGE = "omni/kt:1"
+MEANT: dict[str, Any] = {
+    "Duration": Duration, "ByteCount": ByteCount, "Pattern": Pattern, "Threshold": ThresholdText,
+    "Filling": Filling, "Compute": Compute, "Rate": Rate, "Count": Count,
+}  # fmt: skip
+NOTHING_TO_DO = {*MEANT, "Literal", "int", "float", "bool"}
+"""Types that name nothing outside of the run: no address, port, image, path or service."""
 
 
-def fields(model: Any, *place: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every field of a step's model that holds a text or a number, by its keys; and which."""
+def walked(
+    model: type[BaseModel], *place: str
+) -> Iterator[tuple[tuple[str, ...], type[BaseModel], FieldInfo]]:
+    """Every field of a step that holds no other model, by its keys, and those with a function."""
     for name, field in model.model_fields.items():
-        text = str(field.annotation)
-        inner = [kind for kind in walked(field.annotation) if hasattr(kind, "model_fields")]
-        for kind in inner:
-            yield from fields(kind, *place, name, *(["[]"] if "list[" in text else []))
-        if not inner:
-            yield (*place, name), "int" if "int" in text and "str" not in text else "str"
+        inner = model_of(field)
+        if inner is None or mark_of(field, Moved) is Moved.OWN:
+            yield (*place, name), model, field
+        if inner is not None:
+            yield from walked(inner, *place, name, *(["[]"] if "list[" in str(field) else []))
 
 
-def walked(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for part in get_args(annotation):
-        yield from walked(part)
+FIELDS = {".".join(keys): (keys, model, field) for keys, model, field in walked(Step)}
+OWN_PLACES = {keys for keys, _, field in FIELDS.values() if mark_of(field, Moved) is Moved.OWN}
+
+
+def type_of(field: FieldInfo) -> str:
+    """The name of a field's type; that of a part of it where it is optional or a list."""
+    parts = list(declared(field))
+    for name, meant in MEANT.items():
+        if any(part in parts for part in get_args(meant)[1:]):
+            return name
+    if any(get_origin(part) is Literal for part in parts):
+        return "Literal"
+    plain = [part for part in parts if part in (str, int, float, bool)]
+    return "str" if str in plain or not plain else plain[0].__name__
+
+
+def is_port(field: FieldInfo) -> bool:
+    parts = [*declared(field)]
+    bounds = [
+        bound for part in parts for bound in getattr(part, "metadata", None) or [part]
+    ]  # fmt: skip
+    lowest = [bound.ge for bound in bounds if isinstance(bound, Ge)]
+    highest = [bound.le for bound in bounds if isinstance(bound, Le)]
+    return (lowest, highest) == ([1], [65535])
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_says_what_a_rehearsal_does_with_it(name: str) -> None:
+    """A new kind, or a new key, is refused here until its type names nothing outside of the run, or
+    until it is declared with it what a rehearsal has to do."""
+    keys, model, field = FIELDS[name]
+    if any((*keys[:end],) in OWN_PLACES for end in range(1, len(keys))):
+        return  # the function for the whole of it has it
+    mark = mark_of(field, Moved) or mark_of(field, Dropped)
+    assert mark is not None or type_of(field) in NOTHING_TO_DO, "mark it: kinds.Moved"
+    if is_port(field):
+        assert mark is Moved.PORT
+    if "image" in keys[-1]:
+        assert mark is Moved.IMAGE
+    if mark is Moved.OWN:
+        assert (model, keys[-1]) in OWN
 
 
 def put(keys: tuple[str, ...], value: object) -> dict[str, Any]:
@@ -287,14 +338,15 @@ def test_whatever_a_step_can_hold_no_rehearsal_reaches_what_is_real() -> None:
     """Every text of every kind as the real address, every port as the real port, every image as the
     real image. A new kind, or a new key, is tried here without a line about it."""
     tried = 0
-    for keys, kind in fields(Step):
-        if keys[0] in PROSE or "args" in keys or keys[-1] == "env":
+    for keys, _, field in FIELDS.values():
+        mark = mark_of(field, Moved)
+        if mark is Moved.PROSE or "args" in keys or keys[-1] == "env":
             continue
-        values: list[object] = [REAL, [REAL]] if kind == "str" else []
-        if "port" in keys[-1] and kind == "int":
-            values = [[8000]] if keys[-1].endswith("s") else [8000]
-        if "image" in keys[-1]:
-            values = [[IMAGE]] if keys[-1].endswith("s") else [IMAGE]
+        values: list[object] = [REAL, [REAL]] if str in declared(field) else []
+        if mark is Moved.PORT or is_port(field):
+            values = [[8000], 8000]
+        if mark is Moved.IMAGE or "image" in keys[-1]:
+            values = [[IMAGE], IMAGE]
         for value in values:
             book = {**BOOK, "phases": [{"title": "p", "steps": [put(keys, value)]}], "finally": []}
             (step,) = steps(Rewriter(Mapping("base:1", "", PORTS))(book, Path("/books")))
@@ -304,3 +356,36 @@ def test_whatever_a_step_can_hold_no_rehearsal_reaches_what_is_real() -> None:
             assert "[8000" not in json.dumps(step), (keys, step)
             tried += 1
     assert tried > 100
+
+
+def rewritten_step(step: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    tree = {"title": "t", "phases": [{"steps": [{"id": "x", **step}]}]}
+    rewriter = Rewriter(Mapping("base:1", "", PORTS))
+    (made,) = steps(rewriter(tree, Path("/books")))
+    return made, rewriter.notes
+
+
+def test_what_proves_a_manual_step_asks_no_real_server() -> None:
+    """A person reads the rest of it, and it was left alone as a whole."""
+    made, _ = rewritten_step(
+        {"manual": {"do": f"look at {REAL}", "verify": {"http": {"url": REAL}}}}
+    )
+    assert made["manual"]["do"] == f"look at {REAL}"
+    assert made["manual"]["verify"]["http"]["url"] == "http://127.0.0.1:18000/v1"
+
+
+@pytest.mark.parametrize(
+    ("written", "every"), [({"watch": "10m", "every": "30s"}, "10s"), ({}, None)]
+)
+def test_a_watch_is_short_whatever_is_written_of_it(
+    written: dict[str, str], every: str | None
+) -> None:
+    """Five minutes without a word, and refused with one: a shorter watch than its interval."""
+    made, _ = rewritten_step({"cutover": {"to": "box", **written}})
+    assert (made["cutover"]["watch"], made["cutover"].get("every")) == ("10s", every)
+    Step.model_validate(made)
+
+
+def test_one_image_of_a_host_step_may_stand_without_a_list() -> None:
+    made, _ = rewritten_step({"host": {"images": IMAGE}})
+    assert made["host"]["images"].startswith("omni-rehearsal/omni-kt:1-")

@@ -10,16 +10,99 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from console.bench.metrics import Metric
 from console.common.text import one_line
 from console.config.playbook.decidable import Bounds
+from console.config.validation import Text
 
 if TYPE_CHECKING:
     from console.config.playbook.steps import Step
 
 TITLE_COLUMNS = 70
+
+
+class Moved(Enum):
+    """What a rehearsal does with the value of a field, declared with the field's type:
+    `image: Annotated[Text, Moved.IMAGE]`. `console.rehearsal.rewrite` does it."""
+
+    KEPT = auto()
+    """It stays, but for the addresses of this machine in it, whose ports are moved."""
+    PROSE = auto()
+    """A person reads it: nothing connects to what it names."""
+    TEXT = auto()
+    """Addresses are moved, and names of images replaced."""
+    ARGV = auto()
+    """The same word by word, and a word that is a port is moved, too."""
+    PORT = auto()
+    IMAGE = auto()
+    MOUNT = auto()
+    OWN = auto()
+    """The rehearsal has a function for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A rehearsal leaves the field out; `why` stands behind its key in the notes."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A rehearsal takes no larger number, and no longer duration in seconds."""
+
+    value: float
+
+
+KeptText = Annotated[Text, Moved.KEPT]
+Named = Annotated[str, Moved.KEPT]
+"""The name of a service, a step or a file's part: the same in a rehearsal."""
+Image = Annotated[Text, Moved.IMAGE]
+Prose = Annotated[Text, Moved.PROSE]
+_Mark = TypeVar("_Mark", bound=Moved | Dropped | AtMost)
+
+
+def mark_of(field: FieldInfo, kind: type[_Mark]) -> _Mark | None:
+    """What is declared with a field, or with a part of its type; None for nothing."""
+    return next((mark for mark in declared(field) if isinstance(mark, kind)), None)
+
+
+def model_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model that the field holds, alone or in a list."""
+    parts = (part for part in declared(field) if isinstance(part, type))
+    return next((part for part in parts if issubclass(part, BaseModel)), None)
+
+
+def declared(field: FieldInfo) -> Iterator[Any]:
+    """The type of a field, its parts, and what is declared with each."""
+    yield from field.metadata
+    yield from _walked(field.annotation)
+
+
+def _walked(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _walked(part)
+
+
+def marked(model: type[BaseModel], holder: Any, mark: Moved) -> Iterator[Any]:
+    """The values of `holder`, a model or the table it is made from, that have this mark."""
+    for key, field in model.model_fields.items():
+        value = holder.get(key) if isinstance(holder, dict) else getattr(holder, key)
+        values = value if isinstance(value, list) else [value]
+        inner = model_of(field)
+        if mark_of(field, Moved) is mark:
+            yield from (value for value in values if value is not None)
+        elif inner is not None:
+            for part in values:
+                if isinstance(part, dict | BaseModel):
+                    yield from marked(inner, part, mark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,17 @@ from console.bench.perplexity import MIN_SCORED, TOOL, scored
 from console.bench.sse import SILENCE_S
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.config.playbook.kinds import Content, Figure, StepKind, measured
+from console.config.playbook.kinds import (
+    AtMost,
+    Content,
+    Dropped,
+    Figure,
+    KeptText,
+    Moved,
+    Named,
+    StepKind,
+    measured,
+)
 from console.config.site.service import Url
 from console.config.validation import Arg, Duration, Pattern, Strict, Text
 
@@ -49,14 +59,14 @@ class BenchmarkStep(Strict, Content):
 
     KIND: ClassVar = StepKind("benchmark", "benchmark:execute", 3600.0, "Benchmark", ("service",))
 
-    service: str
-    prompts: list[Text] = []
-    max_tokens: int = Field(256, ge=2, le=32768)
-    runs: int = Field(9, ge=1, le=200)
-    max_runs: int | None = Field(None, ge=1, le=400)
+    service: Named
+    prompts: list[KeptText] = []
+    max_tokens: Annotated[int, AtMost(32)] = Field(256, ge=2, le=32768)
+    runs: Annotated[int, AtMost(5)] = Field(9, ge=1, le=200)
+    max_runs: Annotated[int | None, Dropped()] = Field(None, ge=1, le=400)
     cv: float = Field(0.05, gt=0, le=1)
     warmup: int = Field(1, ge=0, le=20)
-    model: Text = ""
+    model: KeptText = ""
     endpoint: Literal["chat", "completions"] = "chat"
     prompt_lengths: list[Annotated[int, Field(ge=MIN_PROMPT, le=MAX_PROMPT)]] = Field(
         [], max_length=4
@@ -143,6 +153,10 @@ Filling = Annotated[
 """How much of a context is filled: a share up to 1, or tokens above it."""
 
 
+SHORT_TOKENS = 2
+"""Tokens of an answer in a rehearsal's soak."""
+
+
 class SoakStep(Strict, Content):
     """Sends requests for a long time. `every` with `arrivals: fixed` sends at fixed moments
     whatever the server does (a late one is sent at once and counted), with `after_reply` that long
@@ -153,14 +167,14 @@ class SoakStep(Strict, Content):
     KIND: ClassVar = StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",))
     LASTING: ClassVar = "soak before its duration"
 
-    service: str
+    service: Named
     duration: Annotated[Duration, Field(gt=0)]
-    every: Duration = 5.0
-    arrivals: Literal["fixed", "after_reply"] = "after_reply"
-    prompts: list[Text] = []
-    max_tokens: int = Field(128, ge=2, le=32768)
+    every: Annotated[Duration, AtMost(0.05)] = 5.0
+    arrivals: Annotated[Literal["fixed", "after_reply"], Dropped()] = "after_reply"
+    prompts: list[KeptText] = []
+    max_tokens: Annotated[int, AtMost(SHORT_TOKENS)] = Field(128, ge=2, le=32768)
     context: Filling | None = None
-    model: Text = ""
+    model: KeptText = ""
     max_errors: Count | None = None
     critical: Pattern = r"CUDA error|out of memory|segfault|SIGSEGV|ggml_abort|assert.* failed"
 
@@ -254,13 +268,13 @@ class ContractStep(Strict, Content):
 
     KIND: ClassVar = StepKind("contract", "contract:execute", 3600.0, "Same answers?", ("service",))
 
-    service: str = ""
-    url: Url | None = None
-    cases: Text = ""
-    against: Text = "baseline"
-    repeat: int = Field(2, ge=1, le=9)
-    model: Text = ""
-    suite: list[Arg] = []
+    service: Named = ""
+    url: Annotated[Url | None, Moved.TEXT] = None
+    cases: KeptText = ""
+    against: Annotated[Text, Moved.OWN] = "baseline"
+    repeat: Annotated[int, AtMost(1)] = Field(2, ge=1, le=9)
+    model: KeptText = ""
+    suite: Annotated[list[Arg], Moved.ARGV] = []
 
     @model_validator(mode="after")
     def _exactly_one_target(self) -> ContractStep:
@@ -319,16 +333,16 @@ class QualityStep(Strict, Content):
     )
     MEMORY: ClassVar = "loads models itself"
 
-    service: str
-    model: Text = ""
-    base: Text = ""
-    text: Text = ""
+    service: Named
+    model: KeptText = ""
+    base: KeptText = ""
+    text: KeptText = ""
     chunks: int = Field(8, ge=1, le=1000)
     ctx: int = Field(512, ge=64, le=8192)
-    program: list[Arg] = []
-    args: list[Arg] | None = None
+    program: Annotated[list[Arg], Moved.KEPT] = []
+    args: Annotated[list[Arg] | None, Moved.KEPT] = None
     beside: bool = False
-    tasks: Text = ""
+    tasks: KeptText = ""
 
     @model_validator(mode="after")
     def _tasks_or_perplexity(self) -> QualityStep:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.common.text import one_line
 from console.common.units import DRIVER_FORM, format_bytes, is_driver
-from console.config.playbook.kinds import Content, StepKind
+from console.config.playbook.kinds import Content, Dropped, Image, KeptText, Moved, Named, StepKind
 from console.config.site.site import Compute, Rate
 from console.config.validation import Arg, ByteCount, Strict, Text
 
@@ -39,6 +39,9 @@ Texts = Annotated[
 ]
 
 
+KeptTexts = Annotated[Texts, Moved.KEPT]
+
+
 class CheckpointStep(Strict, Content):
     """Does it fit? `repo`: org/name[@revision], an address or a path. The loader takes its
     arguments from `service`, or from `args`. `beside`: the baseline goes on serving."""
@@ -48,15 +51,15 @@ class CheckpointStep(Strict, Content):
         judges=True, loads=False,
     )  # fmt: skip
 
-    repo: Text
-    include: Texts = []
-    exclude: Texts = []
+    repo: Annotated[Text, Moved.OWN]
+    include: KeptTexts = []
+    exclude: KeptTexts = []
     loader: Loader | None = None
     engine: Engine | None = None
-    service: str = ""
-    args: list[Arg] = []
+    service: Named = ""
+    args: Annotated[list[Arg], Moved.KEPT] = []
     ctx: int | None = Field(None, ge=1)
-    to: Text = ""
+    to: KeptText = ""
     beside: bool = False
 
     @model_validator(mode="after")
@@ -90,11 +93,11 @@ class GgufStep(Strict, Content):
         judges=True, loads=False,
     )  # fmt: skip
 
-    file: Text
-    include: Texts = []
-    service: str = ""
-    image: Text = ""
-    binary: Text = ""
+    file: KeptText
+    include: KeptTexts = []
+    service: Named = ""
+    image: Image = ""
+    binary: KeptText = ""
 
     @model_validator(mode="after")
     def _at_most_one_build(self) -> GgufStep:
@@ -112,8 +115,12 @@ class GgufStep(Strict, Content):
 
 
 class DiskAsk(Strict):
-    path: Text
+    path: KeptText
     free: ByteCount
+
+
+OF_A_BUILD = Dropped("of a build are not asked for")
+"""A rehearsal builds nothing."""
 
 
 class HostStep(Strict, Content):
@@ -127,21 +134,21 @@ class HostStep(Strict, Content):
         "host", "preflight:host", 300.0, "This machine", judges=True, loads=False
     )
 
-    method: Text = ""
-    ports: list[Port] = []
-    images: Texts = []
-    torch: Texts = []
-    compose: Texts = []
-    disk: DiskAsk | None = None
+    method: KeptText = ""
+    ports: Annotated[list[Port], Moved.PORT] = []
+    images: Annotated[Texts, Moved.IMAGE] = []
+    torch: Annotated[Texts, Moved.IMAGE] = []
+    compose: Annotated[Texts, Moved.OWN] = []
+    disk: Annotated[DiskAsk | None, Moved.OWN] = None
     sched_ext: bool = False
     gpus: bool = False
     compute: Compute | None = None
     cuda: Compute | None = None
-    driver: DriverVersion | None = None
-    tools: Texts = []
-    headers: list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]] = []
-    builds: list[str] = []
-    source: Text = ""
+    driver: Annotated[DriverVersion | None, Moved.KEPT] = None
+    tools: Annotated[Texts, OF_A_BUILD] = []
+    headers: Annotated[list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]], OF_A_BUILD] = []
+    builds: Annotated[list[str], OF_A_BUILD] = []
+    source: Annotated[Text, OF_A_BUILD] = ""
 
     @property
     def uses_environment(self) -> bool:
@@ -183,10 +190,10 @@ class ImportsStep(Strict, Content):
         "imports", "preflight:import_chain", 600.0, "Import chain", ("service",), judges=True
     )
 
-    image: Text = ""
-    service: str = ""
-    modules: Texts = Field(min_length=1)
-    python: Text = ""
+    image: Image = ""
+    service: Named = ""
+    modules: KeptTexts = Field(min_length=1)
+    python: KeptText = ""
 
     @model_validator(mode="after")
     def _image_or_service(self) -> ImportsStep:
@@ -211,11 +218,11 @@ class DownloadStep(Strict, Content):
 
     KIND: ClassVar = StepKind("download", "download:execute", 172800.0, "Download")
 
-    repo: Text = ""
-    of: str = ""
-    include: Texts = []
-    exclude: Texts = []
-    to: Text
+    repo: KeptText = ""
+    of: Named = ""
+    include: KeptTexts = []
+    exclude: KeptTexts = []
+    to: KeptText
     workers: int = Field(16, ge=1, le=64)
     verify_up_to: ByteCount = 0
     line: Rate | None = None

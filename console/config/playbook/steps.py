@@ -19,7 +19,19 @@ from console.common.text import clean_lines, one_line, shown
 from console.common.units import format_duration
 from console.config.playbook.captured import OutputUnit
 from console.config.playbook.inputs import Secret
-from console.config.playbook.kinds import IMPLICIT, TITLE_COLUMNS, Content, StepKind
+from console.config.playbook.kinds import (
+    IMPLICIT,
+    TITLE_COLUMNS,
+    AtMost,
+    Content,
+    Dropped,
+    Image,
+    KeptText,
+    Moved,
+    Named,
+    Prose,
+    StepKind,
+)
 from console.config.playbook.measuring_steps import (
     BenchmarkStep,
     ContractStep,
@@ -59,11 +71,11 @@ class CutoverStep(Strict, Content):
     )
     LASTING: ClassVar = "watch before its time"
 
-    to: str
-    port: int | None = Field(None, ge=1, le=65535)
-    listen: Text = Field("", pattern=r"^[0-9A-Fa-f.:]*$")
-    watch: Annotated[Duration, Field(gt=0)] = 300.0
-    every: Annotated[Duration, Field(gt=0)] = 10.0
+    to: Named
+    port: Annotated[int | None, Moved.PORT] = Field(None, ge=1, le=65535)
+    listen: KeptText = Field("", pattern=r"^[0-9A-Fa-f.:]*$")
+    watch: Annotated[Duration, Field(gt=0), AtMost(10.0)] = 300.0
+    every: Annotated[Duration, Field(gt=0), AtMost(10.0)] = 10.0
     max_errors: int = Field(0, ge=0)
     then: Literal["back", "stay"] = "back"
 
@@ -119,12 +131,12 @@ class Where(OneOf):
     ONE_OF = ("service", "image")
     REFUSED = "where is exactly one of service or image"
 
-    service: str | None = None
-    image: Text | None = None
-    gpus: Literal["all"] | list[str] = []
-    mounts: list[MountText] = []
+    service: Named | None = None
+    image: Image | None = None
+    gpus: Annotated[Literal["all"] | list[str], Dropped()] = []
+    mounts: Annotated[list[MountText], Moved.MOUNT] = []
     memory: ByteCount | None = None
-    network: Text = ""
+    network: Annotated[Text, Dropped()] = ""
 
     @model_validator(mode="after")
     def _options_need_image(self) -> Where:
@@ -154,7 +166,7 @@ class Build(Strict, Content):
 
 
 class HttpCheck(Strict):
-    url: Url
+    url: Annotated[Url, Moved.TEXT]
     status: int = Field(200, ge=100, le=599)
     matches: Pattern | None = None
     timeout: Duration = 5.0
@@ -169,15 +181,15 @@ class Check(OneOf, Content):
     REFUSED = "a check is exactly one of http, output, file, port_free, image, cpu"
 
     http: HttpCheck | None = None
-    output: list[Arg] | None = Field(None, min_length=1)
+    output: Annotated[list[Arg] | None, Moved.ARGV] = Field(None, min_length=1)
     matches: Pattern | None = None
     not_matches: Pattern | None = None
-    file: Text | None = None
+    file: Annotated[Text | None, Moved.OWN] = None
     min_bytes: ByteCount | None = None
-    port_free: int | None = Field(None, ge=1, le=65535)
-    image: Text | None = None
-    platform: Text | None = None
-    cpu: str | None = None
+    port_free: Annotated[int | None, Moved.PORT] = Field(None, ge=1, le=65535)
+    image: Image | None = None
+    platform: KeptText | None = None
+    cpu: Named | None = None
 
     @model_validator(mode="after")
     def _keys_belong_together(self) -> Check:
@@ -208,9 +220,9 @@ class ServiceStep(OneOf, Content):
     ONE_OF = ("start", "stop", "wait")
     REFUSED = "a service step is exactly one of start, stop or wait"
 
-    start: str | None = None
-    stop: str | None = None
-    wait: str | None = None
+    start: Named | None = None
+    stop: Named | None = None
+    wait: Named | None = None
 
     @property
     def verb(self) -> str:
@@ -245,7 +257,7 @@ class ServiceStep(OneOf, Content):
 
 
 class CriterionModel(Strict):
-    metric: str = Field(pattern=r"^[a-z][\w-]*(\.[a-z][\w-]*)+$")
+    metric: Named = Field(pattern=r"^[a-z][\w-]*(\.[a-z][\w-]*)+$")
     go: ThresholdText | None = None
     no_go: ThresholdText | None = None
     min_samples: int | None = Field(None, ge=1)
@@ -268,9 +280,9 @@ class Gate(Content):
 
 
 class Outcomes(Strict):
-    go: str = ""
-    no_go: str = ""
-    hold: str = ""
+    go: Named = ""
+    no_go: Named = ""
+    hold: Named = ""
 
 
 class Approval(Strict, Content):
@@ -278,9 +290,9 @@ class Approval(Strict, Content):
 
     KIND: ClassVar = StepKind("approval", "person:approve", 86400.0, asks=True, loads=False)
 
-    prompt: Text
+    prompt: Prose
     expires: Duration = 1800.0
-    confirm: Text = ""
+    confirm: Prose = ""
 
     def default_title(self) -> str:
         return _first_line(self.prompt)
@@ -303,7 +315,7 @@ class Manual(Strict, Content):
         "manual", "person:manual", 172800.0, asks=True, acts=True, loads=False
     )
 
-    do: Text
+    do: Prose
     verify: Check | None = None
     expires: Duration = 86400.0
 
@@ -326,7 +338,7 @@ class Report(Strict, Content):
         "report", "person:report", 120.0, "Write the report", loads=False, at_end=True
     )  # fmt: skip
 
-    to: Text = Field("", pattern=r"^$|\.md$")
+    to: Annotated[Text, Moved.OWN] = Field("", pattern=r"^$|\.md$")
 
     def effects(self) -> Iterator[str]:
         yield "writes the report" + (f" to {one_line(self.to)}" if self.to else "")
@@ -396,9 +408,9 @@ class Unless(OneOf):
     ONE_OF = ("file", "run")
     REFUSED = "unless is exactly one of file or run"
 
-    file: Text | None = None
+    file: Annotated[Text | None, Moved.OWN] = None
     min_bytes: ByteCount | None = None
-    run: list[Arg] | None = Field(None, min_length=1)
+    run: Annotated[list[Arg] | None, Moved.ARGV] = Field(None, min_length=1)
 
 
 class Retry(Strict):
@@ -423,36 +435,36 @@ class Output(Strict):
 class Step(Strict):
     """One step: an `id`, exactly one kind (`run` to `cutover`), and what goes with it."""
 
-    id: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")
-    title: str = ""
-    why: str = ""
+    id: Annotated[str, Moved.PROSE] = Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")
+    title: Annotated[str, Moved.PROSE] = ""
+    why: Annotated[str, Moved.PROSE] = ""
     # kinds
-    run: list[Arg] | None = Field(None, min_length=1)
-    script: Text | None = None
-    build: Build | None = None
+    run: Annotated[list[Arg] | None, Moved.ARGV] = Field(None, min_length=1)
+    script: Annotated[Text | None, Moved.TEXT] = None
+    build: Annotated[Build | None, Moved.OWN] = None
     check: Check | None = None
     service: ServiceStep | None = None
     benchmark: BenchmarkStep | None = None
     gate: list[CriterionModel] | None = Field(None, min_length=1)
     approval: Approval | None = None
     manual: Manual | None = None
-    note: Text | None = None
+    note: Prose | None = None
     report: Report | None = None
     checkpoint: CheckpointStep | None = None
     gguf: GgufStep | None = None
     host: HostStep | None = None
     imports: ImportsStep | None = None
-    download: DownloadStep | None = None
+    download: Annotated[DownloadStep | None, Moved.OWN] = None
     soak: SoakStep | None = None
     contract: ContractStep | None = None
     tune: TuneStep | None = None
-    quality: QualityStep | None = None
+    quality: Annotated[QualityStep | None, Moved.OWN] = None
     cutover: CutoverStep | None = None
     # common
     where: Where | None = None
-    env: dict[EnvName, EnvValue] = {}
-    cwd: Text = ""
-    environment: EnvironmentModel = EnvironmentModel()
+    env: Annotated[dict[EnvName, EnvValue], Moved.KEPT] = {}
+    cwd: KeptText = ""
+    environment: Annotated[EnvironmentModel, Moved.OWN] = EnvironmentModel()
     when: bool = True
     requires: list[Check] = []
     unless: Unless | None = None

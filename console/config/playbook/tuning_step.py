@@ -10,8 +10,17 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.bench.metrics import MAX_PROMPT, MIN_PROMPT, TUNE_METRICS
 from console.bench.tune.space import Value
-from console.config.playbook.kinds import Content, Figure, StepKind, measured
-from console.config.validation import Arg, ByteCount, Strict, Text, unusable_text
+from console.config.playbook.kinds import (
+    AtMost,
+    Content,
+    Figure,
+    KeptText,
+    Moved,
+    Named,
+    StepKind,
+    measured,
+)
+from console.config.validation import Arg, ByteCount, Strict, unusable_text
 
 MAX_VALUES = 64
 BASELINE = "baseline"
@@ -72,19 +81,19 @@ class TuneStep(Strict, Content):
         "tune", "tune:execute", 43200.0, "Find the fastest flags", ("service",)
     )
 
-    service: str = ""
-    bench: list[Arg] = []
-    flags: dict[FlagNames, Values] = Field(min_length=1, max_length=12)
+    service: Named = ""
+    bench: Annotated[list[Arg], Moved.KEPT] = []
+    flags: Annotated[dict[FlagNames, Values], Moved.KEPT] = Field(min_length=1, max_length=12)
     prefer: Literal["decode", "prompt", "request"] = "decode"
-    prompt: int = Field(512, ge=MIN_PROMPT, le=MAX_PROMPT)
-    depth: int = Field(0, ge=0, le=MAX_PROMPT)
-    max_tokens: int = Field(128, ge=2, le=4096)
+    prompt: Annotated[int, AtMost(1024)] = Field(512, ge=MIN_PROMPT, le=MAX_PROMPT)
+    depth: Annotated[int, AtMost(1024)] = Field(0, ge=0, le=MAX_PROMPT)
+    max_tokens: Annotated[int, AtMost(32)] = Field(128, ge=2, le=4096)
     runs: int = Field(5, ge=1, le=50)
-    points: int = Field(60, ge=2, le=2000)
+    points: Annotated[int, AtMost(6)] = Field(60, ge=2, le=2000)
     gain: float = Field(0.02, ge=0, le=1)
     most_ram: ByteCount | None = None
     most_vram: ByteCount | None = None
-    model: Text = ""
+    model: KeptText = ""
     beside: bool = False
     fresh: bool = False
 
