@@ -56,6 +56,15 @@ class Scripted:
     """What the kernel would take back at its end: locks, sockets, files."""
 
 
+def module_of(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """The module of the console that a command starts, from its sealed copy or not, and its own
+    arguments; "" for any other command."""
+    if "-m" not in argv or argv[0] not in (sys.executable, os.path.realpath(sys.executable)):
+        return "", []
+    at = argv.index("-m") + 1
+    return argv[at], [*argv[at + 1 :]]
+
+
 class Machine:
     """The scripted processes of one test, and the door's functions as they see them."""
 
@@ -157,8 +166,9 @@ class Machine:
         argv = spec.argv
         if argv and Path(argv[0]).name == ENGINE:
             return self._engine(Path(argv[1]), int(argv[2]), log, cookie, argv[3:])
-        if len(argv) > 3 and argv[0] == sys.executable and argv[3] in self.programs:
-            made = self.run(argv[3], argv[4:], log, cookie)
+        module, arguments = module_of(argv)
+        if module in self.programs:
+            made = self.run(module, arguments, log, cookie)
             return made.pid, made.start
         return self._real_spawn(spec, log=log, cookie=cookie, **options)
 

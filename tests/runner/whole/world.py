@@ -37,7 +37,7 @@ from console.runner.context import Attempt, Context
 from console.runner.control import Control, Server
 from console.runner.executors import benchmark
 from console.runner.services import RunServices
-from tests.runner.whole.machine import ENGINE, KillableQueue, Machine, Scripted
+from tests.runner.whole.machine import ENGINE, KillableQueue, Machine, Scripted, module_of
 from tests.runner.world import Outcome, WorldBase
 
 CLI, WARM = "console.cli", "console.recovery.rollback.standby"
@@ -217,13 +217,13 @@ class ScriptedWorld(WorldBase):
 
     def _popen(self, argv: Sequence[str], **options: Any) -> SimpleNamespace:
         """`subprocess.Popen` of a module of the console's own."""
-        arguments = list(argv[4:])
+        module, arguments = module_of(argv)
         passed = [os.dup(fd) for fd in options.get("pass_fds", ())]  # the launcher closes its own
         if passed:
             arguments = [w for w in arguments if not w.startswith("--ready-fd=")]
             arguments.append(f"--ready-fd={passed[0]}")
         path = next(word for word in arguments if word.startswith("/"))
-        made = self.machine.run(argv[3], arguments, Path(path) / "scripted.log", passed=passed)
+        made = self.machine.run(module, arguments, Path(path) / "scripted.log", passed=passed)
         thread = made.thread
         assert thread is not None
         return SimpleNamespace(
