@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from console.bench.sse import Event, Reply, Timings
+from console.common.text import without_parentheses
 
 Tokenize = Callable[[str], int | None]
 """Text → tokens, or None when the server cannot say."""
@@ -259,13 +259,8 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int, least: int) -
 
 def discarded(reasons: Iterable[str]) -> str:
     """Why runs were discarded, the most frequent reasons first."""
-    counts = Counter(alike(reason) for reason in reasons if reason)
+    counts = Counter(without_parentheses(reason) for reason in reasons if reason)
     return "; ".join(reason for reason, _ in counts.most_common(2))
-
-
-def alike(reason: str) -> str:
-    """A reason without its own figures, in parentheses at its end, which differ from run to run."""
-    return re.sub(r" \([^()]*\)$", "", reason)
 
 
 def repeated(count: int, request_count: int) -> list[str]:

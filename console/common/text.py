@@ -171,3 +171,11 @@ def after_cut(text: str) -> str:
 def one_of(words: list[str]) -> str:
     """`a, b or c`, for the expected form in an error."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def without_parentheses(text: str) -> str:
+    """A text without the parentheses at its end: a reason's own figures, which differ from case to
+    case, stand in them."""
+    head, opened, tail = text.rpartition(" (")
+    ends = bool(opened) and tail.find(")") == len(tail) - 1 and "(" not in tail
+    return head if ends else text

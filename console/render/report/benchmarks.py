@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.bench.metrics import METRICS, SPEEDS
-from console.bench.sample import alike
-from console.common.text import clean, command
+from console.common.text import clean, command, without_parentheses
 from console.common.units import format_bytes, format_number, number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import RunView
@@ -165,7 +164,10 @@ def figures_line(metrics: Figures) -> str:
 def voids(bench: Figures) -> dict[str, int]:
     """Why runs were left out, with the number of runs for each reason."""
     return Counter(
-        clean(alike(str(void.get("reason", "") if isinstance(void, dict) else void)), 300)
+        clean(
+            without_parentheses(str(void.get("reason", "") if isinstance(void, dict) else void)),
+            300,
+        )
         for void in bench.get("voids") or []
     )
 
