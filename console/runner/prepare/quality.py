@@ -247,9 +247,9 @@ def problems(
     for loc, step in step_locs(playbook.model):
         if not step.when:
             continue
-        if step.service is not None:
-            (up.add if step.service.verb == "start" else up.discard)(step.service.target)
-        elif step.cutover is not None and not step.cutover.stays:
+        up |= {step.content.starts} - {""}
+        up.discard(step.content.stops)
+        if step.cutover is not None and not step.cutover.stays:
             up.clear()
         quality = step.quality
         if quality is None or not quality.loads:

@@ -120,8 +120,12 @@ def test_a_threshold_within_the_interval_is_held(world: World) -> None:
     assert "the samples do not decide, 0.4914 to 0.5262 around <= 0.51" in row["why"]
 
 
-def test_a_service_that_is_up_is_refused_before_step_1(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(UP, step(world))))
+@pytest.mark.parametrize("before", [(UP,), (UP, "id: ready, service: {wait: cand}")])
+def test_a_service_that_is_up_is_refused_before_step_1(
+    world: World, before: tuple[str, ...]
+) -> None:
+    """One that was waited for was taken for one that is stopped."""
+    done = world.go(world.write("b.yaml", book(*before, step(world))))
     assert done.code == 2
     assert "'cand' is up by then, and llama-perplexity loads the models itself" in done.err
     assert calls(world) == []
