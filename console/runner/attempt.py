@@ -151,9 +151,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
             context.guard.require(planned, attempt)
         if done is None and _in_outage(context, planned):
             step = planned.step
-            service = step.service if step is not None else None
-            starts = service is not None and service.verb == "start"
-            starts = starts or planned.kind in ("tune", "quality")
+            starts = step is not None and step.content.loaded is not None
             keep_baseline_down(context, attempt, starts=starts)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)

@@ -162,8 +162,8 @@ def made_later(plan: Plan, path: Path) -> bool:
 
 def _downloads(plan: Plan) -> Iterator[Path]:
     for planned in plan.steps:
-        if planned.step is not None and planned.step.download is not None:
-            yield _below(plan.playbook.base, Path(planned.step.download.to))
+        if planned.step is not None and (directory := planned.step.content.makes):
+            yield _below(plan.playbook.base, Path(directory))
 
 
 def existing(path: Path) -> Path:
