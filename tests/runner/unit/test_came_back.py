@@ -15,7 +15,8 @@ import pytest
 from console.common.clock import SystemClock
 from console.config.site.site import load_site
 from console.host import ports
-from console.journal.store import events
+from console.journal.events import RunNote
+from console.journal.store import read_events
 from console.runner import services as services_module
 from console.runner.context import Attempt, outage
 from console.runner.services import RunServices, keep_baseline_down
@@ -71,8 +72,8 @@ class Outage:
 
     @property
     def notes(self) -> list[str]:
-        entries = events(self.context.run.journal)
-        return [entry.data["text"] for entry in entries if entry.kind == "run.note"]
+        bodies = [event.body for event in read_events(self.context.run.journal)]
+        return [body.text for body in bodies if isinstance(body, RunNote)]
 
 
 @pytest.fixture(params=[BY_COMPOSE, BY_NAME])
