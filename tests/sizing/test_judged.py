@@ -42,6 +42,11 @@ ALIKE = {
     ("llama_cpp", "--rope-freq-scale"): "the same",
     ("llama_cpp", "--yarn-orig-ctx"): "the same",
 }
+ALIKE |= {
+    ("vllm", name): "a setting of adapters, which --enable-lora loads: with that it is UNKNOWN"
+    for name in ("--lora-dtype", "--lora-target-modules", "--max-cpu-loras", "--max-lora-rank",
+                 "--max-loras")
+}  # fmt: skip
 ALIKE |= {("ik_llama", name): why for (engine, name), why in ALIKE.items() if engine == "llama_cpp"}
 UNREAD = {
     "kt_threads": "threads of the processor take no memory that is counted",
@@ -60,7 +65,10 @@ def options(engine: str) -> list[Option]:
 
 def plans(engine: str, option: Option) -> set[str]:
     """What plans become of the values that an option takes."""
-    read = (READERS[engine]([option.name, value]) for value in option.choices or PROBES)
+    readers = [READERS[engine]]
+    # the fork with kt-kernel lacks some
+    reader = sglang_plan if engine == "sglang" and option.lacks else READERS[engine]
+    read = (reader([option.name, value]) for value in option.choices or PROBES)
     return {str(plan) for plan in read if not (plan.problems or getattr(plan, "refused", ()))}
 
 

@@ -113,6 +113,7 @@ def rollback(
     who = requester()
     if os.getuid() == 0:  # before root becomes a user who may not read the interpreter's files
         from console.recovery.rollback.procedure import load
+        from console.recovery.rollback.shell import sealed_copy  # noqa: F401
 
         load()
     finder = Finder(site_seal, explicit_site, note, seal_at, run_dir, site, left_down, automatic)
