@@ -65,7 +65,6 @@ def options(engine: str) -> list[Option]:
 
 def plans(engine: str, option: Option) -> set[str]:
     """What plans become of the values that an option takes."""
-    readers = [READERS[engine]]
     # the fork with kt-kernel lacks some
     reader = sglang_plan if engine == "sglang" and option.lacks else READERS[engine]
     read = (reader([option.name, value]) for value in option.choices or PROBES)

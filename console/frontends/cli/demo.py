@@ -38,6 +38,7 @@ from console.journal.run_dir import all_runs
 from console.recovery.rollback import evidence, live, standby
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.sealed_plan import ROLLBACK, SITES
+from console.recovery.rollback.shell import sealed_copy
 from console.rehearsal import image, speed
 from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
@@ -124,6 +125,8 @@ def _stop(args: Namespace) -> int:
     shared = (f"{ROLLBACK}/{SITES}", ROLLBACK)
     for path in made:
         _remove(path, out)
+    if not all_runs():
+        _remove(sealed_copy.copies(), out)
     for name in ("services", "logs", "restore", "evidence", "runs", *shared, ""):
         with contextlib.suppress(OSError):  # it is not empty
             (paths.state_dir() / name).rmdir()

@@ -64,11 +64,16 @@ def place() -> str:
         return ""
 
 
+def copies() -> Path:
+    """The directory of all copies, one for each version that has begun a run."""
+    return paths.state_dir() / "sealed"
+
+
 def make() -> Path:
     """Return the directory of this version's copy, which is made where it is absent or damaged.
     Raises OSError."""
     sources = {MAIN: START, **dict(_sources())}
-    directory = paths.state_dir() / "sealed" / _digest(sources)
+    directory = copies() / _digest(sources)
     if is_whole(directory):
         with contextlib.suppress(OSError):
             os.utime(directory)
