@@ -109,9 +109,10 @@ def joined(folder: str, step: str) -> str:
 def _add(
     unit: Unit, words: tuple[Word, ...], scene: Scene, script: int, stdin: Snippet | None
 ) -> None:
-    words, wrappers = stripped(words)
+    words, wrappers, env = stripped(words)
     if not words:
         return
+    scene = replace(scene, env=(*scene.env, *env))
     wrappers = (*scene.wrappers, *wrappers)
     command = Command(
         words, scene.where, scene.scope, script, scene.image, scene.env, wrappers,
@@ -191,21 +192,27 @@ def name_of(word: Word) -> str:
     return word.text.rsplit("/", 1)[-1]
 
 
-def stripped(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
-    """The command without its wrappers, and their names; ((), …) if none is left."""
+def stripped(
+    words: tuple[Word, ...],
+) -> tuple[tuple[Word, ...], tuple[str, ...], tuple[Variable, ...]]:
+    """The command without its wrappers, their names, and what `env` sets for it; ((), …) if none is
+    left."""
     names: list[str] = []
+    variables: list[Variable] = []
     while words and (name := name_of(words[0])) in _VALUED:
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
             break
         rest = _past_options(words[1:], _VALUED[name].split())
         while name == "env" and rest and "=" in rest[0].text:
+            variable, _, value = rest[0].text.partition("=")
+            variables.append(Variable(variable, value, rest[0].place))
             rest = rest[1:]
         left = rest[_FIRST.get(name, 0) :]
         if not left:
             break
         names.append(name)
         words = left
-    return words, tuple(names)
+    return words, tuple(names), tuple(variables)
 
 
 def _past_options(words: tuple[Word, ...], valued: list[str]) -> tuple[Word, ...]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from console.common.options.start import PYTHON, SERVE, SHELL, is_program, plain_command, start
 from console.common.options.table import Effect, Option, Table
 
 _NUMBER = re.compile(r"-\d|-\.\d")
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-_SHELL = re.compile(r"-?(?:ba|da|z|a|k)?sh")
-_SERVE = ("serve",)
 _BLANK = re.compile(r"\s")
-_MORE = re.compile(r"[;&|$`<>(){}\n]")
-"""What makes a script more than one plain command."""
 _EXPANDED = re.compile(r"[;&|$`<>(){}*?~#%\\\n]")
 """What a shell, or a template, makes something else of."""
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
@@ -62,6 +57,7 @@ def given(argv: Sequence[str], table: Table) -> Iterator[Given]:
     `argv` begins with the program, with a wrapper's, or with the first option. Words behind an
     option that the table does not have may be its values, and are passed over.
     """
+    argv = start(argv).argv
     words = own_words(argv)
     if words is None:
         yield Given("a shell's script", None, None)
@@ -143,7 +139,7 @@ def _is_plain(argv: Sequence[str], words: Sequence[str]) -> bool:
     parted here."""
     before = (PurePath(word).name for word in argv[: len(argv) - len(words)])
     known = any(
-        name in _SERVE or "llama-server" in name or _PYTHON.fullmatch(name) for name in before
+        name in SERVE or "llama-server" in name or PYTHON.fullmatch(name) for name in before
     ) or not argv or _is_no_program(argv[0])  # fmt: skip
     whole = len(words) <= len(argv) and tuple(argv[len(argv) - len(words) :]) == tuple(words)
     return known and whole
@@ -201,7 +197,7 @@ def own_words(argv: Sequence[str]) -> list[str] | None:
     A word of a compose file that holds an option with its value (`--ctx-size 8192`) counts as two,
     and a whole command line in one word as its words.
     """
-    words = _behind_program(list(argv))
+    words = _behind_program(start(argv).argv)
     if words is None:
         return None
     parted = (
@@ -251,15 +247,12 @@ def _end_of_object(text: str, start: int) -> int:
 def _behind_program(words: list[str]) -> list[str] | None:
     if not words or _is_no_program(words[0]):
         return words
-    for at, word in enumerate(words):
-        name, behind = PurePath(word).name, words[at + 1 :]
-        if _SHELL.fullmatch(name):
-            return _of_script(behind)
-        if _PYTHON.fullmatch(name):
-            return _of_python(behind)
-        if name in _SERVE or "llama-server" in name:
-            return behind
-    return words[1:]
+    at = next((at for at, word in enumerate(words) if is_program(word)), 0)
+    name, behind = PurePath(words[at]).name, words[at + 1 :]
+    if SHELL.fullmatch(name):
+        script = plain_command(behind)
+        return None if script is None else _behind_program(start(script).argv)
+    return _of_python(behind) if PYTHON.fullmatch(name) else behind
 
 
 def _of_python(words: list[str]) -> list[str]:
@@ -270,14 +263,3 @@ def _of_python(words: list[str]) -> list[str]:
         if word.endswith(".py"):
             return words[at + 1 :]
     return words
-
-
-def _of_script(words: list[str]) -> list[str] | None:
-    """The words of a shell's script that is one plain command (`sh -c "exec llama-server …"`)."""
-    script = next((word for word in words if not word.startswith("-")), "").strip()
-    if not script or _MORE.search(script):
-        return None
-    try:
-        return _behind_program(shlex.split(script.removeprefix("exec ")))
-    except ValueError:
-        return None

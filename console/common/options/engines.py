@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from console.common.options import command_line
+from console.common.options.start import PYTHON, start
 from console.common.options.table import table
 
 
@@ -31,7 +31,6 @@ OTHER = Engine("a model server", 8080)
 """A program that is none of these, and whose command line names a file with weights."""
 WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 """How the names of files with a model's weights end."""
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _IMAGES = {"llama.cpp": LLAMA, "llama-cpp": LLAMA, "ik-llama": LLAMA, "ik_llama": LLAMA,
            "vllm": VLLM, "sglang": SGLANG, "ollama": OLLAMA}  # fmt: skip
 
@@ -57,10 +56,11 @@ def engine_of_image(image: str) -> Engine | None:
 
 
 def program_of(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The name of the program or Python module that a command line starts, and its own words."""
-    words = list(argv)
+    """The name of the program or Python module that a command line starts, and its own words;
+    `env` is not that program."""
+    words = start(argv).argv
     name = os.path.basename(words[0]) if words else ""
-    if not _PYTHON.fullmatch(name):
+    if not PYTHON.fullmatch(name):
         return name, words[1:]
     for at, word in enumerate(words[1:], 1):
         if word == "-m":

@@ -28,6 +28,7 @@ from console.common import record
 from console.common.errors import Exit, ServiceError, UsageError
 from console.common.options import engines
 from console.common.options.command_line import given
+from console.common.options.start import start
 from console.common.options.table import table
 from console.common.text import one_line
 from console.common.units import format_bytes
@@ -413,22 +414,22 @@ def loader_for(
         image = lent.called or lent.image
         engine = engine or _engine_of(kind, [*lent.entrypoint, *lent.argv], image)
         served = mine and has_served(site, lent)
+        env = start([*lent.entrypoint, *lent.argv], lent.env).env
         return Loader(
-            kind, engine, lent.argv, dict(lent.env), ctx, whose, mine, served, inside=inside,
-            image=image,
+            kind, engine, lent.argv, env, ctx, whose, mine, served, inside=inside, image=image,
         )  # fmt: skip
     known = own.argv if own is not None else tuple(site.baseline.args)
     started = _engine_of(kind, known)
     names = (*LLAMA, started) if engines.engine_of(known) in WITH_LLAMA_LINES else ("", started)
     if known and (not args or _alike(args, known)) and kind in MAPS and engine in names:
         whose = f"the arguments of {site.name}'s baseline"
-        env = dict(own.env) if own is not None else {}
+        env = start(known, own.env if own is not None else {}).env
         served = has_served(site, own)
         return Loader(
             kind, engine or started, known, env, ctx, whose, own=True, served=served,
             inferred=not engine,
         )  # fmt: skip
-    return Loader(kind, engine or _engine_of(kind, args), tuple(args), {}, ctx)
+    return Loader(kind, engine or _engine_of(kind, args), tuple(args), start(args).env, ctx)
 
 
 def _engine_of(kind: str, argv: Sequence[str], image: str = "") -> str:

@@ -22,6 +22,7 @@ from console.checks.preflight.architecture.names import Library, LoaderAnswer, S
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
+from console.common.options.start import start
 from console.common.text import one_line
 from console.host.children import within
 from console.runtime.docker import oneoff
@@ -91,7 +92,7 @@ class ImageBuild:
     ) -> None:
         self.client = client
         self.ref = ref
-        self.env = dict(env or {})
+        self.env = start((*entrypoint, *command), env).env
         self.labels = dict(labels or {})
         self._given = (tuple(entrypoint), tuple(command))
         self._runtime = ""

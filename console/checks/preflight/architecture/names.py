@@ -25,6 +25,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from console.common.options.start import start
 from console.common.text import one_line
 from console.models.gguf.header import ARCHITECTURE, ValueType, pad, row_bytes, type_of
 
@@ -309,8 +310,9 @@ def call(words: Sequence[str], model: str, port: int) -> Call | None:
 
     A llama.cpp program gets only the model and a port, because the service's options for cards
     would fail without them. Any other command keeps its words, if one of them is a model that ends
-    in `.gguf`. None in all other cases.
+    in `.gguf`. None in all other cases. `env` is left out: it would set variables that name cards.
     """
+    words = start(words).argv
     at = next((i for i, word in enumerate(words) if _is_program(word, first=i == 0)), None)
     if at is not None:
         return _plain(tuple(words[: at + 1]), model, port)

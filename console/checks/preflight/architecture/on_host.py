@@ -17,6 +17,7 @@ from console.checks.preflight.architecture import names
 from console.checks.preflight.architecture.names import HostPlace, Library, LoaderAnswer, Scan
 from console.checks.preflight.architecture.support import Identity
 from console.common.errors import ServiceError
+from console.common.options.start import start
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
 from console.host import children
@@ -41,14 +42,21 @@ class HostProgram:
         env: Mapping[str, str] | None = None,
         libraries: Sequence[str] = (),
     ) -> None:
+        argv, env = start(argv, env)
         self.argv = tuple(argv)
-        self.env = _environment(env or {})
+        self.env = _environment(env)
         self._libraries = tuple(libraries)
 
     @property
     def program(self) -> str:
-        """The file that is run, links followed. Raises ServiceError if there is none."""
-        return _program(self.argv, self.env)
+        """The file that is run, behind what starts it like numactl, links followed. Raises
+        ServiceError if there is none."""
+        return _program(self._named, self.env)
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        """The word that names it; none where there are none."""
+        return (self._program_alone or self.argv[:1])[-1:]
 
     def output(self, argv: Sequence[str]) -> list[str]:
         """What another program of the build wrote, clean, in the build's environment. Raises
@@ -59,7 +67,7 @@ class HostProgram:
         program = self.program
         library = self._library
         files = (program, *(library.files if library else ()))
-        name = one_line(os.path.basename(self.argv[0]), 60)
+        name = one_line(os.path.basename(self._named[0]), 60)
         if library is None:
             # Its library may change beneath it: nothing is remembered of it.
             return Identity(name, _digest(files))
@@ -135,7 +143,7 @@ class HostProgram:
         return self._with(names.MARK)
 
     def _with(self, mark: bytes) -> Library | None:
-        starts = self._libraries or (_program(self.argv, self.env),)
+        starts = self._libraries or (self.program,)
         libraries = (names.survey(HostPlace(), start, self.env, mark) for start in starts)
         return next((library for library in libraries if library is not None), None)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.engines import LLAMA, SGLANG, VLLM, Engine, engine_of, program_of
+from console.common.options.start import start
 from console.common.options.table import Effect, table
 from console.common.options.values import doubtful
 from console.common.text import one_line
@@ -57,7 +58,7 @@ def tables_of(argv: Sequence[str], image: str = "") -> tuple[str, ...]:
     engine = engine_of(argv)
     program, words = program_of(argv)
     if engine is LLAMA:
-        return _of_llama(f"{image} {argv[0]}")
+        return _of_llama(f"{image} {start(argv).argv[0]}")
     if OMNI in words:
         return ()
     if engine in (VLLM, SGLANG) and (program in _SERVERS or words[:1] == ["serve"]):
@@ -90,7 +91,8 @@ def judged(
 ) -> list[Complaint]:
     """The complaints of a command line in its order. Where it may be one of several engines', what
     one of them takes is none, and what all refuse is refused."""
-    complaint_lists = [_complaints(name, argv, env or {}) for name in tables]
+    argv, env = start(argv, env)
+    complaint_lists = [_complaints(name, argv, env) for name in tables]
     if not complaint_lists:
         return []
     first, *others = sorted(complaint_lists, key=len)
