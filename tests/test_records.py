@@ -16,6 +16,7 @@ FOREIGN = {
     "console/checks/preflight/image.py": "what a container prints",
     "console/checks/preflight/on_start.py": "a model's tools",
     "console/common/logs/level.py": "a line of a log",
+    "console/common/options/beside.py": "values of options that are JSON",
     "console/common/options/values.py": "a value of a command line",
     "console/common/spans.py": "what another process of the console asks",
     "console/fleet/bridge.py": "what an operator's console asks",

@@ -33,7 +33,7 @@ LLAMA = from_gguf(shapes.llama_70b())
 KINDS = {
     "flag", "str", "human", "opt", "list", "two", "int", "float", "json", "object", "floats",
     "mask", "range", "bias", "host", "grammar", "template", "device", "file", "dir", "path", "some",
-    "jinja", "repo", "layers",
+    "jinja", "repo", "layers", "map", "name",
 }  # fmt: skip
 
 

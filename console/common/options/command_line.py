@@ -152,7 +152,7 @@ def _is_no_program(word: str) -> bool:
 
 def _values(words: Sequence[str], option: Option, table: Table) -> Sequence[str]:
     """The words behind an option that are its values."""
-    if option.kind in ("list", "two"):
+    if option.takes_many:
         most = 2 if option.kind == "two" else len(words)
         at = next((i for i, word in enumerate(words[:most]) if _is_option(word)), most)
         return words[:at]

@@ -28,7 +28,8 @@ class Effect(StrEnum):
     """What an option does. READ: a sum has it. UNCOUNTED: it changes the memory, or whether the
     engine takes the model, and no sum has it. NOTED: it chooses among kernels or caches, changes
     little of the memory, and is said beside the verdict. ENDS: the program prints something and
-    ends. HARMLESS: none of these."""
+    ends. HARMLESS: none of these: it takes no memory, and is refused for no value but what its kind
+    and the rows of beside.txt say."""
 
     READ = "read"
     UNCOUNTED = "uncounted"
@@ -56,6 +57,11 @@ class Option:
     @property
     def name(self) -> str:
         return self.spellings[-1]
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether it takes more words than one."""
+        return self.kind.partition("(")[0] in ("list", "two")
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -1,7 +1,12 @@
 """What the values of options have to be, as the kinds of a table say it.
 
     int(-1,1..)         whole numbers: -1, or 1 and more
-    float(>0)           a number that is more than 0
+    float(>0) float(>0..1) float(0..<1)
+                        a number: more than 0, up to 1, from 0 to below 1
+    human(1..)          a number that may have a unit, and is 1 or more
+    list(1..3)          so many words
+    name                a name without a colon, which would be an adapter's (SGLang)
+    map                 a JSON object, of whatever content
     {a,b}  some{a,b}    one of these words; some of them, parted by commas
     json  object        JSON of any kind; an object
     layers              a number of layers, auto or all
@@ -47,6 +52,8 @@ _IPV4 = re.compile(r"\d+(?:\.\d+){3}")
 WHOLE = re.compile(r"[+-]?\d{1,18}(?:_\d{1,18}){0,6}")
 """Whole numbers as Python's `int` takes them."""
 _SHORT_NUMBER = re.compile(r"([:\[,]\s*\d+(?:\.\d+)?)[kKmMgGtT]\b")
+_OF_RUNAI = re.compile(r"(?:s3|gs|az)://", re.IGNORECASE)
+"""The addresses of object stores, which SGLang takes for names as well."""
 MAX_FLOAT = 3.5e38
 """No float of 32 bits is larger."""
 _VARIABLE = re.compile(r"\$[\w{(]|%\w+%|\{\{")
@@ -61,7 +68,7 @@ def wanted(argument: Given) -> str:
     if option is None or option.kind in ("flag", "opt"):
         return ""
     if argument.value is None:
-        return "" if option.kind in ("list", "two") or option.bare else "a value"
+        return "" if option.takes_many or option.bare else "a value"
     value = argument.value.strip()
     if option.choices:
         if not value and option.bare:
@@ -90,20 +97,26 @@ def wanted_in_python(argument: Given) -> str:
     if option is None or option.kind in ("flag", "opt"):
         return ""
     if argument.value is None:
-        return "" if option.kind in ("list", "two") or option.bare else "a value"
+        return "" if option.takes_many or option.bare else "a value"
     if option.choices:
         return "" if value in option.choices else "one of " + ", ".join(option.choices[:12])
     if option.name == "--host" and "," in value:
         return "one address"
     if option.effect is Effect.READ:
         return ""
-    if option.kind == "json" and "." not in argument.spelling.lstrip("-"):
-        return "" if _is_json_in_python(value) else "JSON"
-    if option.kind == "int":
-        return "" if WHOLE.fullmatch(value) else "a whole number"
-    if option.kind == "float":
-        return "" if is_python_float(value) else "a number"
-    return ""
+    name, _, limits = option.kind.rstrip(")").partition("(")
+    if name in ("json", "map") and "." not in argument.spelling.lstrip("-"):
+        good = _is_json_in_python(value)
+        return "JSON" if not good else _object(value, "") if name == "map" else ""
+    if name == "int" and not WHOLE.fullmatch(value):
+        return "a whole number"
+    if name == "float" and not is_python_float(value):
+        return "a number"
+    if name == "list" and limits:
+        return _int(str(len(value.split())), limits) and f"{_span(limits)} values"
+    if name == "name":
+        return "a name without a colon" if ":" in value and not _OF_RUNAI.match(value) else ""
+    return _CHECKS[name](value, limits) if limits and name in ("int", "float", "human") else ""
 
 
 def doubtful(argument: Given) -> str:
@@ -212,10 +225,24 @@ def _float(value: str, limits: str) -> str:
     if not _FLOAT.match(value):
         return "a number"
     match = _NUMBER.match(value)
-    if match is not None and abs(float(match[1])) > MAX_FLOAT:
+    number = float(match[1]) if match is not None else None
+    if number is not None and abs(number) > MAX_FLOAT:
         return "a number of 32 bits"
-    positive = limits != ">0" or match is None or float(match[1]) > 0
-    return "" if positive else "more than 0"
+    if not limits or number is None:
+        return ""
+    low, _, high = limits.partition("..")
+    above, below = low.startswith(">"), high.startswith("<")
+    floor, ceiling = float(low.lstrip(">")), float(high.lstrip("<") or "inf")
+    good = floor <= number <= ceiling and not (above and number == floor)
+    if good and not (below and number == ceiling):
+        return ""
+    start = f"more than {floor:g}" if above else f"{floor:g} or more"
+    return start if not high else f"{start}, {'below' if below else 'up to'} {ceiling:g}"
+
+
+def _human(value: str, limits: str) -> str:
+    """A number with a unit is as large as any limit from below asks."""
+    return _int(value, limits) if WHOLE.fullmatch(value) else ""
 
 
 def _floats(value: str, limits: str) -> str:
@@ -291,5 +318,5 @@ def _some(words: Sequence[str], value: str) -> str:
 _CHECKS: Mapping[str, Callable[[str, str], str]] = {
     "int": _int, "float": _float, "floats": _floats, "json": _json,
     "object": _object, "mask": _mask, "range": _range, "bias": _bias, "host": _host,
-    "layers": _layers,
+    "layers": _layers, "human": _human,
 }  # fmt: skip

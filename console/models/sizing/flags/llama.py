@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from console.common import redact
+from console.common.options.beside import refused_beside
 from console.common.options.command_line import Given, from_environment, given
 from console.common.options.table import Table, table
 from console.common.text import one_line
@@ -75,10 +77,13 @@ def _plan(
     argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply],
     takes: Takes,
 ) -> LlamaPlan:  # fmt: skip
-    reading = Reading(refused=[])
+    refusals: list[str] = []
+    reading = Reading(refused=refusals)
     known = named(options, appliers)
-    for source in (_of_environment(env, options), given(argv, options)):
+    sources = [list(_of_environment(env, options)), list(given(argv, options))]
+    for source in sources:
         read(reading, map(_with_value, of_build(source, reading, takes, options)), known, options)
+    refusals += refused_beside(chain(*sources), env, options)
     ubatch = _batches(reading)
     of_draft = reading.got.pop("of_draft", [])
     words = reading.got.pop("draft_words", [])
@@ -89,7 +94,7 @@ def _plan(
     plan = LlamaPlan(
         **reading.got, **reading.remarks(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
         overrides=tuple(reading.overrides), ubatch=ubatch,
-        refused=tuple(dict.fromkeys(reading.refused or ())),
+        refused=tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
     return replace(
         plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0,

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from console.common import redact
+from console.common.options.beside import refused_beside
 from console.common.options.command_line import Given, Stray, from_environment, given
 from console.common.options.table import Effect, Option, Table, table
 from console.common.options.values import (
@@ -108,11 +110,17 @@ def plan_of(
 ) -> dict[str, Any]:
     """The fields of a plan by an engine's own table: its variables first, then its command line,
     and what is to be named."""
-    reading, options = Reading(refused=[]), table(engine)
+    refusals: list[str] = []
+    reading, options = Reading(refused=refusals), table(engine)
     known = named(options, appliers)
-    for source in (from_environment(env or {}, options), given(argv, options)):
-        read(reading, joined(source), known, options)
-    refused = tuple(dict.fromkeys(reading.refused or ()))
+    sources = [
+        list(joined(source))
+        for source in (from_environment(env or {}, options), given(argv, options))
+    ]
+    for source in sources:
+        read(reading, source, known, options)
+    refusals += refused_beside(chain(*sources), env or {}, options)
+    refused = tuple(dict.fromkeys(refusals))
     return {**reading.got, **reading.remarks(), "refused": refused}
 
 
