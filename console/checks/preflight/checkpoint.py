@@ -20,7 +20,7 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
-from console.checks.preflight.on_start import LISTENS, OPENED, not_there
+from console.checks.preflight.on_start import LISTENS, OPENED, not_there, parser_tokens
 from console.checks.preflight.readings import (
     READ_S,
     Described,
@@ -289,6 +289,7 @@ class Judge:
         findings = [
             *self.unseen, *known.findings, *self._standing(known, loader, plan, files_here),
             *not_there(loader, chosen.format), *weights,
+            *parser_tokens(loader, self.listing, facts.classes if facts else ()),
         ]  # fmt: skip
         if facts is None:
             return Judged(tuple(findings), None, known.why)

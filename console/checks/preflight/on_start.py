@@ -1,5 +1,5 @@
-"""What a server opens and listens at when it starts, and whether this machine has it as the server
-wants it."""
+"""What a server opens, listens at and looks for when it starts, and whether it is there as the
+server wants it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import ipaddress
 import json
 import os
 import socket
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.compatibility import ENGINES, Loader, speaks_gguf
@@ -18,9 +21,15 @@ from console.common.options.values import Opened, is_there, opened
 from console.common.text import decode, one_line
 from console.host.ports import LOCAL, is_local
 from console.models.gguf.chat_template import fault
+from console.models.hub import model_config
 from console.models.hub.checkpoint import Format
+from console.models.hub.errors import HubError
+from console.models.hub.listing import Listing
+from console.models.loader import reasoning
 
 OPENED = "files that it opens"
+PARSES = "--reasoning-parser"
+TOKENIZER = "tokenizer.json"
 LISTENS = "address that it listens at"
 MAX_READ = 1 << 20
 """Bytes of a template, grammar or schema that are looked at; a longer one is not judged."""
@@ -59,6 +68,44 @@ def not_there(loader: Loader, format_: Format) -> list[Finding]:
         hint = "the server may end at its start: start it once by hand, or correct the file"
         findings.append(Finding(Level.UNKNOWN, OPENED, "; ".join(wrong), hint))
     return findings
+
+
+def parser_tokens(loader: Loader, listing: Listing, classes: Sequence[str]) -> list[Finding]:
+    """A parser of reasoning for whose tokens vLLM looks, and ends without them. The tokenizer is
+    read where it lies, or fetched; with another one, or a parser of one's own, nothing is known."""
+    options = option_table("vllm")
+    parser = value_of(loader.args, PARSES, options, loader.env) or ""
+    if loader.engine != "vllm" or loader.served or not reasoning.needed(parser, classes):
+        return []
+    tokens = " and ".join(reasoning.needed(parser))
+    shown = f"{parser} needs the tokens {tokens}"
+    others = ("--tokenizer", "--tokenizer-mode", "--reasoning-parser-plugin")
+    document = _tokenizer(listing)
+    if document is None or any(value_of(loader.args, name, options) for name in others):
+        words = f"{PARSES} {shown}, and whether the tokenizer has them is not known here"
+        return [Finding(Level.UNKNOWN, OPENED, words, f"{TOKENIZER} says which tokens it has")]
+    lacks = reasoning.lacking(parser, (document,))
+    if not lacks:
+        return []
+    words = f"{shown}, and the tokenizer lacks {' and '.join(lacks)}: vLLM ends while it starts"
+    return [Finding(Level.FAIL, PARSES, words, "the parser of the model's own family, or none")]
+
+
+def _tokenizer(listing: Listing) -> dict[str, Any] | None:
+    try:
+        return _read_tokenizer(listing)
+    except (HubError, OSError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _read_tokenizer(listing: Listing) -> dict[str, Any]:
+    """tokenizer.json of a directory or a repository, once for all sets of its weights."""
+    limit = model_config.INDEX_LIMIT
+    if listing.commit:
+        return model_config.fetch_json(listing, TOKENIZER, limit=limit, deadline_s=60.0)
+    with (Path(listing.repo) / TOKENIZER).open("rb") as file:
+        return model_config.parse(TOKENIZER, file.read(limit))
 
 
 def _wrong(file: Opened) -> str:
