@@ -291,7 +291,7 @@ def test_the_command_rolls_back_by_the_code_that_began_the_run(
     assert {"fence", "stop", "start", "completion", "done"} <= {line["rung"] for line in lines}
 
 
-@pytest.mark.parametrize("fault", ["same version", "damaged", "ends"])
+@pytest.mark.parametrize("fault", ["same version", "damaged", "ends", "hangs"])
 def test_the_command_rolls_back_itself_where_the_copy_is_no_use(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
@@ -301,8 +301,10 @@ def test_the_command_rolls_back_itself_where_the_copy_is_no_use(
         monkeypatch.setattr(sealed_copy, "START", sealed_copy.START + b"# upgraded\n")
     if fault == "damaged":
         (copy / "console/host/process.py").write_text("raise SystemExit(0)")
-    if fault == "ends":
-        monkeypatch.setattr(paths, "sealed_argv", lambda *words: ("false",))
+    if fault in ("ends", "hangs"):
+        program = ("false",) if fault == "ends" else ("sleep", "600")
+        monkeypatch.setattr(paths, "sealed_argv", lambda *words: program)
+        monkeypatch.setattr(command, "FIRST_LINE_S", 0.5)
     started: list[str] = []
     true_argv = paths.sealed_argv
     monkeypatch.setattr(
@@ -310,4 +312,4 @@ def test_the_command_rolls_back_itself_where_the_copy_is_no_use(
     )
     lines: list[dict[str, object]] = []
     assert command.rollback(None, False, lines.append, run_dir=stage.plan.run_dir).serving, lines
-    assert started == ([str(copy)] if fault == "ends" else [])
+    assert started == ([str(copy)] if fault in ("ends", "hangs") else [])

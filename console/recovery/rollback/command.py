@@ -78,6 +78,9 @@ def _ignore(number: int, _: object) -> None:
 
 STANDBY_WORD_S = 0.5
 """Seconds without a first line after which the standby is no longer waited for."""
+FIRST_LINE_S = 60.0
+"""Seconds in which the sealed copy has to print a line; an interpreter may take that long to start
+on a machine that thrashes."""
 MAX_ROLLBACKS = 3
 """How many rollbacks one call makes at most; a run that begins during one is rolled back, too."""
 
@@ -188,7 +191,8 @@ def _has_copy_of_another_version(plan: SealedPlan) -> bool:
 
 def _through_copy(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
     """Roll back by the code that began the run, which an upgrade has replaced since; `emit` gets
-    each line. Return None where the copy ends without a result: the caller then rolls back."""
+    each line. Return None where the copy ends without a result, or is silent for too long: the
+    caller then rolls back."""
     path = plan.rollback_dir / PROGRESS_FILE
     follower = Follower(path, size_of(path), emit)
     try:
@@ -198,15 +202,22 @@ def _through_copy(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result |
         )  # fmt: skip
     except OSError:
         return None
+    lines, last = 0, clock.monotonic()
     try:
         while follower.poll() is None and child.poll() is None:
+            if follower.seen > lines:
+                lines, last = follower.seen, clock.monotonic()
+            if clock.monotonic() - last > (quiet_limit(plan) if lines else FIRST_LINE_S):
+                break
             clock.sleep(POLL_S)
         return follower.poll()
-    except KeyboardInterrupt:  # left unfinished, as the second signal asks
-        child.kill()
-        raise
     finally:
-        child.wait()
+        if follower.result is None:  # stuck, or left unfinished, as a second signal asks
+            child.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(FIRST_LINE_S)
+        elif child.poll() is None:
+            child.returncode = 0  # its result is there: nothing waits for what it tidies up
 
 
 def _emit_line(
