@@ -549,7 +549,7 @@ def known(
     own = [(start, pid) for start, pid, session in marked if session == pid]
     # a server whose parent has died goes on in its workers, which hold its port
     own = own or [
-        (start, pid) for start, pid, session in marked if stat(session) is None and sockets_of(pid)
+        (start, pid) for start, pid, session in marked if is_gone(session) and sockets_of(pid)
     ]
     if not own:
         return None
@@ -558,6 +558,12 @@ def known(
         with contextlib.suppress(OSError):
             write_record(records_dir, name, spec, pid, start)
     return pid, start
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no such process runs; one that has died and was not waited for yet does not."""
+    process_stat = stat(pid)
+    return process_stat is None or process_stat.state in "ZX"
 
 
 def _is_recorded_elsewhere(records_dir: Path, name: str, pid: int, start: int) -> bool:

@@ -412,6 +412,6 @@ def _why(words: str, pid: int | None) -> str:
     """A probe's words, and what is seen of the process."""
     if pid is None:
         return words
-    if process.stat(pid) is None:
+    if process.is_gone(pid):
         return f"{words}; pid {pid} is gone"
     return f"{words}; pid {pid} {'is stopped (SIGSTOP)' if is_stopped(pid) else 'lives'}"

@@ -106,7 +106,8 @@ marked_pid() {
     case "$(stat_of "$pid")" in Z*|X*) continue ;; esac
     first=$(session_of "$pid")
     if [ "$first" = "$pid" ]; then found=$pid; break; fi
-    if [ -z "$found" ] && [ "${first:-0}" -gt 0 ] && ! [ -d "/proc/$first" ] &&
+    case "$(stat_of "$first")" in ''|Z*|X*) ;; *) continue ;; esac
+    if [ -z "$found" ] && [ "${first:-0}" -gt 0 ] &&
       ls -l "/proc/$pid/fd" 2>/dev/null | grep -q 'socket:'; then found=$pid; fi
   done
   [ -n "$found" ] && echo "$found"
