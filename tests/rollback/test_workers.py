@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
 from console.host import ports, process
-from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.host.process import BASELINE_COOKIE, COOKIE, ProcessSpec
 from tests.rollback.conftest import STANDIN, Stage
 from tests.waiting import until
 
@@ -75,3 +76,28 @@ def test_a_worker_without_the_mark_is_a_stranger(stage: Stage, mark: bool) -> No
     until(lambda: not process.alive(*known), "the parent is gone")
     found = process.known(stage.plan.records_dir, base.name, base.process, BASELINE_COOKIE)
     assert (found is not None) is mark
+
+
+def test_workers_of_a_parent_that_nobody_has_waited_for(
+    stage: Stage, restore: Callable[[], None]
+) -> None:
+    """A parent that is a zombie is as dead as one that is gone."""
+    words = f"{sys.executable} -I -S {STANDIN} {stage.port} & wait"
+    spec = ProcessSpec(("sh", "-c", words))
+    stage.base(process=spec)
+    base = stage.plan.baseline
+    mark, value = process.mark(stage.plan.records_dir, base.name, spec)
+    marks = {mark: value, COOKIE: BASELINE_COOKIE}
+    parent = subprocess.Popen(spec.argv, start_new_session=True, env={**os.environ, **marks})
+    try:
+        stage.until_it_is()
+        listener = ports.listener(base.url)
+        assert listener is not None
+        stage.groups.append((listener.pid, process.start_time(listener.pid) or 0))
+        parent.kill()
+        until(lambda: process.is_gone(parent.pid), "the parent is dead")
+        assert process.stat(parent.pid) is not None, "nobody has waited for it"
+        restore()
+        assert ports.listener(base.url) == listener, "it is left as it is"
+    finally:
+        parent.wait()
