@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WIDE = 120
-LEAST = 20
+MIN_COLUMNS = 20
 """Columns for which the layout is made at least."""
 
 
@@ -308,7 +308,7 @@ class ReadingPage(Page):
         view = self.query_one(TextView)
         if view.size.width:  # else it is drawn when its size is known
             self.draw_head()
-            view.show(self.rows(max(LEAST, view.size.width - 3)))
+            view.show(self.rows(max(MIN_COLUMNS, view.size.width - 3)))
 
     def draw_head(self) -> None:
         if self.HEAD and self.stands:

@@ -27,7 +27,7 @@ from widgets.steps import behind, paragraph, wrapped
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
 
-MOST = 2000
+MAX_VALUE = 2000
 """Most characters of a value that can be edited here."""
 
 
@@ -88,7 +88,7 @@ class FormField:
     @property
     def shown(self) -> str:
         """The value as it is drawn."""
-        return harmless(self.value, MOST)
+        return harmless(self.value, MAX_VALUE)
 
     @property
     def fixed(self) -> bool:

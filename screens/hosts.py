@@ -22,7 +22,7 @@ from console.frontends.tui.terminal.driver import RESTORE
 from console.frontends.tui.terminal.guest import BROWSER, Left, lend
 from console.frontends.tui.watch.hosts import HostsWatch
 from console.render.keymap import EMERGENCY
-from screens.base import LEAST, Page
+from screens.base import MIN_COLUMNS, Page
 from widgets.bars import STATE_TONE, TONE
 from widgets.rows import PickList, Row, Rows, TextView, fit, width_of
 from widgets.steps import behind, paragraph
@@ -191,7 +191,7 @@ class HostsScreen(Page):
         if not view.size.width:  # else it is drawn when its size is known
             return
         self._share_room(picker)
-        now, width = time.time(), max(LEAST, self.size.width - 1)
+        now, width = time.time(), max(MIN_COLUMNS, self.size.width - 1)
         statuses = [self.known[host.name] for host in self.hosts]
         head, *rows = table(statuses, now, width, frozenset(self.asking))
         picker.fill(rows, self.place)
@@ -199,7 +199,7 @@ class HostsScreen(Page):
         self.query_one("#columns", Rows).show([head])
         self.query_one("#head", Rows).show([fit(self._head(statuses), width)])
         host = self.hosts[picker.cursor] if picker.cursor is not None else None
-        inner = max(LEAST, view.size.width - 3)
+        inner = max(MIN_COLUMNS, view.size.width - 3)
         if host is None:
             view.show(self._none(inner))
         else:

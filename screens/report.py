@@ -16,7 +16,7 @@ from console.journal.samples import Gauge, gauges, soak_series
 from console.render.cells import glyphs
 from console.render.measuring import run_bars
 from console.render.text_chart import Curve, chart
-from screens.base import LEAST, ReadingPage
+from screens.base import MIN_COLUMNS, ReadingPage
 from widgets.rows import Row, TextView, spread
 from widgets.steps import paragraph, wrapped
 
@@ -74,7 +74,7 @@ class ReportScreen(ReadingPage):
         self.redraw()
 
     def head(self, width: int) -> list[Row]:
-        room = max(LEAST, self.query_one(TextView).size.width - 3)
+        room = max(MIN_COLUMNS, self.query_one(TextView).size.width - 3)
         return paragraph(clean(self.where), room, "dim")
 
     def rows(self, width: int) -> list[Row]:

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("console", "screens", "widgets")
 HIDING = {"one", "found", "said", "told", "asked", "far"}
 LIMITS = ("most_", "least_")
-"""`MAX_` and `MIN_` are the words of the field."""
+BARE_LIMITS = {"MOST", "LEAST"}
+"""`MAX_` and `MIN_` are the words of the field, with the noun of what is limited."""
 LISTED: dict[str, int] = {
     "console/fleet/line.py": 1,
     "console/fleet/protocol.py": 1,
@@ -28,8 +29,8 @@ KEYS: dict[str, list[str]] = {
 
 
 def hides(name: str) -> bool:
-    bare = name.strip("_").lower()
-    return bare in HIDING or bare.startswith(LIMITS)
+    bare = name.strip("_")
+    return bare in BARE_LIMITS or bare.lower() in HIDING or bare.lower().startswith(LIMITS)
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -20,7 +20,7 @@ from widgets.rows import Part, Row, Rows, fit, width_of
 
 MAX_TYPED = 4000
 
-MOST = 200
+MAX_PATTERN = 200
 """Characters of a pattern."""
 
 
@@ -126,11 +126,11 @@ class Words(Still):
         """The operator wants no change."""
 
     def __init__(self) -> None:
-        super().__init__(compact=True, max_length=MOST)
+        super().__init__(compact=True, max_length=MAX_PATTERN)
         self.last = ""
 
     def validate_value(self, value: str) -> str:
-        return harmless(value, MOST)
+        return harmless(value, MAX_PATTERN)
 
     def action_cancel(self) -> None:
         self.post_message(self.Cancelled())

@@ -30,7 +30,7 @@ _COLOURS = {
 _BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
 _BOLD = ("warn", "bad", "bold", "alarm", "cursor")
 
-MOST = 99_999
+MAX_ROWS = 99_999
 """More rows than any list has."""
 
 Part = tuple[str, str]
@@ -276,8 +276,8 @@ class RowsView(ScrollView, can_focus=True):
 def moving(page: int) -> list[BindingType]:
     """The keys that move a cursor: every list has them, and the help names them once."""
     keys = (
-        ("j,down", 1, "Down"), ("pagedown,ctrl+d", page, "Page down"), ("G,end", MOST, "Last"),
-        ("k,up", -1, "Up"), ("pageup,ctrl+u", -page, "Page up"), ("g,home", -MOST, "First"),
+        ("j,down", 1, "Down"), ("pagedown,ctrl+d", page, "Page down"), ("G,end", MAX_ROWS, "Last"),
+        ("k,up", -1, "Up"), ("pageup,ctrl+u", -page, "Page up"), ("g,home", -MAX_ROWS, "First"),
     )  # fmt: skip
     return [Binding(names, f"move({by})", title, show=False) for names, by, title in keys]
 

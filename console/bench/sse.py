@@ -13,7 +13,7 @@ from console.common.text import decode, one_line
 from console.common.units import number
 
 EVENT_LIMIT = 8 * 2**20
-MOST = 1e12
+MAX_FIGURE = 1e12
 """Counts and milliseconds above it are nonsense."""
 
 
@@ -323,7 +323,7 @@ def json_object(data: str | bytes) -> dict[str, Any] | None:
 def _number(value: object) -> float | None:
     """A number that is not negative and of sane size, else None."""
     amount = number(value)
-    return amount if amount is not None and 0 <= amount <= MOST else None
+    return amount if amount is not None and 0 <= amount <= MAX_FIGURE else None
 
 
 def _count(value: object) -> int | None:

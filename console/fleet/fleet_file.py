@@ -22,7 +22,7 @@ ALIAS = r"[A-Za-z0-9_][A-Za-z0-9_.@:-]*"
 """Never a dash in front: ssh would take it for an option."""
 NAME = r"(?!all$)[A-Za-z0-9][A-Za-z0-9_.-]{0,59}"
 COMMAND = r"[^\s-](.*\S)?"
-MOST = 200
+MAX_HOSTS = 200
 """Hosts in a file."""
 
 
@@ -139,7 +139,7 @@ class FleetModel(Strict):
     hosts: Annotated[
         dict[Name, HostModel],
         Field(
-            min_length=1, max_length=MOST,
+            min_length=1, max_length=MAX_HOSTS,
             json_schema_extra={"propertyNames": _shape(NAME)},
         ),
     ]  # fmt: skip

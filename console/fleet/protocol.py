@@ -1,8 +1,8 @@
 """What operator and host say to each other over `ssh HOST omni-console bridge`: frames on stdio.
 
-A frame is one JSON object on a line of its own, of at most MOST bytes. The host speaks first, with
-its hello; then each question gets exactly one answer, in order, and lines of `said` before it while
-a rollback is under way. Nothing is pushed: the host is silent unless it is asked.
+A frame is one JSON object on a line of its own, of at most MAX_FRAME bytes. The host speaks first,
+with its hello; then each question gets exactly one answer, in order, and lines of `said` before it
+while a rollback is under way. Nothing is pushed: the host is silent unless it is asked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from console.common.text import clean, one_line
 
 VERSION = 1
 """Of the frames. Another version is refused for everything but a rollback."""
-MOST = 4 << 20
+MAX_FRAME = 4 << 20
 """Most bytes of a frame."""
-MAX_KEPT = 3 * MOST
+MAX_KEPT = 3 * MAX_FRAME
 """Most bytes of a frame's values on disk, where a letter of two bytes takes six."""
 MAX_NOISE = 256 * 1024
 """Most bytes of what a login shell prints before the hello."""
@@ -73,8 +73,8 @@ class Asks(Protocol):
 def line(frame: dict[str, Any]) -> bytes:
     """A frame as bytes. Raises BridgeError for one that is too large."""
     data = json.dumps(frame, separators=(",", ":")).encode() + b"\n"
-    if len(data) > MOST:
-        raise BridgeError("too_large", "a frame is too large", f"{len(data)} bytes of {MOST}")
+    if len(data) > MAX_FRAME:
+        raise BridgeError("too_large", "a frame is too large", f"{len(data)} bytes of {MAX_FRAME}")
     return data
 
 
@@ -96,7 +96,7 @@ def _finite(digits: str) -> float | None:
 
 
 def hello(version: str, host: str) -> dict[str, Any]:
-    return {HELLO: VERSION, "version": version, "host": host, "limit": MOST}
+    return {HELLO: VERSION, "version": version, "host": host, "limit": MAX_FRAME}
 
 
 def failure(error: Exception) -> dict[str, Any]:
@@ -164,11 +164,13 @@ class Lines:
                     return raw_line
                 self._skips, scanned = False, 0
                 continue
-            if len(self._data) > MOST:
+            if len(self._data) > MAX_FRAME:
                 self._data.clear()
                 if not self._skips:
                     self._skips = True
-                    raise BridgeError("too_large", "a line is too long", f"at most {MOST} bytes")
+                    raise BridgeError(
+                        "too_large", "a line is too long", f"at most {MAX_FRAME} bytes"
+                    )
             scanned = len(self._data)
             if not self._more(until):
                 return None

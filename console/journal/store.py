@@ -38,7 +38,7 @@ def odd_words(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
     )
 
 
-MOST = 4_000_000
+MAX_DATA = 4_000_000
 """Most characters of an event's data; this program writes no longer one."""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS event (
@@ -185,7 +185,7 @@ class Reader:
             "SELECT seq, at, substr(kind, 1, 200), substr(step, 1, 200), attempt,"
             " CASE WHEN length(data) <= ? THEN data END"
             f" FROM event WHERE seq > ?{of} ORDER BY seq LIMIT ?",
-            (MOST, seq, *kinds, most),
+            (MAX_DATA, seq, *kinds, most),
         ).fetchall()
 
 

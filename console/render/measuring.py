@@ -20,7 +20,7 @@ from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_
 SHARE_OF_TOP = 1.15
 MIN_RUNS = 3
 """Runs below which bars show nothing, where there are as many."""
-LABEL, FIGURE, LEAST, LONGEST = 9, 13, 36, 60
+LABEL, FIGURE, MIN_WIDTH, LONGEST = 9, 13, 36, 60
 """Cells of a bar's label and figure, of the narrowest row, and of the longest bar."""
 BASELINE = ".baseline"
 MAX_ANSWER, MAX_BRIEF = 300, 160
@@ -67,7 +67,7 @@ def run_bars(view: RunView, step: StepView, width: int, height: int, signs: Glyp
     values = list(enumerate(runs_of(step, "tok_s"), 1))
     base = _baseline(view, step, "tok_s")
     least = min(len(values), MIN_RUNS) + (base is not None) + 1
-    if len(values) < 2 or height < least or width < LEAST:
+    if len(values) < 2 or height < least or width < MIN_WIDTH:
         return []
     rule = next(iter(_thresholds(view, step, "tok_s", "go")), None)
     limit = rule.limit(base, "tok/s") if rule is not None else None

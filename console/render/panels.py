@@ -54,7 +54,7 @@ from console.render.gauges import (
     utilisation,
 )
 
-LEAST = 34
+MIN_PANEL = 34
 """Cells of the narrowest panel."""
 LABEL = 5
 FULL_PRESSURE = 40.0
@@ -94,7 +94,7 @@ def framed(
 def beside(panels: Sequence[Panel], width: int, inside: int, most: int) -> list[Row]:
     """Panels in as few lines of panels as the width allows, each line as wide as the window; no
     rows if that takes more than `most` rows or the window is too narrow."""
-    columns = width // LEAST
+    columns = width // MIN_PANEL
     if not panels or not columns:
         return []
     lines = -(-len(panels) // columns)

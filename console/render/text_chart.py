@@ -12,7 +12,7 @@ from console.render.cells import Glyphs, Row, amount
 
 LABEL = 9
 """Cells of the figures at the left edge."""
-LEAST = 10
+MIN_CELLS = 10
 FLAT = 0.5
 """A curve that varies by less than this share of its height is scaled to its own range."""
 CALM_S = 2.5
@@ -84,7 +84,7 @@ def chart(
 
     Unknown spans have a `?` at the bottom: a gap is no zero.
     """
-    cells = max(LEAST, width - LABEL)
+    cells = max(MIN_CELLS, width - LABEL)
     values = columns(curve, begin, end, cells)
     curve, line = _scaled(curve, values), None
     if curve.limit is not None and curve.bottom <= curve.limit <= curve.top:

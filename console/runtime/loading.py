@@ -24,7 +24,7 @@ from console.runtime.spec import ContainerSpec, Handle, Mount, Runs, weights
 EVERY_S = 1.0
 LOG_BYTES = 2048
 """Bytes at the end of a log that are read."""
-LEAST = 256 << 20
+MIN_WEIGHTS = 256 << 20
 """An interpreter with its libraries holds about as much: of smaller weights RSS tells nothing."""
 
 COMPUTES, MOVES = 0.05, 128 << 10
@@ -65,7 +65,7 @@ class Loading:
         held = resident(self._pids()).total
         if not held:
             return self._figures
-        known = self._size >= LEAST
+        known = self._size >= MIN_WEIGHTS
         return Figures(min(held, self._size) if known else held, self._size if known else None, "B")
 
 

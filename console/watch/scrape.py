@@ -22,7 +22,7 @@ from console.watch.plan import usual_environment
 CHILD_S = 20.0
 REQUEST_S = 5.0
 MIN_S = 10.0
-MOST = 8192
+MAX_REQUEST = 8192
 """Bytes of a request that are read."""
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -98,9 +98,9 @@ class Scrape:
 def _request(peer: socket.socket) -> list[str]:
     """Method, path and version, once the whole head is there; else nothing. Raises OSError."""
     data, until = b"", time.monotonic() + REQUEST_S
-    while b"\r\n\r\n" not in data and len(data) < MOST:
+    while b"\r\n\r\n" not in data and len(data) < MAX_REQUEST:
         peer.settimeout(max(0.001, until - time.monotonic()))
-        more = peer.recv(MOST)
+        more = peer.recv(MAX_REQUEST)
         if not more:
             return []
         data += more

@@ -34,7 +34,7 @@ WINDOW = 120
 WINDOW_S = 86_400.0
 SUSTAINED = 30
 """Figures that a shift has to last."""
-CEILING, MOST = 12.0, 4.0
+CEILING, MAX_EXCESS = 12.0, 4.0
 """In allowances: of the sum, and of what one figure may count for."""
 SPREADS = 2.5
 MIN_SPREAD = 0.004
@@ -86,7 +86,9 @@ class _Sum:
         """Whether the sum is at its ceiling."""
         if self.value <= 0:
             self.since = at
-        self.value = max(0.0, min(CEILING, self.value + max(-1.0 - MOST, min(MOST, excess)) - 1.0))
+        self.value = max(
+            0.0, min(CEILING, self.value + max(-1.0 - MAX_EXCESS, min(MAX_EXCESS, excess)) - 1.0)
+        )
         return self.value >= CEILING
 
 

@@ -13,7 +13,7 @@ import pytest
 from console.config.site.site import load_site
 from console.fleet import bridge as far
 from console.fleet.bridge import Bridge
-from console.fleet.protocol import HELLO, MOST, SEVERAL, VERSION, BridgeError, Lines
+from console.fleet.protocol import HELLO, MAX_FRAME, SEVERAL, VERSION, BridgeError, Lines
 from console.fleet.starts import Wanted
 from console.journal.store import Journal
 from console.runner import control
@@ -40,7 +40,7 @@ def test_it_says_hello_answers_in_order_and_ends_with_its_input(host: Far) -> No
         host, b'{"id":1,"v":1,"ask":"state"}\n', b'{"id":2,"v":1,"ask":"reboot"}\n',
         b"no frame\n", b'{"id":3,"v":1,"ask":["state"]}\n', b'{"id":4,"v":1,"ask":"state"}\ntorn',
     )  # fmt: skip
-    assert said[0] == {HELLO: VERSION, "version": "9.9", "host": "box", "limit": MOST}
+    assert said[0] == {HELLO: VERSION, "version": "9.9", "host": "box", "limit": MAX_FRAME}
     assert [(one["id"], one["ok"]) for one in said[1:]] == [
         (1, True), (2, False), (None, False), (3, False), (4, True),
     ]  # fmt: skip

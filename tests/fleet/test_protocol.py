@@ -42,7 +42,7 @@ def test_lines_come_whole_however_they_arrive(pipe: Pipe) -> None:
 def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_heard(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MOST", 100)
+    monkeypatch.setattr(protocol, "MAX_FRAME", 100)
     lines = Lines(pipe[0])
     os.write(pipe[1], b"x" * 150)
     with pytest.raises(BridgeError) as refused:
@@ -67,7 +67,7 @@ def test_a_line_is_heard_by_a_process_that_has_many_files_open(pipe: Pipe) -> No
 
 
 def test_a_frame_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOST", 100)
+    monkeypatch.setattr(protocol, "MAX_FRAME", 100)
     assert line({"a": 1}) == b'{"a":1}\n'
     with pytest.raises(BridgeError, match="too large"):
         line({"a": "x" * 100})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.bench.metrics import DRIFT_SAMPLES
-from console.config.playbook.measuring_steps import LEAST, SoakStep
+from console.config.playbook.measuring_steps import MIN_SAMPLES, SoakStep
 from console.config.playbook.threshold import THRESHOLD_FORM, Threshold, compatible, parse_threshold
 from console.runner.executors.soak import LOOKS
 from console.runner.executors.soak_monitor import FASTEST_S, SLOWEST_S
@@ -122,7 +122,7 @@ def test_a_soak_is_looked_at_as_often_as_is_reckoned_with() -> None:
         soak = SoakStep.model_validate({"service": "x", "duration": f"{duration:.0f}s"})
         every = min(SLOWEST_S, max(FASTEST_S, duration / LOOKS))
         assert soak.max_looks == int(duration / every) + 2
-    assert LEAST["soak"] == 2 * DRIFT_SAMPLES
+    assert MIN_SAMPLES["soak"] == 2 * DRIFT_SAMPLES
 
 
 def test_more_runs_allow_more_samples(book: Book) -> None:

@@ -15,7 +15,7 @@ from console.host import process
 from console.host.memory import Resident
 from console.host.process import ProcessSpec, start_time
 from console.runtime import loading
-from console.runtime.loading import LEAST, Loading, Work, of_container, of_service, weights_of
+from console.runtime.loading import MIN_WEIGHTS, Loading, Work, of_container, of_service, weights_of
 from console.runtime.spec import ContainerSpec, ExistingContainer, Handle, Mount
 from tests.clock import FakeClock
 
@@ -34,13 +34,13 @@ def test_memory_beside_the_size_of_the_weights() -> None:
     held = by_memory(0).look()
     assert held is not None
     assert (held.total, held.unit) == (None, "B"), "weights that are not known are no whole"
-    small = by_memory(LEAST - 1).look()
+    small = by_memory(MIN_WEIGHTS - 1).look()
     assert small is not None
     assert small.total is None, "an interpreter alone holds as much"
 
 
 def test_what_holds_more_than_its_weights_has_loaded_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LEAST", 1)
+    monkeypatch.setattr(loading, "MIN_WEIGHTS", 1)
     assert by_memory(4096).look() == Figures(4096, 4096, "B")
 
 

@@ -7,7 +7,7 @@ import pytest
 from console.models.sizing.assessment import Assessment, Limit, Verdict
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, Strategy, VllmPlan
 from console.models.suggest.ranking import Merits, order
-from console.models.suggest.search import LEAST, SHORT, USEFUL, Search, contexts
+from console.models.suggest.search import MIN_CONTEXT, SHORT, USEFUL, Search, contexts
 from console.models.suggest.ways import Args, Way, ways
 from tests.sizing.site import DISTILL, LARGE, Q4, SMALL, served
 
@@ -57,7 +57,7 @@ def search(judged: object, own: int = 131072, on: tuple[Way, ...] = (ALL, LAYERS
 
 def test_contexts_are_round_and_end_with_the_models_own() -> None:
     found = contexts(40960)
-    assert (found[0], found[-1]) == (LEAST, 40960)
+    assert (found[0], found[-1]) == (MIN_CONTEXT, 40960)
     assert found == sorted(set(found))
     assert all(one % 1024 == 0 for one in found)
     assert contexts(2048) == [2048]

@@ -12,7 +12,7 @@ from textual.message import Message
 from console.common.text import LINE_LIMIT, clean_lines
 from console.frontends.cli.console import _environment, _screens
 from console.frontends.tui.terminal.driver import ConsoleDriver
-from console.frontends.tui.terminal.input import MOST, TerminalInput
+from console.frontends.tui.terminal.input import MAX_PASTE, TerminalInput
 from console.frontends.tui.terminal.output import LIMIT, TerminalWriter
 from tests.ui.terminal import CLOSE, F12, OPEN
 from tests.waiting import until
@@ -84,10 +84,10 @@ def test_a_key_pulled_apart_acts() -> None:
 
 
 def test_a_paste_without_an_end_does_not_grow_for_ever() -> None:
-    (said,) = Heard().hear(OPEN, *["x" * 65536] * (2 * MOST // 65536), 1.2)
+    (said,) = Heard().hear(OPEN, *["x" * 65536] * (2 * MAX_PASTE // 65536), 1.2)
     assert len(said) == LINE_LIMIT + len("paste ")
-    (said,) = Heard().hear(OPEN, *["x\n" * 32768] * (2 * MOST // 65536), 1.2)
-    assert len(said) <= MOST + len("paste ")
+    (said,) = Heard().hear(OPEN, *["x\n" * 32768] * (2 * MAX_PASTE // 65536), 1.2)
+    assert len(said) <= MAX_PASTE + len("paste ")
 
 
 class Pipe:

@@ -47,7 +47,7 @@ NOTHING = ("", "~", "null", "Null", "NULL")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 OTHER_TOOLS = frozenset({"steps", "pipeline", "jobs", "stages", "kind", "apiVersion", "schema"})
 """Keys of files with `services:` that are not for compose."""
-MOST = 50
+MAX_FINDINGS = 50
 """What is said of one file."""
 
 MARKS = ("", "*", "!", "[]", "=")
@@ -196,10 +196,10 @@ def refused(tree: Tree, *, sure: bool) -> Iterator[Hit]:
     that its first level is judged, too."""
     if not is_for_compose(tree):
         return
-    for key, place, first in tree.doubled[:MOST]:
+    for key, place, first in tree.doubled[:MAX_FINDINGS]:
         what = f"`{key}` is there twice: it stands in line {first.line} already"
         yield Hit(place, what, fix="one of them, with what both have")
-    yield from islice(_unfit(tree.root, FILE, "", set(), sure), MOST)
+    yield from islice(_unfit(tree.root, FILE, "", set(), sure), MAX_FINDINGS)
 
 
 def _unfit(

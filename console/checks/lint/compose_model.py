@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from console.checks.lint import compose_ports
-from console.checks.lint.compose_keys import MOST
+from console.checks.lint.compose_keys import MAX_FINDINGS
 from console.checks.lint.compose_ports import Published
 from console.checks.lint.unit import Hit, Place, Severity
 from console.checks.lint.yaml_tree import Node
@@ -52,7 +52,7 @@ def refused(root: Node, path: Path) -> Iterator[Hit]:
         for name, service in _pairs(root.get("services"))
         if service.fields is not None
     }
-    yield from islice(_each(root, services, dict(_judged(services)), path), MOST)
+    yield from islice(_each(root, services, dict(_judged(services)), path), MAX_FINDINGS)
 
 
 def _judged(services: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
@@ -438,7 +438,7 @@ def _same_ports(services: Mapping[str, Node]) -> Iterator[Hit]:
             same = seen.setdefault(port.port, [])
             met = (
                 (who, published_port)
-                for who, published_port in same[:MOST]
+                for who, published_port in same[:MAX_FINDINGS]
                 if published_port.meets(port)
             )
             # compose takes what is written twice for one

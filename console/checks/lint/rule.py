@@ -32,7 +32,7 @@ MODULES = ("build", "engine", "image", "host")
 
 MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
 FORM = "# omni: ignore RULE LESSON reason"
-MOST = 500
+MAX_SUPPRESSIONS = 500
 """Suppressions of one file that are considered."""
 BAD, UNUSED = "suppression-without-reason", "suppression-unused"
 
@@ -198,7 +198,7 @@ def apply_suppressions(
     out: list[Finding] = []
     for comment in unit.comments:
         mark = MARK.match(comment.text)
-        if mark is None or len(good) >= MOST:
+        if mark is None or len(good) >= MAX_SUPPRESSIONS:
             continue
         wrong = _wrong(mark[1], rules)
         if wrong:

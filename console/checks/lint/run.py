@@ -33,7 +33,7 @@ from console.common.errors import Problem
 
 MANY = 64
 """Number of files from which on starting processes pays off."""
-_MOST, _CHUNK = 8, 8
+_MAX_WORKERS, _CHUNK = 8, 8
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -49,7 +49,7 @@ _SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
 def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
     """Apply `work` to every item. With processes it and its results are pickled; do not use from a
     process with threads, which must not be forked."""
-    count = min(len(os.sched_getaffinity(0)), _MOST)
+    count = min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
     if len(items) < MANY or count < 2:
         yield from map(work, items)
         return

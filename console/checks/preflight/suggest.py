@@ -43,7 +43,15 @@ from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan,
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import labels
 from console.models.suggest.ranking import Cost, Merits, order
-from console.models.suggest.search import LEAST, Fit, FitResult, Judgement, Search, Trial, contexts
+from console.models.suggest.search import (
+    MIN_CONTEXT,
+    Fit,
+    FitResult,
+    Judgement,
+    Search,
+    Trial,
+    contexts,
+)
 from console.models.suggest.ways import Args, ways
 
 TOP = 5
@@ -259,7 +267,7 @@ def _searched(judge: Judge, listing: Listing, known: Known) -> Case:
         return not full and not any(reason.startswith(names) for reason in sum_.tight if names)
 
     fixed = _fixed(plan, facts)
-    tried = [fixed] if fixed else contexts(facts.context_length or LEAST)
+    tried = [fixed] if fixed else contexts(facts.context_length or MIN_CONTEXT)
     search = Search(ways(facts, plan, judge.machine.cards), tried, judged, on_cards)
     return Case(known, loader, plan, search, search.fastest())
 

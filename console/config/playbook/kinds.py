@@ -134,7 +134,7 @@ class StepKind:
 
 @dataclass
 class Figure:
-    """A metric that a gate can name; `source`: what measures it, as in LEAST."""
+    """A metric that a gate can name; `source`: what measures it, as in MIN_SAMPLES."""
 
     unit: str
     bounds: Bounds | None = None

@@ -44,7 +44,7 @@ Count = Annotated[int, Field(ge=0)]
 FIGURES = ("llama-bench", "sweep-bench")
 """The forms of a command's output that `figures:` names."""
 
-LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
+MIN_SAMPLES = {"benchmark": 3, "llama-bench": 3, "soak": 10}
 """Samples that a criterion needs by default (`min_samples`), by what measures it: runs, or requests
 of a soak. A captured figure and a peak are single by nature: 1."""
 
@@ -98,7 +98,7 @@ class BenchmarkStep(Strict, Content):
     def figures(self, *, guessed: bool) -> dict[str, Figure]:
         own = measured(GATED, "benchmark", None if guessed else self.runs_at_most)
         if not guessed:
-            more = f"runs: {LEAST['benchmark']} or more, or min_samples: {self.runs}"
+            more = f"runs: {MIN_SAMPLES['benchmark']} or more, or min_samples: {self.runs}"
             for figure in own.values():
                 figure.usual = (self.runs, f"runs: {self.runs} gives {self.runs}", more)
         if not guessed and self.prompt_lengths:  # so many rates the prompts of a length give

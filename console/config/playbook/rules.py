@@ -11,7 +11,7 @@ from console.config.lessons import registry
 from console.config.playbook.captured import base_unit
 from console.config.playbook.decidable import check_criterion, never_both
 from console.config.playbook.kinds import Figure, measured
-from console.config.playbook.measuring_steps import LEAST
+from console.config.playbook.measuring_steps import MIN_SAMPLES
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import KINDS, CriterionModel, Step
 from console.config.playbook.verdict import Criterion
@@ -212,16 +212,16 @@ def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -
 
 
 def made_of(step: Step) -> str:
-    """The kind of samples behind a step's own metrics, as in LEAST; "" for single figures."""
+    """The kind of samples behind a step's own metrics, as in MIN_SAMPLES; "" for single figures."""
     source = step.figures or step.kind
-    return source if source in LEAST else ""
+    return source if source in MIN_SAMPLES else ""
 
 
 def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
     """`source`: the kind of samples of its metric. An explicit `min_samples` wins, 1 included."""
     least, requests = model.min_samples, 0
     if least is None:
-        least = LEAST.get(source, 1)
+        least = MIN_SAMPLES.get(source, 1)
         metric = metric_of(model.metric) if source == "soak" else None
         if metric is not None and metric.looks:
             least, requests = 1, least

@@ -21,7 +21,7 @@ ENVIRONMENT = "OMNI_ALERT"
 NO_SEQUENCES = ("linux", "dumb", "vt", "cons")
 """Beginnings of TERM of terminals that print what they do not know."""
 OSC_777 = ("rxvt", "foot", "vte")
-MOST = 120
+MAX_WORDS = 120
 
 
 class Attention:
@@ -84,7 +84,7 @@ def alert(words: str, environment: Mapping[str, str]) -> str:
     bell = "\a"
     if wanted == "bell" or not _knows_sequences(environment):
         return bell
-    text = one_line(words, MOST).replace(";", ",")
+    text = one_line(words, MAX_WORDS).replace(";", ",")
     if environment.get("TERM", "").startswith(OSC_777) or "VTE_VERSION" in environment:
         return bell + _passed_on(f"\x1b]777;notify;omni-console;{text}\a", environment)
     return bell + _passed_on(f"\x1b]9;omni-console: {text}\a", environment)
@@ -94,7 +94,7 @@ def title_sequence(words: str, environment: Mapping[str, str]) -> str:
     """The bytes that set the title of the window, or of the pane in tmux."""
     if not _knows_sequences(environment):
         return ""
-    return f"\x1b]2;{one_line(words, MOST)}\a"
+    return f"\x1b]2;{one_line(words, MAX_WORDS)}\a"
 
 
 def _knows_sequences(environment: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from console.common.units import format_bytes, format_duration
 SLACK = 0.10
 MIN_SLACK = 2 << 30
 """A prediction is exceeded by a tenth and 2 GiB, whichever is more."""
-MOST = 1 << 60
+MAX_SIZE = 1 << 60
 SCHEMA = 1
 
 
@@ -124,7 +124,7 @@ def _seconds(value: object) -> float:
 
 
 def _bytes(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SIZE:
         raise ValueError(f"{name} of a memory envelope is no number of bytes")
     return value
 

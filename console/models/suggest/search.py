@@ -14,7 +14,7 @@ from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.llama_cpp import least
 from console.models.suggest.ways import Args, Way
 
-USEFUL, SHORT, LEAST = 16384, 8192, 4096
+USEFUL, SHORT, MIN_CONTEXT = 16384, 8192, 4096
 """Tokens of context that a placement is chosen for; that are enough where the weights are all on
 the cards, which is by far the fastest; and that are asked for where those are too many."""
 GRID = ((1024, 32768), (4096, 131072), (8192, 1 << 20), (65536, 1 << 24))
@@ -105,7 +105,7 @@ def contexts(longest: int) -> list[int]:
         while at + step <= min(end, longest):
             at += step
             lengths.append(at)
-    lengths = [length for length in lengths if length >= min(LEAST, longest)]
+    lengths = [length for length in lengths if length >= min(MIN_CONTEXT, longest)]
     return lengths if lengths and lengths[-1] == longest else [*lengths, longest]
 
 
@@ -124,7 +124,7 @@ class Search:
         tried: list[Fit] = []
         on_cards = [way for way in self.ways if way.kind == "cards"]
         others = [way for way in self.ways if way.kind != "cards"]
-        plans = ((on_cards, (USEFUL, SHORT)), (others, (USEFUL,)), (self.ways, (LEAST,)))
+        plans = ((on_cards, (USEFUL, SHORT)), (others, (USEFUL,)), (self.ways, (MIN_CONTEXT,)))
         for few, goals in plans:
             for way in few:
                 for goal in dict.fromkeys(map(self._goal, goals)):

@@ -230,7 +230,7 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
 
 
 MESSAGES = frozenset({"beat", "arm", "sheet", "advisory", "outage", "attended", "quit"})
-_MOST = 65536
+_MAX_MESSAGE = 65536
 _MAX_LINE = 4096
 
 
@@ -253,7 +253,7 @@ class Inbox:
         """Return the messages since the last call, in order. A line that is not a known message is
         left out."""
         try:
-            data = os.read(self.descriptor, _MOST)
+            data = os.read(self.descriptor, _MAX_MESSAGE)
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")

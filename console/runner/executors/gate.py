@@ -17,7 +17,7 @@ from console.bench.metrics import GAUGE_METRICS, OUTPUT_METRICS
 from console.bench.sample import discarded
 from console.common.text import clean, one_line
 from console.common.units import format_number
-from console.config.playbook.measuring_steps import FIGURES, LEAST
+from console.config.playbook.measuring_steps import FIGURES, MIN_SAMPLES
 from console.config.playbook.rules import as_criterion
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
@@ -224,13 +224,13 @@ def measured_by(metric: str, *, baseline: bool) -> str:
 
 
 def made_of(view: RunView, metric: str) -> str:
-    """The kind of samples behind a metric, a key of LEAST; "" for a single figure."""
+    """The kind of samples behind a metric, a key of MIN_SAMPLES; "" for a single figure."""
     owner, _, name = metric.partition(".")
     step = view.step(owner)
-    if step is not None and step.kind in LEAST:
+    if step is not None and step.kind in MIN_SAMPLES:
         return step.kind
     source = str(view.measurement(owner).benchmark.get("source") or "")
-    return source if source in LEAST and source in FIGURES and name in OUTPUT_METRICS else ""
+    return source if source in MIN_SAMPLES and source in FIGURES and name in OUTPUT_METRICS else ""
 
 
 def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:

@@ -42,7 +42,7 @@ MIN_RATE = 0.1
 LONGER, LONGER_S = 64, 16.0
 """Tokens of the answers by which a server is judged of which a short one tells nothing, and seconds
 that each of them may take at its rate."""
-LEAST = 24
+MIN_COMPARED = 24
 """Tokens from which on such an answer may tell something: of a slow server not all can be waited
 for. Fewer tokens show fewer signs, and no false ones."""
 
@@ -237,13 +237,13 @@ def longer(
 ) -> Completion:
     """Judge a server whose sane answer was cut off by one of LONGER tokens, which is streamed, and
     if that one falls apart, by a second; by shorter ones if it needs more than `within_s` seconds
-    for that. Return the first answer where they are sane, where none came, and where not even LEAST
-    would; one that breaks is returned itself.
+    for that. Return the first answer where they are sane, where none came, and where not even
+    MIN_COMPARED would; one that breaks is returned itself.
 
     A model of a wrong setting begins like a sane one: `The "The wis`.
     """
     count = min(LONGER, int(within_s * (first.decode_tok_s or 0.0)))
-    if not (first.ok and first.at_limit) or count < LEAST:
+    if not (first.ok and first.at_limit) or count < MIN_COMPARED:
         return first
     answers: list[Completion] = []
     for ask in (streamed, complete):

@@ -14,19 +14,19 @@ from console.checks.preflight.sources.tree import SourceTree
 
 Required = tuple[str, str]
 """(requirement, where it stands)."""
-MOST = 2000
+MAX_LINES = 2000
 
 
 def to_run(tree: SourceTree, part: str) -> list[Required]:
     """Of pyproject.toml, setup.py and requirements.txt."""
     requirements = [*_project(tree, part), *_setup(tree, part)]
     requirements += listed(tree, posixpath.join(part, "requirements.txt").lstrip("/"))
-    return requirements[:MOST]
+    return requirements[:MAX_LINES]
 
 
 def listed(tree: SourceTree, path: str) -> Iterator[Required]:
     """Of a file of requirements."""
-    for number, line in enumerate((tree.text(path) or "").split("\n")[:MOST], 1):
+    for number, line in enumerate((tree.text(path) or "").split("\n")[:MAX_LINES], 1):
         if text := line.partition("#")[0].strip():
             yield text, tree.place(path, number)
 
@@ -70,7 +70,7 @@ def _project(tree: SourceTree, part: str) -> Iterator[Required]:
 def _texts(table: Any, key: str, tree: SourceTree, path: str) -> Iterator[Required]:
     values = table.get(key) if isinstance(table, dict) else None
     lines = (tree.text(path) or "").split("\n")
-    for value in values[:MOST] if isinstance(values, list) else ():
+    for value in values[:MAX_LINES] if isinstance(values, list) else ():
         if isinstance(value, str):
             line = next((n for n, source_line in enumerate(lines, 1) if value in source_line), 0)
             yield value, tree.place(path, line)

@@ -19,7 +19,7 @@ from console.common import paths
 from console.common.errors import ConsoleError, Exit
 
 SAFE = re.compile(r"[A-Za-z0-9_./@%+:,~=-]+")
-MOST = 1000
+MAX_OFFERED = 1000
 ENDING = ".yaml"
 
 
@@ -34,7 +34,7 @@ def values(args: Namespace) -> int:
             for completion in completions
             if completion.startswith(current) and SAFE.fullmatch(completion)
         )
-        print("\n".join(list(dict.fromkeys(fit))[:MOST]))
+        print("\n".join(list(dict.fromkeys(fit))[:MAX_OFFERED]))
     return int(Exit.OK)
 
 

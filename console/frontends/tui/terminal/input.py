@@ -40,7 +40,7 @@ SILENT_S = 1.0
 """Seconds of silence after which a paste without an end is broken."""
 GAP_S = 0.1
 """Seconds that separate a person's keys from those sent in one go."""
-MOST = 1 << 20
+MAX_PASTE = 1 << 20
 """Characters of one paste; the rest is dropped."""
 F12 = "\x1b[24~"
 _CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel_size")
@@ -188,7 +188,7 @@ class _Paste:
         text = self.tail + text
         at = text.find(END)
         kept = at if at >= 0 else max(0, len(text) - len(END) + 1)
-        if self.size < MOST:
+        if self.size < MAX_PASTE:
             self.parts.append(text[:kept])
             self.size += kept
         self.tail = "" if at >= 0 else text[kept:]
@@ -196,7 +196,7 @@ class _Paste:
 
     @property
     def text(self) -> str:
-        return ("".join(self.parts) + self.tail)[:MOST].replace("\x00", "")
+        return ("".join(self.parts) + self.tail)[:MAX_PASTE].replace("\x00", "")
 
 
 class TerminalInput:

@@ -14,7 +14,7 @@ WAYS = (
 )  # fmt: skip
 LOOKS_BACK = ("ngram-", "suffix")
 """Ways that guess from the text before, and load nothing."""
-LEAST = {
+MIN_VALUES = {
     "n_max": 0, "n_min": 0, "p_min": 0, "heads": 0, "mtp_heads": 0, "cross_ctx": 1,
     "dflash_cross_ctx": 1, "ngram_size_n": 1, "ngram_size_m": 1, "ngram_min_hits": 1,
     "suffix_min_match_len": 1, "suffix_max_depth": 1,
@@ -47,7 +47,7 @@ def speculation(reading: Reading, flag: str, value: str) -> None:
 def _setting(reading: Reading, flag: str, setting: str) -> None:
     key, equals, number = setting.partition("=")
     name = key.lstrip("-").replace("-", "_")
-    least = LEAST.get(name)
+    least = MIN_VALUES.get(name)
     shown = one_line(setting, 40) or "(nothing)"
     if not equals:
         reading.refuse(f"{flag}: {shown} is no key=value")

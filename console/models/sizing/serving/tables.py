@@ -21,7 +21,7 @@ WIDTH = 4
 """Bytes of a number in the table, and in those of most backends."""
 SPARE = 4
 """Numbers of a row beyond the context (`get_req_to_token_extra_context_len`)."""
-LEAST, MOST, FULL = 2048, 4096, 512
+MIN_REQUESTS, MAX_REQUESTS, FULL = 2048, 4096, 512
 """Requests where none are asked for: so many for each full context that the cache holds
 (`resolve_max_num_reqs` in mem_cache/kv_cache_configurator.py)."""
 GUESSING = 48
@@ -83,7 +83,7 @@ def _requests(
 ) -> int:
     """How many requests a rank takes at once."""
     tokens, states, ranks = pools
-    most = max(LEAST, min(MOST, int(tokens / max(1, context) * FULL)))
+    most = max(MIN_REQUESTS, min(MAX_REQUESTS, int(tokens / max(1, context) * FULL)))
     running_limit = plan.running or (GUESSING if plan.speculates else None)
     if running_limit is not None:
         most = max(1, running_limit // (plan.replicas if plan.attention_apart else 1))

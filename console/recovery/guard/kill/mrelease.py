@@ -32,7 +32,7 @@ from console.common.paths import module_argv
 NUMBER = 448
 """The number of the system call, the same on x86_64 and aarch64."""
 MACHINES = ("x86_64", "aarch64")
-MOST = 16
+MAX_AT_ONCE = 16
 """How many processes are freed at a time, the largest first. The many small ones of a fork bomb
 free themselves quickly."""
 WORTH = 16 << 20
@@ -173,7 +173,7 @@ class Reaper:
         Returns True if the child confirmed within `wait_s`. It may not do so: the caller has to
         kill as well.
         """
-        which = [group, *pidfds[: MOST - 1]] if group >= 0 else pidfds
+        which = [group, *pidfds[: MAX_AT_ONCE - 1]] if group >= 0 else pidfds
         if not self._send(KILL_GROUP if group >= 0 else KILL, which) or self._socket is None:
             return False
         try:
@@ -193,7 +193,7 @@ class Reaper:
         try:
             # Descriptors travel with the message, because a pid could have become another
             # process's.
-            socket.send_fds(self._socket, [word], list(descriptors[:MOST]))
+            socket.send_fds(self._socket, [word], list(descriptors[:MAX_AT_ONCE]))
         except OSError:
             return False
         return True
@@ -219,7 +219,7 @@ def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> N
         while True:
             ready, _, _ = select.select([link], [], [], _pause(waiting, clock()))
             if ready:
-                word, pidfds, _, _ = socket.recv_fds(link, 16, MOST)
+                word, pidfds, _, _ = socket.recv_fds(link, 16, MAX_AT_ONCE)
                 if not word:
                     return
                 if word != FREE:

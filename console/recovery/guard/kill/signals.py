@@ -275,7 +275,7 @@ def largest(pids: Sequence[int]) -> Iterator[list[int]]:
     sized = sorted(((mrelease.resident(pid), pid) for pid in pids[:MAX_SIZED]), reverse=True)
     pidfds: list[int] = []
     try:
-        for size, pid in sized[: mrelease.MOST - 1]:
+        for size, pid in sized[: mrelease.MAX_AT_ONCE - 1]:
             if size < mrelease.WORTH:
                 break
             with contextlib.suppress(OSError):

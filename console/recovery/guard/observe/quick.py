@@ -5,8 +5,8 @@ For a process group, the resident anonymous pages of its members are read from t
 files (1.3 µs each), and its shared memory is taken from the last second. For a container,
 memory.current is read, less the page cache of the last second. Only if that is over the limit is
 memory.stat read to confirm it, because the kernel has to compute that file first. A member
-process that started in the last two seconds is not known yet. Of more than MOST members only the
-largest are read, and the rest are taken from the last second.
+process that started in the last two seconds is not known yet. Of more than MAX_PROCESSES members
+only the largest are read, and the rest are taken from the last second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import FASTEST, Load
 
 METRIC = "service.ram_used"
-MOST = 16
+MAX_PROCESSES = 16
 SOON_S = 0.5
 """A limit is near if the current growth reaches it within this many seconds."""
 REST_S = 0.1
@@ -165,7 +165,7 @@ class Quick:
     ) -> None:
         """Take what the reading of each second found about the group that `pid` leads."""
         if pid in self._members:
-            self._members[pid].update(members[:MOST], ram, count, shared)
+            self._members[pid].update(members[:MAX_PROCESSES], ram, count, shared)
 
     def wait_s(self, otherwise: float) -> float:
         """Return the seconds to the next reading, at most `otherwise`."""
