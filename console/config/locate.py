@@ -141,15 +141,15 @@ def leaving_no_demo() -> Iterator[None]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the demo's range on which nothing listens."""
-    from itertools import islice
-
+    """Ports of the demo's range, one after another, on which nothing listens: the next free block,
+    so that no two demos of a machine share one."""
     from console.host.ports import is_free  # only where it is wanted: it costs start-up time
 
-    ports = list(islice(filter(is_free, PORTS), count))
-    if len(ports) == count:
-        return ports
-    raise UsageError("no free port for the demo", f"looked at {PORTS.start}-{PORTS.stop - 1}")
+    for first in range(PORTS.start, PORTS.stop - count + 1, count):
+        ports = list(range(first, first + count))
+        if all(map(is_free, ports)):
+            return ports
+    raise UsageError("no free ports for the demo", f"looked at {PORTS.start}-{PORTS.stop - 1}")
 
 
 def _process(name: str, port: int) -> str:

@@ -31,7 +31,7 @@ from console.config.site.site import Site, load_site
 from console.frontends.cli import run as run_command
 from console.frontends.cli.console import can_draw, open_console
 from console.host.licence import Licence, Reason, stop_group
-from console.host.ports import port_of
+from console.host.ports import answering, port_of
 from console.journal.history import usual
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from console.rehearsal.prepare import Rehearsal
 
 
+MAX_MOVES = 5
+"""How often a demo goes to other ports because another one has taken its own."""
+
+
 def demo(args: Namespace) -> int:
     """Start the demo's baseline if need be, run the demo playbook, print the result."""
     if args.stop:
@@ -69,7 +73,7 @@ def demo(args: Namespace) -> int:
             f"{own_command()} demo --stop removes it; the next demo writes it again",
         )
     _ensure_models(out)
-    _bring_up(site, out)
+    site = bring_up(site, out)
     screens = can_draw() and not args.json and not args.plain
     args.yes, args.step, args.detach = not screens, screens, False
     playbook = playbook_of("demo", [f"candidate={args.candidate}"], site)
@@ -83,13 +87,46 @@ def demo(args: Namespace) -> int:
     return code
 
 
-def _bring_up(site: Site, out: TextIO) -> None:
-    """Bring up the baseline by the rollback procedure. Raises RollbackFailed."""
+def bring_up(site: Site, out: TextIO) -> Site:
+    """Bring up the baseline by the rollback procedure, at other ports where somebody else has taken
+    its own. Returns its site. Raises RollbackFailed."""
+    if _is_taken(site):
+        site = _moved(site)
     print(f"baseline: starting at {site.model.baseline.url} …", file=out)
     result = Procedure(site_plan(site)).run()
+    for _ in range(MAX_MOVES):
+        if result.serving or not _is_taken(site):
+            break
+        site = _moved(site)  # another demo was faster
+        print(f"baseline: that port was taken; starting at {site.model.baseline.url} …", file=out)
+        result = Procedure(site_plan(site)).run()
     if not result.serving:
         log = paths.baseline_log(site.name)
         raise RollbackFailed("the demo's baseline does not serve", result.detail, f"see {log}")
+    return site
+
+
+def _is_taken(site: Site) -> bool:
+    """Whether a process that is not the demo's listens at the port of its baseline."""
+    spec = site.baseline_spec()
+    own = ProcessDriver(spec, paths.records_dir(site.name)).find()
+    return own is None and bool(answering(spec.url))
+
+
+def _moved(site: Site) -> Site:
+    """The demo's site at other ports; its baseline does not run."""
+    _forget(site)
+    site.path.unlink()
+    return load_site(demo_site())
+
+
+def _forget(site: Site) -> None:
+    """Remove what is known of the demo's baseline at its address."""
+    for path in (
+        paths.restore_file(site.name),
+        evidence.directory(site.name, site.model.baseline.url),
+    ):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _stop(args: Namespace) -> int:
