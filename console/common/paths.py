@@ -31,6 +31,13 @@ def sealed_argv(copy: str, *words: str) -> tuple[str, ...]:
     return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8", copy, *words)
 
 
+def lost_file() -> str:
+    """A file without which an installed console starts no process of its own, and that is gone, as
+    in the middle of an upgrade; "" if all are there."""
+    needed = (sys.executable, str(Path(__file__).parents[1] / "cli.py"))
+    return next((path for path in needed if not os.path.exists(path)), "")
+
+
 def own_copy() -> str:
     """The directory of the sealed copy that this process runs; "" in an installed console."""
     directory = Path(__file__).parents[2]

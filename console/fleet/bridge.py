@@ -38,6 +38,7 @@ from console.fleet.protocol import (
     refusal,
 )
 from console.journal.run_dir import RunDir, SeveralRuns, all_runs, find_run
+from console.recovery.rollback.shell.program_gone import newest_script, or_script
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
@@ -273,8 +274,9 @@ class Bridge:
             raise BridgeError("moved_on", f"run {new[0]} has begun meanwhile")
         site = [f"--site={self._site_file}"] if self._site_file else []
         heard: list[bytes] = []
+        argv = [*module_argv("console.cli"), "rollback", "--json", *site]
         with subprocess.Popen(
-            [*module_argv("console.cli"), "rollback", "--json", *site],
+            or_script(argv, newest_script(self._site_file), "--json"),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         ) as child:  # fmt: skip

@@ -14,12 +14,13 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import end_of, in_memory, write_all
-from console.common.text import clean, one_line
+from console.common.text import clean, decode, one_line
 from console.fleet.inventory import Host
 from console.fleet.protocol import (
     HELLO,
@@ -32,6 +33,7 @@ from console.fleet.protocol import (
     parsed,
     refusal,
 )
+from console.recovery.rollback.shell.program_gone import script_of_login
 
 T = TypeVar("T")
 CONNECT_S = 10
@@ -46,6 +48,8 @@ ROLLBACK_S = 3600.0
 END_S = 2.0
 MAX_WORDS = 8192
 SSH_FAILED, NOT_FOUND = 255, (126, 127)
+NO_MODULE = "No module named"
+"""What Python says where the console's files are gone."""
 NO_CONSOLE = "no_console"
 """The code where there is nothing on the host that could be asked."""
 ASKS = ("Permission denied", "Host key verification failed")
@@ -210,6 +214,22 @@ class Line:
             raise BridgeError("version", words, "", "the same omni-console on both sides")
         return ready_token
 
+    def run_script(self, tell: Callable[[str], None]) -> int:
+        """Bring the baseline back by what the host's newest run has sealed, where there is no
+        console that could be asked; `tell` gets its lines. How it ended: NO_SCRIPT without one,
+        SSH_FAILED where the line was lost."""
+        argv = ["ssh", *options(self._control), self.host.ssh, script_of_login()]
+        with subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as self._child:  # fmt: skip
+            assert self._child.stdout is not None
+            for raw in iter(partial(self._child.stdout.readline, MAX_WORDS), b""):
+                tell(clean(decode(raw), 1000))
+            code = self._child.wait()
+        self._child = None
+        return code
+
     def abandon(self) -> None:
         """End the ssh from another thread, for good: whoever waits for an answer has lost the
         line."""
@@ -272,7 +292,7 @@ class Line:
         )
         self.close()
         name = self.host.name
-        if code in NOT_FOUND:
+        if code in NOT_FOUND or (code == int(Exit.INTERNAL) and NO_MODULE in words):
             hint = f"install it there, or name it: hosts: {{{name}: {{command: /path/to/it}}}}"
             title = f"{name} has no omni-console"
             return BridgeError(NO_CONSOLE, title, words, hint, Exit.USAGE)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.common import paths
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import write_atomically
 from console.common.paths import module_argv
@@ -60,6 +61,11 @@ class NotStarted(ConsoleError):
 def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:
     """Start the runner and wait until it says that it has begun. Raises NotStarted if it
     refuses."""
+    if lost := paths.lost_file():
+        raise NotStarted(
+            "nothing was started: files of omni-console itself are gone", lost,
+            "install it again, then start the run again", int(Exit.FAILED),
+        )  # fmt: skip
     how = detachment()
     argv = [*module_argv("console.cli"), "runner", str(run.path), *options]
     if how.unit:

@@ -262,8 +262,10 @@ class _Site:
         self._stamp = self._now()
 
     def changed(self) -> bool:
+        """Whether to begin anew; where the program's own files are gone, the last plan stays at
+        work until they are there again."""
         now = self._now()
-        return now is not None and now != self._stamp
+        return now is not None and now != self._stamp and not paths.lost_file()
 
     def begin_anew(self) -> None:
         """Become `omni-console watch run`, as the same process."""

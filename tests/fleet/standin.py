@@ -17,6 +17,7 @@ from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.state import exit_code
 from console.journal.store import Event
+from console.recovery.rollback.shell.program_gone import NO_SCRIPT
 from tests.clock import FakeClock
 
 WANTED = Wanted("trial", "text", {"n": "1"})
@@ -150,6 +151,7 @@ class ToldHost(FarHost):
         """Whether a person presses Ctrl-C while this host is asked."""
         self.words: list[str] = []
         """What its rollback says."""
+        self.script_ends = NO_SCRIPT
 
     def ask(self, question: str, limit_s: float = 0.0, said: Any = None, **more: Any) -> Json:
         self.tell = said
@@ -162,6 +164,10 @@ class ToldHost(FarHost):
 
     def token(self) -> str:
         return str(self.ask("ready")["token"])
+
+    def run_script(self, tell: Any) -> int:
+        tell("rolled back by the script")
+        return self.script_ends
 
     def abandon(self) -> None:
         self.abandoned = True

@@ -16,6 +16,7 @@ from console.fleet.bridge import Bridge
 from console.fleet.protocol import HELLO, MAX_FRAME, SEVERAL, VERSION, BridgeError, Lines
 from console.fleet.starts import Wanted
 from console.journal.store import Journal
+from console.recovery.rollback.sealed_plan import site_script
 from console.runner import control
 from console.runner.unattended import boot
 from tests.fleet.far import BOOK, Far, Json, documented, new_run, plan
@@ -216,6 +217,21 @@ def test_a_rollback_is_the_hosts_own_and_is_waited_for(
         {"id": 1, "said": "stage True ['rollback', '--json']"},
         {"id": 1, "ok": True, "exit": 7, "results": [{"serving": True}]},
     ]
+
+
+def test_a_rollback_goes_by_the_sealed_script_where_the_program_is_gone(
+    host: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bridge outlives an upgrade, or its virtual environment."""
+    monkeypatch.setattr(far, "module_argv", lambda name: ("/nowhere/python",))
+    script = site_script("box")
+    script.parent.mkdir(parents=True)
+    script.write_text('echo stage >&2; echo \'{"serving": true}\'; echo "$@" >&2')
+    token = host.ask("ready")["token"]
+    frame = json.dumps({"id": 1, "v": VERSION, "ask": "rollback", "token": token}).encode() + b"\n"
+    said = exchange(host, frame)[1:]
+    assert said[-1] == {"id": 1, "ok": True, "exit": 0, "results": [{"serving": True}]}
+    assert [words["said"] for words in said[:-1]][-2:] == ["stage", "--json"]
 
 
 def test_a_rollback_that_was_meant_for_an_earlier_run_is_refused(

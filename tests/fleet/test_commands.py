@@ -326,6 +326,18 @@ def test_a_console_without_a_bridge_names_the_way_by_hand(
     assert "by hand" not in said
 
 
+@pytest.mark.parametrize(("ends", "code"), [(0, 0), (7, 7), (255, 7)])
+def test_a_host_whose_console_is_gone_rolls_back_by_its_sealed_script(
+    fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str], ends: int, code: int
+) -> None:
+    fars["a"].rolled = BridgeError(NO_CONSOLE, "a has no omni-console", exit_=Exit.USAGE)
+    fars["a"].script_ends = ends
+    assert main(["fleet", "rollback", "a"]) == code
+    said = capsys.readouterr().out
+    assert "a: rolled back by the script" in said
+    assert f"a has no omni-console; its newest sealed script ended with {ends}" in said
+
+
 def test_a_host_that_refuses_after_others_are_done_says_how_far_it_is(
     fars: dict[str, ToldHost], capsys: pytest.CaptureFixture[str]
 ) -> None:

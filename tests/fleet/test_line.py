@@ -16,6 +16,7 @@ from console.fleet import line as near
 from console.fleet.inventory import Host
 from console.fleet.line import Line, control_dir, options
 from console.fleet.protocol import BridgeError, LineLost
+from console.recovery.rollback.shell.program_gone import NO_SCRIPT
 
 HELLO = """echo '{"omni-bridge":1,"version":"x","host":"h","limit":9}'\n"""
 ECHO = """while read -r frame; do
@@ -84,11 +85,33 @@ def test_what_acts_has_a_token_that_was_just_asked_for(ssh: Ssh) -> None:
         (f"{HELLO}exit 0", LineLost, "the connection ended"),
         ("echo 'sh: exec: omni: not found' >&2; exit 127", BridgeError, "no omni-console"),
         ("echo 'there is no command' >&2; exit 2", BridgeError, "no bridge"),
+        ("echo 'python: No module named console.cli' >&2; exit 1", BridgeError, "no omni-console"),
     ],
 )
 def test_why_a_line_has_ended(ssh: Ssh, script: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         ssh(script).ask("state")
+
+
+def test_the_newest_sealed_script_of_a_host_is_run(
+    ssh: Ssh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its own console is gone; `ssh` runs the last word as a login shell does."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "my state"))
+    said: list[str] = []
+    line = ssh('shift $(($# - 1)); exec /bin/sh -c "$1"')
+    assert line.run_script(said.append) == NO_SCRIPT
+    place = tmp_path / "my state/omni-console/rollback"
+    place.mkdir(parents=True)
+    for at, (name, text) in enumerate({
+        "old.sh": "exit 7", "new.sh": "echo it serves; echo and more >&2",
+        "new.without-python.sh": "exit 7",
+    }.items()):  # fmt: skip
+        (place / name).write_text(text)
+        os.utime(place / name, (at, at))
+    said.clear()
+    assert line.run_script(said.append) == 0
+    assert said == ["it serves", "and more"]
 
 
 def test_the_last_words_say_why_whatever_was_said_before(ssh: Ssh) -> None:

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -249,6 +250,21 @@ def test_what_another_users_rollback_prints_takes_no_memory(
     finally:
         tracemalloc.stop()
     assert notes[1:] == ["nobody: exit 7, over"]
+
+
+@as_root
+def test_another_users_run_is_rolled_back_by_its_script_where_the_program_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "module_argv", lambda name: ("/nowhere/python",))
+    notes: list[str] = []
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        script = Path(directory, "rollback", "rollback.sh")
+        script.parent.mkdir()
+        script.write_text("echo it serves")
+        assert records.roll_back_first(Pointer("r", directory, "x", NOBODY, 2, 2), notes.append)
+    assert notes[1:] == ["nobody: exit 0, it serves"]
 
 
 def test_one_that_prints_for_ever_is_not_waited_for() -> None:

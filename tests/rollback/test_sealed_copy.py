@@ -19,7 +19,7 @@ from console.host import process
 from console.recovery.rollback import command, procedure, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.records import Pointer
-from console.recovery.rollback.shell import launcher, sealed_copy
+from console.recovery.rollback.shell import launcher, program_gone, sealed_copy
 from tests.rollback.conftest import DASH, Stage, run_launcher
 
 PYTHON = os.path.realpath(sys.executable)
@@ -196,6 +196,46 @@ def test_a_person_can_read_the_script(stage: Stage) -> None:
     text = launcher.render(stage.seal(copy="/copy"), Path("/otherwise"))
     assert len(text.splitlines()) <= 80
     assert max(map(len, text.splitlines())) <= 110
+
+
+@needs_dash
+@pytest.mark.parametrize("state", ["none", "alive", "interrupted"])
+def test_at_boot_a_script_rolls_back_what_was_interrupted_alone(stage: Stage, state: str) -> None:
+    """As the boot unit runs it where the program is gone, and no Python of it is left."""
+    stage.seal(copy=str(sealed_copy.make()))
+    script = sealed.site_script("local")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write(stage.plan, script)
+    candidate = stage.sleeper(stage.plan.run_id)
+    if state != "none":
+        runner = stage.sleeper() if state == "alive" else (1 << 22, 5)
+        records.write(Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), *runner))
+    done = run(*program_gone.or_newest_script(["/nowhere/python"], program_gone.IF_INTERRUPTED))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("the baseline serves" in done.stdout) is (state == "interrupted")
+    assert ("nothing to do" in done.stdout) is (state != "interrupted")
+    assert process.alive(*candidate) is (state != "interrupted")
+
+
+@needs_dash
+def test_without_python_nobody_knows_what_was_interrupted(stage: Stage) -> None:
+    stage.seal(copy="/gone")
+    script = sealed.site_script("local")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write(stage.plan, script)
+    done = run(*program_gone.or_newest_script(["/nowhere/python"], program_gone.IF_INTERRUPTED))
+    assert done.returncode == 7
+    assert f"sh {launcher.without_python_path(script)} brings the baseline back" in done.stdout
+
+
+def test_a_command_of_its_own_that_runs_has_the_last_word(stage: Stage) -> None:
+    for code in (0, 2, 7):
+        argv = ["/bin/sh", "-c", f"exit {code}"]
+        assert run(*program_gone.or_newest_script(argv, "x")).returncode == code
+        assert run(*program_gone.or_script(argv, stage.root / "script")).returncode == code
+    done = run(*program_gone.or_newest_script(["/nowhere/python"], "x"))
+    assert done.returncode == 127
+    assert "no run has sealed a script: install it again" in done.stderr
 
 
 @needs_dash

@@ -227,6 +227,24 @@ def test_where_the_command_cannot_be_run_the_sealed_script_brings_the_baseline_b
     serves(key(argv).press().progress)
 
 
+def test_the_script_of_the_site_that_is_named_counts_before_a_newer_one(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.seal(site_path=str(tmp_path / "named.yaml"))
+    for name, at in (("named", 1000), ("newer", 2000)):
+        path = sealed_plan.site_script(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"exit {0 if name == 'named' else 7}\n")
+        os.utime(path, (at, at))
+    sealed.write(stage.plan, sealed_plan.site_script("named").with_suffix(".json"))
+    nowhere, log = ("/nowhere/omni-console",), tmp_path / "emergency.log"
+    emergency = Emergency(nowhere, log, site=str(tmp_path / "named.yaml"))
+    try:
+        serves(emergency.press().progress)
+    finally:
+        emergency.close()
+
+
 def test_the_newest_script_of_a_site_counts_where_no_run_is_known(
     stage: Stage, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -439,6 +439,20 @@ def test_without_a_site_file_each_command_says_so(
     assert not (paths.demo_dir() / "site.yaml").exists()
 
 
+def test_a_watch_begins_anew_only_while_its_program_is_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would end, and nothing would watch the baseline until the end of an upgrade."""
+    file = home / "site.yaml"
+    file.write_text("1")
+    plan = plan_of()
+    site = loop._Site(replace(plan, sealed=replace(plan.sealed, site_path=str(file))))
+    file.write_text("22")
+    assert site.changed()
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert not site.changed()
+
+
 @pytest.mark.parametrize("command", ["gone", "dies", "refuses"])
 @pytest.mark.parametrize("script", ["serves", "fails", "none"])
 def test_where_the_command_cannot_be_run_the_sealed_script_restores(

@@ -1,5 +1,10 @@
 """What the status page shows, and the verbs that it may send: bound to what it showed."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from console.frontends.tui.watch.run import Snapshot
@@ -10,6 +15,47 @@ from console.journal.run_dir import RunDir
 from console.journal.state import VERBS
 from tests.ui import scene
 from tests.web.watched import Sent, made, some_id
+
+# -- the program's files ---------------------------------------------------------------------------
+
+COLD = """
+import os, sys, time
+from pathlib import Path
+from console.frontends.web.desk import Desk
+
+class Gone:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "console":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+desk = Desk(site=None, write=True)
+sys.meta_path.insert(0, Gone)
+sys.executable = "/nowhere/python"
+print([desk.tell({"verb": "rollback", "run": None})], flush=True)
+while not (rollback := desk.look()["rollback"])["over"]:
+    time.sleep(0.02)
+print(rollback["words"])
+desk.close()
+"""
+
+
+def test_a_page_that_nobody_has_opened_yet_rolls_back_after_the_program_is_gone(
+    tmp_path: Path,
+) -> None:
+    """The first press loaded what an upgrade had taken away, and was lost with `Internal Server
+    Error`."""
+    places = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CONFIG", "CACHE")}
+    places |= {"OMNI_HOST_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    script = tmp_path / "STATE/omni-console/rollback/here.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("exit 0\n")
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", COLD], capture_output=True, text=True, timeout=120,
+        check=False, env={**os.environ, **places},
+    )  # fmt: skip
+    assert ran.stdout.splitlines() == ["['']", "THE BASELINE SERVES"], ran.stderr
+
 
 # -- verbs -----------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import UNREADABLE, Snapshot
-from console.frontends.tui.watch.watchers import Watchers
+from console.frontends.tui.watch.watchers import Watchers, load
 from console.frontends.web.facts import MAX_TYPED, Seen, bound_to, facts
-from console.host import process
+from console.host import process  # noqa: F401: a press may come when no file is there
 from console.host.sample import Sample
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import records
@@ -44,6 +44,7 @@ class Desk:
         self, *, site: str | None, write: bool, clock: Clock | None = None,
         watch: Callable[..., Watchers] = Watchers,
     ) -> None:  # fmt: skip
+        load()  # now: an emergency may come when the program's files are gone
         self.write = write
         self._site, self._watch = site, watch
         self._clock = clock or SystemClock()

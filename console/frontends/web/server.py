@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from console.common import crash
+from console.common import crash, paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import UsageError
 from console.common.text import one_line
@@ -223,6 +223,8 @@ class Site:
             return OVER, "no session: a new link starts one"
         if self._consoles >= MAX_CONSOLES:
             return TOO_MUCH, f"{MAX_CONSOLES} consoles are open here: close one"
+        if paths.lost_file():
+            return ENDED, "files of omni-console itself are gone: install it again"
         try:
             console = PtyConsole(self._argv, environment(os.environ), size)
         except OSError as error:

@@ -40,6 +40,7 @@ from console.recovery.rollback import live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.sealed_plan import CUT_OVER, PLAN, ROLLBACK, SCRIPT, SITE, SealedPlan
+from console.recovery.rollback.shell.program_gone import or_script
 from console.recovery.rollback.trigger import flocks, holders
 
 SIZE_LIMIT = 65536
@@ -350,10 +351,12 @@ def _holds_host_lock(pointer: Pointer) -> bool:
 
 
 def _rollback_argv(other: Pointer) -> tuple[str, ...]:
-    """The command of this installation; a sealed copy has only what that user's run sealed."""
+    """The command of this installation, and what that user's run has sealed where its files are
+    gone; a sealed copy has only the latter."""
+    script = Path(other.run_dir, ROLLBACK, SCRIPT)
     if own_copy():
-        return ("/bin/sh", f"{other.run_dir}/{ROLLBACK}/{SCRIPT}")
-    return (*module_argv("console.cli"), "rollback")
+        return ("/bin/sh", str(script))
+    return tuple(or_script((*module_argv("console.cli"), "rollback"), script))
 
 
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:

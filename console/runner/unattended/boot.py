@@ -18,6 +18,7 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import left_down as outage_of
 from console.recovery.rollback import records
+from console.recovery.rollback.shell.program_gone import IF_INTERRUPTED, or_newest_script
 from console.rehearsal.workspace import MAPPING
 
 UNIT = """\
@@ -89,6 +90,6 @@ def install(unit: Unit, site: str | None) -> None:
 
 def text_of(unit: Unit, site: str | None, environment: dict[str, str]) -> str:
     """Return the unit file's text. Raises UsageError for values a unit file cannot express."""
-    argv = [*module_argv("console.cli"), "rollback", "--if-interrupted"]
+    argv = [*module_argv("console.cli"), "rollback", IF_INTERRUPTED]
     argv += ["--site", os.path.abspath(site)] if site else []
-    return systemd.filled(UNIT, unit, argv, environment)
+    return systemd.filled(UNIT, unit, or_newest_script(argv, IF_INTERRUPTED), environment)

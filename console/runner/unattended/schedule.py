@@ -54,6 +54,10 @@ AccuracySec=1s
 WantedBy=timers.target
 """
 NAME_FORM = re.compile(NAME)
+MAX_TIME = 1 << 33
+DUE = 'date +%s >"$0"; exec "$@"'
+"""Runs a command behind a mark of when it was due, which the command itself removes: it stays where
+the program cannot be run, as in the middle of an upgrade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,19 @@ class Entry:
     @property
     def timer(self) -> Path:
         return self.unit.path.with_suffix(".timer")
+
+    @property
+    def due(self) -> Path:
+        return folder() / f"{self.name}.due"
+
+    @property
+    def missed_at(self) -> float | None:
+        """When the timer fired last and the program could not be run, Unix seconds; None if it
+        could."""
+        try:
+            return float(min(int(self.due.read_bytes()), MAX_TIME))
+        except (OSError, ValueError):
+            return None
 
     @property
     def calendar(self) -> str:
@@ -146,6 +163,7 @@ def install(entry: Entry) -> None:
     playbook_of(entry.playbook, pairs, site)
     unit = entry.unit
     argv = [*module_argv("console.cli"), "schedule", "start", entry.name]
+    argv = ["/bin/sh", "-c", DUE, str(entry.due), *argv]
     service = systemd.filled(SERVICE, unit, argv, dict(os.environ))
     paths.make(folder())
     unit.path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +207,7 @@ def remove(name: str) -> bool:
     if not NAME_FORM.fullmatch(name):
         return False
     entry = Entry(name, "", "", 0.0)
-    files = (entry.timer, entry.unit.path, folder() / f"{name}.json")
+    files = (entry.timer, entry.unit.path, folder() / f"{name}.json", entry.due)
     if not any(path.exists() for path in files):
         return False
     with contextlib.suppress(ConsoleError):  # systemd has not loaded one with a wrong time
@@ -236,6 +254,7 @@ def start(name: str) -> RunDir:
     )
     if entry is None:
         raise UsageError(f"no run is scheduled as '{name}'", str(folder()), "omni-console schedule")
+    entry.due.unlink(missing_ok=True)
     try:
         return _begin(entry)
     finally:

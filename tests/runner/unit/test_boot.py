@@ -200,6 +200,15 @@ def test_what_nobody_waits_for_does_not_begin(
     assert argv[-1] == launch.unit_of(RunDir(tmp_path))
 
 
+def test_nothing_is_started_by_a_program_whose_files_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(NotStarted, match="files of omni-console itself are gone") as refused:
+        launch.launch(RunDir(tmp_path))
+    assert refused.value.detail == "/nowhere/python"
+
+
 def test_it_is_known_before_it_looks_for_a_rollback(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

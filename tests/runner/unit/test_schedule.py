@@ -1,11 +1,14 @@
 """Runs by the clock: times, timers, what is refused, and what is told of a start that fails."""
 
+import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from console.cli import main
 from console.common.errors import ConsoleError, InvalidFile, UsageError
 from console.config.site.site import Site, load_site
 from console.host import systemd
@@ -96,6 +99,29 @@ def test_a_site_has_its_runs_by_the_clock(
     assert schedule.installed() == []
     assert not entry.timer.exists()
     assert not schedule.remove("nightly")
+
+
+@pytest.mark.usefixtures("manager")
+def test_a_run_that_the_missing_program_could_not_start_is_named(
+    tmp_path: Path, made_site: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In the middle of an upgrade the timer fired, and nothing said later that the run had not
+    begun."""
+    site = made_site(NIGHT % (tmp_path / "trial.yaml"))
+    monkeypatch.setattr(schedule, "module_argv", lambda name: ("/nowhere/python",))
+    [entry] = schedule.of_site(site)
+    schedule.install(entry)
+    [line] = [row for row in entry.unit.path.read_text().splitlines() if row.startswith("ExecS")]
+    argv = shlex.split(line.partition("=")[2].replace("$$", "$").replace("%%", "%"))
+    assert subprocess.run(argv, stderr=subprocess.DEVNULL, check=False).returncode == 127
+    assert entry.missed_at is not None
+    monkeypatch.setenv("OMNI_SITE", str(site.path))
+    assert main(["schedule"]) == 0
+    assert "it did not start at 20" in capsys.readouterr().out
+    monkeypatch.setattr(schedule, "_begin", lambda entry: None)
+    schedule.start("nightly")
+    assert entry.missed_at is None
 
 
 def test_a_run_without_a_person_always_has_a_lease(

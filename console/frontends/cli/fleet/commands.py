@@ -16,9 +16,17 @@ from console.common.errors import ConsoleError, ControlError, Exit, RollbackFail
 from console.common.text import clean, columns
 from console.fleet.inventory import Host, load_fleet
 from console.fleet.known import last, look, words_of
-from console.fleet.line import NO_CONSOLE, ROLLBACK_S, Line, at_once, control_dir
+from console.fleet.line import (
+    NO_CONSOLE,
+    ROLLBACK_S,
+    SSH_FAILED,
+    Line,
+    at_once,
+    control_dir,
+)
 from console.fleet.protocol import BINDS, WHOLE, BridgeError, LineLost, code_of, part
 from console.fleet.table import as_json, is_down, lines, rows
+from console.recovery.rollback.shell.program_gone import NO_SCRIPT
 
 
 def fleet(args: Namespace) -> int:
@@ -123,6 +131,21 @@ def _say(out: TextIO, text: str) -> None:
         print(text, file=out, flush=True)
 
 
+def _by_script(
+    line: Line, tell: Callable[[str], None], error: BridgeError
+) -> dict[str, Any] | None:
+    """The outcome of the newest script that a run on a host has sealed, where its console cannot be
+    run; None if there is none."""
+    code = line.run_script(tell)
+    if code == NO_SCRIPT:
+        return None
+    words = f"{error}; its newest sealed script ended with {code}"
+    tell(words)
+    done = Exit.OK if code == Exit.OK else Exit.ROLLBACK_FAILED
+    return {"host": line.host.name, "reached": None if code == SSH_FAILED else True,
+            "detail": words, "exit_code": int(done)}  # fmt: skip
+
+
 def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
     """One host's rollback, as an object; what it says is printed behind the host's name."""
     host, token, heard = line.host, "", False
@@ -163,7 +186,9 @@ def _roll_back(say: Callable[[str], None], line: Line) -> dict[str, Any]:
     except ConsoleError as error:
         by_hand = f"by hand: {host.typed('rollback')}"
         if isinstance(error, BridgeError) and error.code == NO_CONSOLE:
-            by_hand = "nothing was asked of it"
+            if (outcome := _by_script(line, tell, error)) is not None:
+                return outcome
+            by_hand = "nothing was asked of it, and no run has sealed a script there"
         why = "; ".join(filter(None, (error.title, *error.detail.splitlines())))
         hint = f"{error.hint}; {by_hand}" if error.hint else by_hand
         failed = RollbackFailed(f"{host.name}: rollback failed", why, hint)

@@ -99,7 +99,7 @@ def _print(args: Namespace, entries: list[Entry], words: str) -> None:
     if args.json:
         rows: list[dict[str, Any]] = [
             {"name": run.name, "playbook": run.playbook, "at": run.at, "lease_s": run.lease_s,
-             "once": run.once, "next": following[run.name]}
+             "once": run.once, "next": following[run.name], "missed_at": run.missed_at}
             for run in entries
         ]  # fmt: skip
         print(redact.dumped({"scheduled": rows}))
@@ -108,5 +108,9 @@ def _print(args: Namespace, entries: list[Entry], words: str) -> None:
         when = following[entry.name] or "not any more"
         print(f"{entry.name:<20} {clean(entry.playbook, 60)}  at {entry.at}, next {when}, lease "
               f"{format_duration(entry.lease_s)}")  # fmt: skip
+        if entry.missed_at is not None:
+            missed = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.missed_at))
+            print(f"  it did not start at {missed}: omni-console could not be run then; "
+                  f"omni-console run {clean(entry.playbook, 60)} starts it now")  # fmt: skip
     if words:
         print(words)

@@ -33,8 +33,8 @@ from console.recovery.rollback.sealed_plan import (
     ROLLBACK,
     SCRIPT,
     site_dirs,
-    site_scripts,
 )
+from console.recovery.rollback.shell.program_gone import newest_script, or_script
 from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
 
 STANDBY_WORD_S = 0.7
@@ -65,9 +65,13 @@ class Press:
 class Emergency:
     """The emergency key of one console. A press never raises; a rollback outlives the console."""
 
-    def __init__(self, spawn_argv: tuple[str, ...], log: Path, clock: Clock | None = None) -> None:
-        """`spawn_argv` is the rollback command of last resort; its output is appended to `log`."""
-        self._argv = spawn_argv
+    def __init__(
+        self, spawn_argv: tuple[str, ...], log: Path, clock: Clock | None = None,
+        site: str | None = None,
+    ) -> None:  # fmt: skip
+        """`spawn_argv` is the rollback command of last resort, of a site file where that is named;
+        its output is appended to `log`."""
+        self._argv, self._site = spawn_argv, site
         self._log = log
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -204,9 +208,8 @@ class Emergency:
         at = self._clock.now()
         try:
             child = subprocess.Popen(
-                _or_script(self._argv, progress.directory), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log,
-                start_new_session=True, close_fds=True,
+                or_script(self._argv, self._script(progress.directory)), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True, close_fds=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             progress.end(f"the rollback command cannot be started: {one_line(str(error))}")
@@ -233,6 +236,11 @@ class Emergency:
                 return
             self._clock.sleep(POLL_S)
         child.returncode = 0  # the command outlives the console, so Popen must not wait for it
+
+    def _script(self, directory: Path | None) -> Path | None:
+        """The script of the run that a press means, else the newest of the site."""
+        own = directory / SCRIPT if directory is not None else None
+        return own if own is not None and own.is_file() else newest_script(self._site)
 
     def _open_log(self) -> tuple[int, int]:
         """A descriptor of the log, and the log's size; of /dev/null where it cannot be written."""
@@ -279,23 +287,6 @@ def _target() -> Path | None:
 def _others_live(mine: Pointer) -> bool:
     """Whether another user has a live run."""
     return any(p.uid != mine.uid and process.alive(p.pid, p.start) for p in pointers.find_all())
-
-
-OR_SCRIPT = '"$@"; code=$?; case $code in 1|126|127) exec /bin/sh "$0" ;; esac; exit $code'
-"""Runs a command, and the script $0 where it cannot be run: the console's files have gone, as in
-the middle of an upgrade."""
-
-
-def _or_script(argv: tuple[str, ...], directory: Path | None) -> list[str]:
-    """The command, and behind it the script of the run that a press means, else the newest that a
-    run on some site has sealed."""
-    with contextlib.suppress(OSError):
-        own = [directory / SCRIPT] if directory is not None else []
-        sites = sorted(site_scripts(), key=os.path.getmtime, reverse=True)
-        script = next((path for path in (*own, *sites) if path.is_file()), None)
-        if script is not None:
-            return ["/bin/sh", "-c", OR_SCRIPT, str(script), *argv]
-    return list(argv)
 
 
 def _progress_files() -> list[Path]:

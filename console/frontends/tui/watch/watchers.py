@@ -102,6 +102,11 @@ def pixels_here() -> tuple[int, int]:
     return width, height
 
 
+def load() -> None:
+    """Load what `Watchers.start` needs, where that is not to wait for the first frame."""
+    from console.host import sampler  # noqa: F401
+
+
 class Watchers:
     """All watchers of the app: they start, follow a run and end together. They start reading before
     there is a screen, so that the first frame is full."""
@@ -119,8 +124,8 @@ class Watchers:
         options = ("--site", site) if site else ()
         self.emergency = Emergency(
             (*paths.module_argv("console.cli"), "rollback", "--by", "key", *options),
-            paths.state_dir() / "emergency.log",
-        )
+            paths.state_dir() / "emergency.log", site=site,
+        )  # fmt: skip
         self.guard = GuardWatch()
         self.sampler: Sampler | None = None
         self.baseline_log: BaselineLog | None = None

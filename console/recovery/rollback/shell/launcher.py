@@ -81,11 +81,11 @@ find_python() {
   return 1
 }
 
-# Runs the copy. A closed terminal does not end it; the first Ctrl-C or SIGTERM is answered by it
-# with a warning, and the second one ends it.
+# Runs the copy with the words of this call. A closed terminal does not end it; the first Ctrl-C or
+# SIGTERM is answered by it with a warning, and the second one ends it.
 run_copy() {
   trap '' HUP TSTP PIPE INT QUIT
-  "$python" -I -S -B -X utf8 "$COPY" "$RUN_DIR" &
+  "$python" -I -S -B -X utf8 "$COPY" "$RUN_DIR" "$@" &
   child=$!
   trap 'kill -s TERM "$child"' TERM
   # a signal ends the wait, but not the process that is waited for
@@ -95,7 +95,7 @@ run_copy() {
 }
 
 if [ -f "$COPY/__main__.py" ] && find_python; then
-  run_copy
+  run_copy "$@"
   case $? in
     0) exit 0 ;;
     7) exit 7 ;;
