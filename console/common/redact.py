@@ -15,7 +15,7 @@ from typing import Any
 
 from console.common import passwords
 from console.common.patterns import lazy
-from console.common.secrets import fields, forms, given, lines, logins, sentences
+from console.common.secrets import fields, forms, given, lines, logins, refused, sentences
 from console.common.secrets.names import (
     BY_VALUE,
     BY_VALUES,
@@ -293,6 +293,8 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
             continue
         if "made" not in groups or made(groups["made"]):
             yield field.span("value")
+    if refused.HINT in line:
+        yield from refused.of_text(line)
     yield from passwords.of_text(line, lower)
     if _KEY_LINE.fullmatch(line) and not line.isupper() and not line.islower():
         yield 0, len(line)

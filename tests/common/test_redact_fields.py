@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from console.common import redact
-from console.common.text import cleaned
+from console.common.secrets.lines import Stream
+from console.common.text import clean, clean_lines, cleaned, one_line
 
 MADE, HEX = "Zx7Qv9Lm2Kp4Wt", "9f86d081884c7d659a2feaa0c55ad015"
 SHORT, DASHED, LITELLM, WORD = "llama3serve", "my-secret-key-2024", "sk-1234", "mysecretpass"
@@ -289,3 +290,34 @@ def test_what_a_server_repeats_of_a_request_that_it_refuses_is_hidden() -> None:
     assert redact.data(harmless) == harmless
     text = '{"loc": ["body", "max_tokens"], "msg": "a string", "input": "9000"}'
     assert redact.text(text) == text
+
+
+REFUSED = "Input should be a valid integer [type=int_parsing, input_value='@', input_type=str]"
+
+
+@pytest.mark.parametrize(
+    "place", ["api_key", "headers.authorization", "api_keys.0", "a.0.password"]
+)
+@pytest.mark.parametrize("secret", [DASHED, LITELLM, WORD])
+def test_what_pydantic_repeats_is_hidden_by_the_name_of_its_field(place: str, secret: str) -> None:
+    """The name stands on the line above, or before the words where lines were joined."""
+    rows = ["1 validation error for Settings", place, "  " + REFUSED.replace("@", secret)]
+    stream = Stream()
+    for shown in (
+        redact.text("\n".join(rows)), one_line("\n".join(rows)), clean(r"\n".join(rows)),
+        "\n".join(clean_lines("\n".join(rows))), "\n".join(map(stream.shown, rows)),
+        clean(" ".join(rows)),
+    ):  # fmt: skip
+        assert secret not in shown
+        assert place in shown
+        assert "valid integer [type=int_parsing, input_value='*****'" in shown
+
+
+def test_what_pydantic_repeats_of_another_field_stays() -> None:
+    rows = [f"{name}\n  {REFUSED.replace('@', value)}" for name, value in
+            (("max_tokens", "nine"), ("api_key", DASHED), ("port", "eighty"))]  # fmt: skip
+    shown = redact.text("\n".join(rows))
+    assert ("nine" in shown, DASHED in shown, "eighty" in shown) == (True, False, True)
+    assert shown == "\n".join(rows).replace(DASHED, redact.HIDDEN)
+    joined = one_line("\n".join(rows), 600)
+    assert ("nine" in joined, DASHED in joined, "eighty" in joined) == (True, False, True)

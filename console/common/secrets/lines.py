@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from console.common.patterns import lazy
-from console.common.secrets import columns, frames, labels
+from console.common.secrets import columns, frames, labels, refused
 from console.common.secrets.labels import Waits
 from console.common.secrets.names import HIDDEN, Looks, is_name, is_nothing, looks
 from console.common.secrets.sentences import STATES, is_prose
@@ -87,13 +87,17 @@ _ANEW = Waits("", 0)
 class Stream:
     """The lines of one text or log in their order."""
 
-    __slots__ = ("_waits",)
+    __slots__ = ("_above", "_waits")
 
     def __init__(self) -> None:
         self._waits: Waits | None = None
+        self._above = ""
 
     def shown(self, line: str) -> str:
         """The next line, clean, without what is the value of an earlier line's name."""
+        if refused.HINT in line:
+            line = refused.below(self._above, line)
+        self._above = line
         if self._waits is None:  # most lines
             if labels.may_be(line):
                 self._waits = labels.awaited(line)
@@ -103,11 +107,13 @@ class Stream:
 
     def peeked(self, line: str) -> str:
         """The same for a line that is still being written: it comes again, longer."""
+        if refused.HINT in line:
+            line = refused.below(self._above, line)
         return line if self._waits is None else _hidden(line, self._waits)[0]
 
     def forget(self) -> None:
         """What comes next does not follow what came last."""
-        self._waits = None
+        self._waits, self._above = None, ""
 
 
 def shown(rows: Iterable[str]) -> Iterator[str]:
