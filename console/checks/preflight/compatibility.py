@@ -344,7 +344,7 @@ class Loader:
     are; `own`: the baseline's; `served`: the baseline was seen to serve. `takes`: what is known of
     the build's options, `build`: what is known of it besides; `inside`: it runs in an image, which
     has files of its own; `inferred`: the engine is that of the baseline's command line; `image`:
-    what the image is called.
+    what the image is called; `unread`: files of its variables that cannot be read here.
     """
 
     kind: str = ""
@@ -360,6 +360,7 @@ class Loader:
     inside: bool = False
     inferred: bool = False
     image: str = ""
+    unread: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -410,7 +411,14 @@ def contested_by(loader: Loader) -> dict[str, tuple[str, ...]]:
 
 
 def _ik(loader: Loader) -> LlamaPlan:
-    return _mapped(loader, ik_plan(loader.args, loader.env, takes=loader.takes))
+    plan = ik_plan(loader.args, loader.env, takes=loader.takes)
+    build = loader.build or Build()
+    commits = ALL_COMMITS if build.serves else build.number
+    return _mapped(loader, replace(plan, commits=commits))
+
+
+ALL_COMMITS = 1 << 20
+"""More than any build of ik_llama.cpp has: of one that serves with the command line at hand."""
 
 
 def _mapped(loader: Loader, plan: LlamaPlan) -> LlamaPlan:
@@ -418,7 +426,7 @@ def _mapped(loader: Loader, plan: LlamaPlan) -> LlamaPlan:
 
 
 def _sglang(loader: Loader) -> SglangPlan:
-    return sglang_plan(loader.args, loader.image)
+    return sglang_plan(loader.args, loader.image, loader.env)
 
 
 def _vllm(loader: Loader) -> VllmPlan:
@@ -426,7 +434,7 @@ def _vllm(loader: Loader) -> VllmPlan:
 
 
 def _kt(loader: Loader) -> SglangPlan:
-    plan = sglang_plan(loader.args)
+    plan = sglang_plan(loader.args, env=loader.env)
     return replace(plan, kt_idle=not plan.kt)
 
 
@@ -476,6 +484,10 @@ def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
         return conversion_plan(loader.args)
     engine = loader.engine or ("llama.cpp" if speaks_gguf(loader, format_) else "sglang")
     plan = ENGINES[engine].plan(loader)
+    if loader.unread:
+        files = ", ".join(one_line(path, 80) for path in loader.unread)
+        words = f"the variables in {files}, which this user cannot read"
+        plan = replace(plan, problems=(*plan.problems, words))
     return plan if loader.ctx is None else replace(plan, ctx=loader.ctx)
 
 

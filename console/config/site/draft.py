@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from console.common import redact
 from console.common.options.engines import weights
+from console.common.options.variables import OF_ENGINES
 from console.common.text import one_line
 from console.host.children import kept
 from console.host.sample import Card
@@ -21,13 +22,6 @@ VALUE = "VALUE"
 _PLAIN = re.compile(r"-{0,2}[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 """What a reader of YAML may take for something else than text."""
-_ENGINES = (
-    "LLAMA_", "GGML_", "CUDA_", "NCCL_", "NVIDIA_", "VLLM_", "SGLANG_", "SGL_", "OLLAMA_", "HF_",
-    "TRANSFORMERS_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "OMP_", "KMP_", "MKL_",
-    "OPENBLAS_", "HIP_", "HSA_", "ROCR_", "GPU_", "LD_", "PYTHONPATH", "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-)  # fmt: skip
-"""How the names of variables begin that change what an engine does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +155,7 @@ def variables(running: Running) -> tuple[dict[str, str], list[str]]:
     public_variables, left = dict[str, str](), list[str]()
     inside = "VIRTUAL_ENV" in environ or "CONDA_PREFIX" in environ
     for name, value in sorted(environ.items()):
-        meant = name.startswith(_ENGINES) or (name == "PATH" and inside)
+        meant = name.startswith(OF_ENGINES) or (name == "PATH" and inside)
         if not meant or given.get(name) == value or not re.fullmatch(r"[A-Za-z_]\w*", name, re.A):
             continue
         if redact.is_secret(name, value):

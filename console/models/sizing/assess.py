@@ -341,7 +341,7 @@ def assess(
     if advised:
         ledger.would_make_it_go = advise(case, ledger)
     if reference is not None and reference.serves:
-        ledger.served_by = reference.what
+        ledger.served_by, ledger.holds = reference.what, ""
     return ledger
 
 

@@ -109,7 +109,8 @@ class Assessment:
     `ceiling_tok_s` is what the disk (or the memory, if its speed is known) allows, None if nothing
     limits or the speed is unknown. `served_by` names a measured configuration that is exactly this
     one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown. `shortened`: it
-    starts, with less room than the context that was asked for.
+    starts, with less room than the context that was asked for. `holds`: from which release on, in
+    words, where that is not known of the engine at hand.
     """
 
     strategy: Strategy
@@ -125,6 +126,7 @@ class Assessment:
     would_make_it_go: tuple[str, ...] = ()
     served_by: str = ""
     shortened: bool = False
+    holds: str = ""
 
     @property
     def biggest(self) -> list[Term]:
@@ -231,9 +233,9 @@ class Assessment:
             return "; ".join([*self.stops, *words, *([besides] if besides else [])])
         if verdict is Verdict.UNKNOWN:
             return "not known: " + "; ".join(self._not_known())
-        if verdict is Verdict.TIGHT:
-            return "; ".join([*self.tight, *([self.streaming] if self.streaming else [])])
-        return self.streaming or "everything fits"
+        fits = self.tight if verdict is Verdict.TIGHT else []
+        words = [*fits, self.streaming or ("" if fits else "everything fits"), self.holds]
+        return "; ".join(filter(None, words))
 
 
 def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> None:

@@ -35,6 +35,7 @@ from console.models.sizing.latent import LIMIT_MIB
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.newer.ik_builds import judge_arrivals
 from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
 
 PERCENT = 100
@@ -196,6 +197,10 @@ def least(most: int, works: Callable[[int], bool]) -> int | None:
     return high
 
 
+OVERFLOWS = "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
+"""Lets what a card has no room for lie in RAM (the guide to building llama.cpp)."""
+
+
 def weigh(
     facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
 ) -> tuple[Assessment, Placement | None]:
@@ -209,6 +214,7 @@ def weigh(
     ledger.notes += [*plan.notes, *facts.notes]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
     ledger.unknown += plan.unsettled
+    judge_arrivals(facts, plan, ledger)
     ledger.stops += [f"llama-server refuses {what}" for what in plan.refused]
     absent(plan, machine.cards, ledger)
     if plan.goes_back and facts.recurrent is not None and not plan.uncounted:
@@ -240,6 +246,10 @@ def weigh(
     divided_by_graph(facts, placement, machine.cards, ledger)
     _unused(placement, machine.cards, ledger)
     _host(plan, placement, machine, ledger)
+    if any(words.startswith(OVERFLOWS) for words in plan.uncounted):
+        ledger.limits = [
+            replace(limit, hard=limit.hard and limit.where == HOST) for limit in ledger.limits
+        ]
     _ceiling(placement.host, machine, ledger, ram_read_bps)
     ledger.envelope = _envelope(facts, placement, machine, ledger)
     return ledger, placement

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from console.common.options.since import Arrival, Newcomer
 from console.models.sizing.model_facts import ModelFacts
 
 ALL = 1 << 20
@@ -102,7 +103,9 @@ class LlamaPlan:
     divide each layer; `ik`: ik_llama.cpp's server, which leaves out devices that are not there;
     `goes_back`: something guesses ahead in it, `merges`: it makes one tensor of Q, K and V.
     `refused`: what the server's start refuses, `unsettled`: what some builds refuse, `older`: the
-    build takes what those of the table's day do not, `build`: what is known of it besides.
+    build takes what those of the table's day do not, `build`: what is known of it besides. `newer`:
+    options that not every build of ik_llama.cpp has, `commits`: the number of the one at hand,
+    `rotates_k`: its cache of keys is rotated before it is quantized.
     """
 
     gpu_layers: int | None = None
@@ -154,6 +157,9 @@ class LlamaPlan:
     refused: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     older: bool = False
+    newer: tuple[Arrival, ...] = ()
+    commits: int | None = None
+    rotates_k: bool = False
     build: Build = Build()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -163,7 +169,9 @@ class LlamaPlan:
     def depends_on_build(self) -> bool:
         """Whether what builds of llama.cpp differ in matters to it; see `Build`."""
         copied = (self.type_k, self.type_v) != ("f16", "f16")
-        return not self.ik and (self.split_mode == "row" or copied)
+        if self.ik:
+            return bool(self.newer) or (self.parallel or 1) > 1
+        return self.split_mode == "row" or copied
 
     @property
     def slots(self) -> int:
@@ -223,7 +231,8 @@ class SglangPlan:
     few builds have). `states` of layers without a cache are kept, else so many that they take
     `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in
     `state_type`. `refused`: what its start refuses. `load_format` as given, with `loader_extra`
-    where its loader is told more. `release`: the one that the tag of its publisher's image names.
+    where its loader is told more. `release`: the one that the tag of its publisher's image names,
+    `at_least`: or a later one. `newer`: what not all known releases have.
     """
 
     ranks: int = 1
@@ -273,6 +282,8 @@ class SglangPlan:
     kt_weights: str = ""
     kt_experts: int | None = None
     release: tuple[int, ...] | None = None
+    at_least: bool = False
+    newer: tuple[Newcomer, ...] = ()
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -305,7 +316,7 @@ class VllmPlan:
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
     `attention`: the backend for it that is named; `refused`: what its start refuses. `load_format`
     as given, with `loader_extra` where its loader is told more. `release`: the one that the tag of
-    its publisher's image names.
+    its publisher's image names. `newer`: what not all known releases have.
     """
 
     ranks: int = 1
@@ -348,6 +359,7 @@ class VllmPlan:
     ray: bool = False
     config_format: str = ""
     release: tuple[int, ...] | None = None
+    newer: tuple[Newcomer, ...] = ()
     refused: tuple[str, ...] = ()
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import AS_STORED, ConversionPlan, SglangPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.newer.releases import judge_newcomers
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.backends import (
     cache_form,
@@ -181,6 +182,8 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [*facts.missing, *not_known_of_class(facts, "sglang")]
     ledger.unknown += not_known_of_sglang(facts, plan)
+    if not plan.kt:  # whose fork has releases of its own
+        judge_newcomers(facts, "sglang", plan, ledger)
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]

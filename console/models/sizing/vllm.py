@@ -29,6 +29,7 @@ from console.models.sizing.kv_cache import head_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import VllmPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
+from console.models.sizing.newer.releases import judge_newcomers
 from console.models.sizing.placement import capacity, labels
 from console.models.sizing.serving.backends import (
     cache_form,
@@ -134,6 +135,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += doubts
     ledger.unknown += [*not_known_of_blocks(facts, plan), *not_known_of_class(facts, "vllm")]
     ledger.unknown += _padded(facts, plan)
+    judge_newcomers(facts, "vllm", plan, ledger)
     ledger.unknown += not_known_of_vllm(facts, plan, _tokens(facts, plan))
     if plan.guesses and not (facts.recurrent is not None and facts.spare_layers):
         ledger.unknown.append("not counted: --speculative-config, the layers that guess ahead")

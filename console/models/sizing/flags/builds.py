@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from console.common import redact
 from console.common.options.command_line import Given, from_environment, given
-from console.common.options.table import Table, table
+from console.common.options.since import Arrival, arrivals
+from console.common.options.table import Option, Table, table
 from console.common.text import one_line
 from console.models.sizing.flags.reading import Reading, written
 from console.models.sizing.loader_plan import Build
@@ -41,7 +42,36 @@ def contested(
             value = argument.value if argument.option.kind != "flag" else None
             spelling = argument.spelling if argument.spelling.startswith("-") else argument.name
             words_by_option[argument.name] = (spelling, *([value] if value else ()))
-    return words_by_option
+    newer = [
+        word
+        for argument in given(argv, options)
+        if _arrived(argument, engine) and argument.option and _may_be_asked(argument.option)
+        for word in (argument.spelling, argument.value) if word
+    ]  # fmt: skip
+    return words_by_option | ({NEWER: tuple(newer)} if newer else {})
+
+
+NEWER = "newer options"
+"""What stands for all options that not every build has, which are asked about in one start."""
+
+
+def _may_be_asked(option: Option) -> bool:
+    """Whether nothing of this machine has to be there for the build to take the option."""
+    return option.kind.partition("(")[0] in ("flag", "int", "float") or bool(option.choices)
+
+
+def _arrived(argument: Given, engine: str) -> Arrival | None:
+    return arrivals(engine).get(argument.spelling) if engine == "ik_llama" else None
+
+
+def newer_of(options: Iterable[Given], takes: Takes, of: Table) -> Iterator[Arrival]:
+    """What of these options not every build has, without what the build at hand was asked about and
+    has taken. A variable that a build does not know it passes over."""
+    known = takes.get(NEWER) is True
+    for argument in options:
+        arrival, option = _arrived(argument, of.name), argument.option
+        if arrival and option and not (known and _may_be_asked(option)):
+            yield arrival
 
 
 NEVER = {"--draft-model": "--model-draft"}

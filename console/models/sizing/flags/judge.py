@@ -128,7 +128,7 @@ def _plan(
     if name == "vllm":
         return vllm.vllm_plan(argv, env)
     if name == "sglang":
-        return sglang.sglang_plan(argv)
+        return sglang.sglang_plan(argv, env=env)
     return (llama.ik_plan if name == "ik_llama" else llama.llama_plan)(argv, env)
 
 

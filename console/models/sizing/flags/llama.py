@@ -18,7 +18,7 @@ from console.common.options.table import Table, table
 from console.common.text import one_line
 from console.models.hub.reference import CUT
 from console.models.sizing.flags import ik_speculation
-from console.models.sizing.flags.builds import Takes, of_build
+from console.models.sizing.flags.builds import Takes, newer_of, of_build
 from console.models.sizing.flags.llama_devices import devices, ik_devices, override, split
 from console.models.sizing.flags.reading import (
     MAX_NUMBER,
@@ -28,6 +28,7 @@ from console.models.sizing.flags.reading import (
     Reading,
     choice,
     fixed,
+    name_variables,
     named,
     number,
     read,
@@ -83,6 +84,7 @@ def _plan(
     sources = [list(_of_environment(env, options)), list(given(argv, options))]
     for source in sources:
         read(reading, map(_with_value, of_build(source, reading, takes, options)), known, options)
+    name_variables(reading, env, options)
     refusals += refused_beside(chain(*sources), env, options)
     ubatch = _batches(reading)
     of_draft = reading.got.pop("of_draft", [])
@@ -94,7 +96,7 @@ def _plan(
     plan = LlamaPlan(
         **reading.got, **reading.remarks(), unsettled=tuple(dict.fromkeys(reading.unsettled)),
         overrides=tuple(reading.overrides), ubatch=ubatch,
-        refused=tuple(dict.fromkeys(refusals)),
+        newer=tuple(newer_of(sources[1], takes, options)), refused=tuple(dict.fromkeys(refusals)),
     )  # fmt: skip
     return replace(
         plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0,
@@ -325,4 +327,5 @@ _IK: Mapping[str, Apply] = {
     "--merge-qkv": fixed("merges", True),
     "--device": ik_devices, "--parallel": _ik_slots, "--mla-use": _whole("mla", 0, 3),
     "--attention-max-batch": _limited, "--ctx-size-draft": _of_draft,
+    "--k-cache-hadamard": fixed("rotates_k", True),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from console.common import redact
 from console.common.options.beside import refused_beside
 from console.common.options.command_line import Given, Stray, from_environment, given
+from console.common.options.since import Release, newcomers
 from console.common.options.table import Effect, Option, Table, table
 from console.common.options.values import (
     WHOLE,
@@ -21,6 +22,7 @@ from console.common.options.values import (
     wanted,
     wanted_in_python,
 )
+from console.common.options.variables import judged
 from console.common.text import one_line
 
 ON = ("on", "enabled", "true", "1", "yes")
@@ -107,9 +109,10 @@ def plan_of(
     appliers: Mapping[str, Apply],
     argv: Sequence[str],
     env: Mapping[str, str] | None = None,
+    release: Release | None = None,
 ) -> dict[str, Any]:
     """The fields of a plan by an engine's own table: its variables first, then its command line,
-    and what is to be named."""
+    and what is to be named. `release`: of the engine, where it is known."""
     refusals: list[str] = []
     reading, options = Reading(refused=refusals), table(engine)
     known = named(options, appliers)
@@ -119,9 +122,24 @@ def plan_of(
     ]
     for source in sources:
         read(reading, source, known, options)
+    name_variables(reading, env or {}, options, release)
     refusals += refused_beside(chain(*sources), env or {}, options)
+    newer = tuple(dict.fromkeys(newcomers(given(argv, options), options)))
     refused = tuple(dict.fromkeys(refusals))
-    return {**reading.got, **reading.remarks(), "refused": refused}
+    return {**reading.got, **reading.remarks(), "refused": refused, "newer": newer}
+
+
+def name_variables(
+    reading: Reading, env: Mapping[str, str], of: Table, release: Release | None = None
+) -> None:
+    """Name the engine's own variables that no sum has."""
+    for variable in judged(env, of, release):
+        if variable.effect is Effect.UNCOUNTED:
+            reading.uncounted.append(variable.words)
+        elif variable.effect is Effect.NOTED:
+            reading.notes.append(f"{variable.words} is not judged")
+        elif variable.effect is None:
+            reading.notes.append(f"{variable.words}: {of.of} has no such variable")
 
 
 def joined(options: Iterable[Given]) -> Iterator[Given]:

@@ -38,14 +38,18 @@ UNITS = {
 """What SGLang's numbers may end with (`human_readable_int` in srt/utils/common.py)."""
 OWN_LAYERS = ("NEXTN", "EAGLE")
 """Ways to guess ahead that take the checkpoint's own layers where no draft model is given."""
+COLON_SINCE = (0, 5, 6)
+"""The first release that refuses a name with a colon (sglang#12912); 0.5.5 has no such check."""
 KT_WEIGHTS = "--kt-weight-path"
 KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 
 
-def sglang_plan(argv: Sequence[str], image: str = "") -> SglangPlan:
-    """SGLang's arguments, with those of its kt-kernel backend. `image`: whose tag may name an older
-    release than the one that is calculated."""
-    got = plan_of("sglang", _SGLANG, argv)
+def sglang_plan(
+    argv: Sequence[str], image: str = "", env: Mapping[str, str] | None = None
+) -> SglangPlan:
+    """SGLang's arguments, with those of its kt-kernel backend, and its variables. `image`: its tag
+    may name an older release than the one that is calculated."""
+    got = plan_of("sglang", _SGLANG, argv, env)
     cache_type = got.get("type_kv", "auto")
     got["type_kv"] = fp8_of(cache_type) or ("auto" if cache_type == "auto" else "bf16")
     if cache_type == "auto" and of_cache_type(got["problems"]):
@@ -56,7 +60,16 @@ def sglang_plan(argv: Sequence[str], image: str = "") -> SglangPlan:
         got["problems"] += tuple(_not_in_fork(argv))
     if got.get("all_to_all") in SPANNING:
         got["expert_ranks"] = got.get("ranks", 1)
-    return SglangPlan(**{**got, **_copies(got)}, release=release_of("sglang", image))
+    release, at_least = release_of("sglang", image), "nightly" in image
+    if release is not None and release < COLON_SINCE and not at_least:
+        got["refused"] = tuple(words for words in got["refused"] if not _of_colon(words))
+    return SglangPlan(**{**got, **_copies(got)}, release=release, at_least=at_least)
+
+
+def _of_colon(words: str) -> bool:
+    """Whether a refusal is about the colon in a name that the server is called by."""
+    own = words.startswith("--served-model-name ") and words.endswith("without a colon")
+    return own or (words.startswith("--model-path ") and "without --served-model-name" in words)
 
 
 def _not_in_fork(argv: Sequence[str]) -> Iterator[str]:

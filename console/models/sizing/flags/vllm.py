@@ -53,13 +53,13 @@ def vllm_plan(
 ) -> VllmPlan:
     """The arguments of `vllm serve`, or of its module, and its variables, as a plan. `image`: whose
     tag may name an older release than the one that is calculated."""
-    release = release_of("vllm", image, own=False)
-    old = release is not None and release < MEASURED_SINCE
-    got = _with_adapters(plan_of("vllm", _VLLM, argv, env))
+    named, release = release_of("vllm", image, own=False), release_of("vllm", image)
+    old = named is not None and named < MEASURED_SINCE
+    got = _with_adapters(plan_of("vllm", _VLLM, argv, env, release))
     if "type_kv" not in got and of_cache_type(got["problems"]):
         got["type_kv"] = NOT_COUNTED
     beyond = old or (env or {}).get(MEASURES) == "0"
-    return VllmPlan(**got, graphs_beyond=beyond, release=release_of("vllm", image))
+    return VllmPlan(**got, graphs_beyond=beyond, release=release)
 
 
 def _human(name: str) -> Apply:

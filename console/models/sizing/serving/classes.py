@@ -6,9 +6,11 @@ is one of a newer release or of a plugin, or what only transformers' own code ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from console.common.options.since import Newcomer, release_in
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.model_facts import ModelFacts
 
@@ -21,6 +23,30 @@ def listed(engine: str) -> frozenset[str]:
     """The classes that an engine lists: vllm or sglang."""
     rows = (row.split() for row in LISTED.read_text("utf-8").splitlines() if row[:1] != "#")
     return frozenset(name for name, *engines in rows if engine in engines)
+
+
+@cache
+def _came(engine: str) -> Mapping[str, Newcomer]:
+    """The classes that not all releases of an engine list: `ENGINE@SINCE>LACKS` of the table."""
+    classes = {}
+    for row in LISTED.read_text("utf-8").splitlines():
+        for word in row.split() if row[:1] != "#" else ():
+            if word.startswith(f"{engine}@"):
+                name = row.split()[0]
+                since, lacks = map(release_in, word.split(">"))
+                classes[name] = Newcomer(name, since, lacks)
+    return classes
+
+
+def came(facts: ModelFacts, engine: str) -> list[Newcomer]:
+    """The class of a model, if not all releases list it; none where an older one is listed too."""
+    classes = [_came(engine).get(name) for name in facts.classes if name in listed(engine)]
+    known = [newcomer for newcomer in classes if newcomer is not None]
+    return (
+        [min(known, key=lambda newcomer: newcomer.since)]
+        if len(known) == len(classes) and known
+        else []
+    )
 
 
 def divided(facts: ModelFacts, engine: str) -> bool:
