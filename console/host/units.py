@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from console.common import files
 from console.common.clock import Clock, SystemClock
@@ -90,6 +92,54 @@ def look(spec: UnitSpec, seconds: float = CALL_S) -> UnitState:
         int(main) if main.isascii() and main.isdigit() else 0,
         rows.get("ControlGroup", ""), rows.get("InvocationID", ""), rows.get("SubState", ""),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The variables that a unit gives its processes, and the files of them that cannot be read."""
+
+    env: dict[str, str]
+    unread: tuple[str, ...] = ()
+
+
+def variables(spec: UnitSpec, seconds: float = CALL_S) -> Variables:
+    """What `Environment=` and `EnvironmentFile=` of a unit say, the last word on each name. Raises
+    ServiceError if its systemd does not say. Source: systemd.exec(5)."""
+    out = _call(spec, ["show", "--property=Environment,EnvironmentFiles"], seconds)
+    env, unread = dict[str, str](), list[str]()
+    rows = [line.partition("=")[::2] for line in out.splitlines()]
+    for name, value in rows:
+        if name == "Environment":
+            env |= dict(word.partition("=")[::2] for word in _words(value) if "=" in word)
+    for name, value in rows:
+        path, _, ignored = value.rpartition(" (ignore_errors=")
+        if name != "EnvironmentFiles" or not path:
+            continue
+        try:
+            text = Path(path).read_text("utf-8", errors="replace")
+        except OSError as error:
+            if not (ignored.startswith("yes") and isinstance(error, FileNotFoundError)):
+                unread.append(path)
+            continue
+        env |= _of_file(text)
+    return Variables(env, tuple(unread))
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _of_file(text: str) -> dict[str, str]:
+    """Lines of `NAME=VALUE`; a backslash at a line's end joins the next one."""
+    env: dict[str, str] = {}
+    for line in text.replace("\\\n", "").splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and name[:1] not in ("#", ";"):
+            env[name.strip()] = " ".join(_words(value)) if value[:1] in "\"'" else value.strip()
+    return env
 
 
 def start(spec: UnitSpec) -> None:

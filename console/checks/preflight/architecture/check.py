@@ -30,11 +30,12 @@ from console.common.options import engines
 from console.common.options.command_line import given
 from console.common.options.start import start
 from console.common.options.table import table
+from console.common.options.variables import OF_ENGINES
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
 from console.host import units
-from console.host.process import ProcessSpec, spec_sha
+from console.host.process import ProcessSpec, environ, spec_sha
 from console.host.sample import Machine
 from console.host.units import UnitSpec
 from console.models.gguf.byte_source import GgufError, Kind, is_address
@@ -77,7 +78,8 @@ WITH_LLAMA_LINES = (None, engines.LLAMA, engines.OTHER)
 class Command:
     """How a service is run: program and arguments, environment, and its image if it has one.
     `life`: what tells it from another command line or start in evidence, "" if nothing does.
-    `called`: the image's name, where `image` is its id."""
+    `called`: the image's name, where `image` is its id. `unread`: files of variables that this user
+    may not read."""
 
     name: str
     argv: tuple[str, ...]
@@ -86,6 +88,7 @@ class Command:
     entrypoint: tuple[str, ...] = ()
     life: str = ""
     called: str = ""
+    unread: tuple[str, ...] = ()
 
 
 def command_of(spec: ServiceSpec, connect: Connect) -> Command:
@@ -121,7 +124,13 @@ def _of_unit(name: str, unit: UnitSpec) -> Command:
     if not argv:
         hint = f"{shlex.join(unit.command('start'))}, then ask again"
         raise ServiceError(f"the {unit.words} does not run", "its command line is not known", hint)
-    return Command(name, argv, {}, life=f"{state.main} {state.invocation}")
+    env, unread = environ(state.main), tuple[str, ...]()
+    if env is None:  # another user's: what the unit's own files give it
+        given_variables = units.variables(unit)
+        env, unread = given_variables.env, given_variables.unread
+    # without what systemd gives: a build that is asked has nothing to tell it
+    own = {name: value for name, value in env.items() if name.startswith(OF_ENGINES)}
+    return Command(name, argv, own, life=f"{state.main} {state.invocation}", unread=unread)
 
 
 def engine_of(command: Command, connect: Connect) -> Engine:
@@ -417,6 +426,7 @@ def loader_for(
         env = start([*lent.entrypoint, *lent.argv], lent.env).env
         return Loader(
             kind, engine, lent.argv, env, ctx, whose, mine, served, inside=inside, image=image,
+            unread=lent.unread,
         )  # fmt: skip
     known = own.argv if own is not None else tuple(site.baseline.args)
     started = _engine_of(kind, known)
