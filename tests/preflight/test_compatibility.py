@@ -381,7 +381,7 @@ def test_a_container_whose_console_runs_is_left_whatever_the_clock_says(
         ("qwen3_5_moe", "BF16", Level.OK, "tutorial"),
         ("qwen3_5_moe_text", "FP8", Level.OK, "tutorial"),
         ("qwen3_next", "FP8", Level.OK, "list of models"),
-        ("qwen3_5_moe", "AMXINT4", Level.OK, "since 0.6.3"),
+        ("qwen3_5_moe", "AMXINT4", Level.OK, "its guide serves"),
         ("qwen3_5_moe", "AMXINT8", Level.UNKNOWN, "in loops"),
         ("qwen3_5_moe", "GPTQ_INT4", Level.UNKNOWN, "crash"),
         ("qwen3_5_moe", "LLAMAFILE", Level.UNKNOWN, "no report tells"),
@@ -407,3 +407,29 @@ def test_every_method_of_kt_kernel_has_a_word_for_qwen_with_states() -> None:
             (finding,) = of(Question("kt-kernel", architecture=architecture, method=method),
                             "architecture")  # fmt: skip
             assert "says nothing" not in finding.words, (architecture, method)
+
+
+@pytest.mark.parametrize(
+    ("engine", "release", "level", "holds"),
+    [
+        ("sglang", None, Level.WARN, "holds from SGLang 0.5.23 on"),
+        ("sglang", (0, 5, 22), Level.FAIL, ""),
+        ("sglang", (0, 5, 23), Level.WARN, ""),
+        ("vllm", None, Level.WARN, "holds from vLLM 0.33 on"),
+        ("vllm", (0, 32), Level.FAIL, ""),
+        ("vllm", (0, 33), Level.WARN, ""),
+    ],
+)
+def test_a_rule_that_holds_from_a_release_on(
+    engine: str, release: tuple[int, ...] | None, level: Level, holds: str
+) -> None:
+    """modelopt_quant.py of SGLang 0.5.23 and modelopt.py of vLLM 0.33: NVFP4 on older cards."""
+    compute = (8, 6) if engine == "sglang" else (7, 5)
+    cards = Machine(cards=(Card("A", "a", 24 * GIB, compute=compute),))
+    question = Question(
+        engine, "safetensors", "qwen3", "nvfp4", machine=cards, attention="plain", release=release
+    )
+    (finding,) = of(question, "quantization")
+    assert (finding.level, holds in finding.holds, bool(finding.holds)) == (
+        level, True, bool(holds),
+    )  # fmt: skip

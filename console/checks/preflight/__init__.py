@@ -27,6 +27,7 @@ class Finding:
 
     `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule comes
     from, empty for what was seen on this machine; `place` is the file and line it is about, if any.
+    `holds`: from which release on, where that is not known of the engine at hand.
     """
 
     level: Level
@@ -36,6 +37,7 @@ class Finding:
     lessons: tuple[str, ...] = ()
     source: str = ""
     place: str = ""
+    holds: str = ""
 
     def __post_init__(self) -> None:
         # Whatever a check was told by an engine, a driver or an image ends here.

@@ -260,6 +260,8 @@ class Judged:
             words += [doubts, reasons] if doubts and unknown else [doubts or reasons]
         elif self.why and not failed:
             words.append(self.why)
+        if self.verdict in (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT):
+            words += dict.fromkeys(finding.holds for finding in self.findings if finding.holds)
         return "; ".join(words)
 
 
@@ -562,7 +564,7 @@ def table(
         getattr(plan, "split_mode", ""), machine,
         not getattr(plan, "kt_weights", ""),
         getattr(plan, "dtype", "auto"), *compatibility.kernels_of(ask, engine, facts, plan),
-        facts.classes,
+        facts.classes, None if getattr(plan, "at_least", False) else getattr(plan, "release", None),
     )  # fmt: skip
     findings = (*compatibility.check(question), *_types(ask, engine, facts))
     if like := ENGINES[engine].like:

@@ -23,12 +23,14 @@ from console.common import record
 from console.common.errors import UsageError
 from console.common.options import engines
 from console.common.options.command_line import given
+from console.common.options.since import is_older, release_in
 from console.common.options.table import table as options_of
 from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
 from console.models.hub.model_config import kind
+from console.models.sizing.combinations.table import NAMES
 from console.models.sizing.flags.builds import Takes, build_of_image, contested
 from console.models.sizing.flags.converter import conversion_plan
 from console.models.sizing.flags.llama import ik_plan, llama_plan
@@ -52,6 +54,7 @@ JUDGED = (*REQUIRED, "attention", "experts")
 
 Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
+Release = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(\.\d+)?$")]
 Day = Annotated[str, StringConstraints(pattern=r"^20\d\d-[01]\d-[0-3]\d$")]
 Lesson = Annotated[str, StringConstraints(pattern=r"^[FSP]-\d{3}$")]
 Column = Literal[
@@ -93,12 +96,15 @@ class From(Strict):
 
 
 class Rule(From):
+    """`since`: the first release of the engine of which it holds; older ones refuse."""
+
     engine: list[Text] = Field(min_length=1)
     about: Column
     when: When
     level: Literal["ok", "warn", "fail", "unknown"]
     words: Text
     hint: Text = ""
+    since: Release | None = None
 
 
 class CardRow(From):
@@ -180,7 +186,8 @@ class Question:
     made of this checkpoint, and not ready. `attention`: its kind, `experts`: of how many weights
     theirs share a scale, as console.models.sizing.serving.kernels names them; "" for a model
     without, and for engines whose own files decide it. `classes`: of transformers, by which a model
-    of several parts is known whose `architecture` is that of its language model.
+    of several parts is known whose `architecture` is that of its language model. `release`: of the
+    engine, where it is surely known.
     """
 
     engine: str
@@ -195,6 +202,7 @@ class Question:
     attention: str = ""
     experts: str = ""
     classes: tuple[str, ...] = ()
+    release: tuple[int, ...] | None = None
 
 
 def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
@@ -310,11 +318,17 @@ def _title(question: Question, about: str) -> str:
 def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
     """A rule's finding; `unknown` if it would object but facts of this machine are missing."""
     level, words = Level(rule.level), rule.words
+    since, holds = release_in(rule.since or ""), ""
+    if since and not missing and question.release is None:
+        name = NAMES.get(question.engine.lower(), question.engine)
+        holds = f"holds from {name} {rule.since} on ({_title(question, rule.about)})"
+    elif since and not missing and is_older(question.release or (), since):
+        level, words = Level.FAIL, f"{words}; not before {rule.since}"
     if missing:
         level, words = Level.UNKNOWN, f"{' and '.join(missing)} not known here, and then: {words}"
     return Finding(
         level, _title(question, rule.about), words, rule.hint, tuple(rule.lessons),
-        f"{rule.source}, {rule.date}",
+        f"{rule.source}, {rule.date}", holds=holds,
     )  # fmt: skip
 
 

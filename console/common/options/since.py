@@ -23,7 +23,7 @@ class Newcomer(NamedTuple):
 
     def is_in(self, release: Release) -> bool | None:
         """Whether a release has it, of which the last numbers may be missing; None: not known."""
-        if (*release, *(0 for _ in self.since[len(release) :])) >= self.since:
+        if not is_older(release, self.since):
             return True
         length = len(release)
         older = release <= self.lacks[:length] and release < self.since[:length]
@@ -33,6 +33,11 @@ class Newcomer(NamedTuple):
 def release_in(text: str) -> Release:
     """`0.10.2` as numbers."""
     return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def is_older(release: Release, other: Release) -> bool:
+    """Whether a release came before another; numbers that it does not name are 0."""
+    return (*release, *(0 for _ in other[len(release) :])) < other
 
 
 @cache

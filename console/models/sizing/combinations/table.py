@@ -7,14 +7,14 @@ not known, and is named. Rows of one pair may differ by release: `refused until 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
-Release = tuple[int, ...]
+from console.common.options.since import Release, release_in
+
 PAIRS = Path(__file__).with_name("pairs.txt")
 ANY = "*"
 WORKS, REFUSED, UNKNOWN = "works", "refused", "unknown"
@@ -39,11 +39,6 @@ class Feature(NamedTuple):
 
     words: str
     of_model: bool = False
-
-
-def release_in(text: str) -> Release:
-    """`0.28` or `b10063` as numbers."""
-    return tuple(int(digits) for digits in re.findall(r"\d+", text))
 
 
 @cache

@@ -166,12 +166,18 @@ def _of_adapters(reading: Reading, flag: str, value: str) -> None:
 
 
 def _with_adapters(got: dict[str, Any]) -> dict[str, Any]:
-    """Slots for adapters have a formula, but no public log has its figures, and a step with an
-    adapter was seen to take more than is measured (vllm#15039)."""
+    """Slots for adapters have a formula (`create_lora_weights` in lora/layers of 0.33: of a matrix
+    divided by columns a rank has all inputs and its own outputs, by rows the other way round, and
+    experts have slots each). Which matrices are wrapped is their class's own, no public log has the
+    figures, and a step with an adapter was seen to take more than is measured (vllm#15039)."""
     settings = got.pop("of_adapters", [])
     if not got.pop("adapters", False):
         return got
-    words = "--enable-lora: the slots for adapters, and what a step with an adapter takes"
+    words = (
+        "--enable-lora: the slots for adapters (--max-loras x --max-lora-rank x the inputs and the "
+        "outputs of each matrix that the model's class wraps: which those are is not known here), "
+        "and what a step with an adapter takes (vllm#15039)"
+    )
     return {**got, "uncounted": tuple(dict.fromkeys((*got["uncounted"], words, *settings)))}
 
 
