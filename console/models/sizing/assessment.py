@@ -211,7 +211,8 @@ class Assessment:
         """One sentence for the verdict."""
         words = self._reasons()
         if self.verdict is self.summed:
-            return words
+            is_fit = self.summed in (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT)
+            return f"{words}; {self.holds}" if self.holds and is_fit else words
         serves = f"{self.served_by} serves this very configuration, whatever the sum says"
         return f"{serves}; the sum: {words}"
 
@@ -233,9 +234,9 @@ class Assessment:
             return "; ".join([*self.stops, *words, *([besides] if besides else [])])
         if verdict is Verdict.UNKNOWN:
             return "not known: " + "; ".join(self._not_known())
-        fits = self.tight if verdict is Verdict.TIGHT else []
-        words = [*fits, self.streaming or ("" if fits else "everything fits"), self.holds]
-        return "; ".join(filter(None, words))
+        if verdict is Verdict.TIGHT:
+            return "; ".join([*self.tight, *([self.streaming] if self.streaming else [])])
+        return self.streaming or "everything fits"
 
 
 def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> None:
