@@ -29,7 +29,7 @@ from console.journal.watch_record import (
     SUSPECT,
     UNJUDGED,
 )
-from console.recovery.rollback import observe, records
+from console.recovery.rollback import observe, reach, records
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import (
     QUICK_S,
@@ -287,6 +287,7 @@ class Looker:
         # always the same slot, so that the others keep what they remember of conversations
         slot = seen.slots - 1 if seen.slots > 1 else None
         ask = streamed if self._streams else complete
+        asked = reach.of_plan(self.plan, observe.OWNER_S)
         done = ask(base.url, max_tokens=self.settings.tokens, slot=slot, **options)
         # by turns, as clients ask in both ways; what breaks is asked again until it does not
         self._streams = done.breaks or not self._streams
@@ -297,6 +298,9 @@ class Looker:
             within_s = min(limit_s, PATIENCE_S)
             done = longer(base.url, done, slot=slot, within_s=within_s, **options)
             self._judged = pid if done.ok else NOBODY
+        if asked.missed:
+            words = f"{observe.ELSE}: {reach.NOTHING_CAME}"
+            return Look(SUSPECT, words, requested=True, stranger=True)
         if done.ok:
             words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
             return Look(SERVING, words, done.decode_tok_s, first_token_s(done), requested=True)

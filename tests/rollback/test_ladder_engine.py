@@ -26,6 +26,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, Follower, Line, si
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.recovery.rollback.stages import start, verify
+from console.runtime.answers.completion import Completion
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, ONE_OFF, RawEngine
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, RollsBack, standin
@@ -189,16 +190,22 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard.roll_back()
-    inspect, lives = RawEngine.inspect, iter(["first", "second"])
+    inspect, ask = RawEngine.inspect, verify._ask_proof
+    life = ["first"]
+
+    def asked(*arguments: Any) -> Completion:
+        life[:] = ["second"]
+        return ask(*arguments)
 
     def inspected(self: RawEngine, name: str) -> dict[str, Any]:
         found = inspect(self, name)
         if name == yard.plan.baseline.container_name:  # whose name it is, is asked once more
             return found
-        return {**found, "State": {**found["State"], "StartedAt": next(lives, "second")}}
+        return {**found, "State": {**found["State"], "StartedAt": life[0]}}
 
     monkeypatch.setattr(observe.Observed, "is_ours", lambda *_: True)
     monkeypatch.setattr(RawEngine, "inspect", inspected)
+    monkeypatch.setattr(verify, "_ask_proof", asked)
     result = yard.roll_back()
     assert result.serving, yard.lines
     assert any("restarted during its proof" in one for one in yard.said("completion", "note"))

@@ -8,6 +8,7 @@ first frame loads an HTTP library.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from dataclasses import replace
@@ -21,7 +22,7 @@ from console.common.units import format_duration, plural
 from console.host import process
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
-from console.recovery.rollback import evidence, records
+from console.recovery.rollback import evidence, reach, records
 from console.recovery.rollback.baseline_state import (
     BY_KEY,
     BaselineState,
@@ -179,6 +180,8 @@ class Looker:
             self._other = "" if self.stranger else observe.another_process(plan, does)
         if not self.stranger:
             return word, detail
+        if self.stranger.startswith(reach.PUBLISHED_NOWHERE):  # perhaps a proxy of its own answers
+            return Word.UNKNOWN, f"{self.stranger}: {detail}" if detail else self.stranger
         # one that shares the address says nothing of the baseline, which may be well beside it
         shares = self.stranger.partition(":")[0].endswith(", too")
         words = f"{self.stranger}: {detail}" if detail else self.stranger
@@ -319,7 +322,14 @@ def _stranger(plan: SealedPlan) -> str:
 
         return observe.somebody_else(plan)
     word, detail = _owner(plan)
-    return f"something else answers there; {detail}" if word is Word.DOWN else ""
+    if word is not Word.LOADING:
+        return f"something else answers there; {detail}" if word is Word.DOWN else ""
+    from console.recovery.rollback import observe
+
+    asked = reach.of_plan(plan, ENGINE_S)
+    if first_bytes(plan.baseline.url, plan.baseline.ready_path, HEALTH_S) and asked.missed:
+        return f"{reach.NOTHING_CAME}; only a proof tells who answers"
+    return observe.somebody_else(plan)
 
 
 def _holder(plan: SealedPlan) -> str:
@@ -368,12 +378,26 @@ def _refused(plan: SealedPlan, detail: str) -> tuple[Word, str]:
     if word is Word.LOADING:
         from console.recovery.rollback.observe import elsewhere
 
-        if other := elsewhere(plan):
+        if other := elsewhere(plan) or _unpublished(plan):
             return Word.DOWN, f"{more}, but {other}"
         return Word.LOADING, f"{more}, nothing listens yet"
     if word is Word.DOWN:
         return Word.DOWN, more
     return Word.UNKNOWN, f"connection refused; {more}"
+
+
+def _unpublished(plan: SealedPlan) -> str:
+    """That nobody can listen for a container that is published nowhere; "" for any other."""
+    if plan.baseline.kind != "container":
+        return ""
+    from console.recovery.rollback.observe import inspected
+    from console.runtime.engine_api import RawEngine
+
+    engine = RawEngine(plan.engine.socket or plan.engine.docker_host, ENGINE_S)
+    with contextlib.suppress(EngineError):
+        if reach.is_unpublished(inspected(plan, engine), plan.baseline.url):
+            return f"{reach.PUBLISHED_NOWHERE}: {reach.HINT}"
+    return ""
 
 
 def _owner(plan: SealedPlan) -> tuple[Word, str]:

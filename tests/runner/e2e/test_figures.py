@@ -3,9 +3,7 @@
 import contextlib
 import json
 import re
-import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,12 @@ import psutil
 import pytest
 
 from console.common.errors import ConsoleError
-from console.host.ports import listener
 from console.journal.samples import gauge_lines
 from console.runtime.answers.completion import complete
-from tests.children import running
+from tests.forward import forward
 from tests.runner.e2e.boxes import Boxes
 from tests.runner.e2e.sites import SIDE, UP, book
-from tests.runner.e2e.world import World, free_port, until
+from tests.runner.e2e.world import World, free_port
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 
 PEAK, LOW = 90_001 * MIB, 700 * MIB
@@ -124,33 +121,10 @@ def test_a_published_container_and_a_forward_to_it_are_measured(box: Boxes) -> N
     assert done.json["context"]["server_major_faults"] is not None, "its processes are known"
     [told] = done.json["context"]["requests"]
     assert (told["known"], told["beside"]) == (True, 0)
-    with forward(box.world.base_port) as url:
+    with forward(free_port(), box.world.base_port) as url:
         done = box.world.console("bench", url, *asked[2:])
     assert (done.code, done.json["voids"]) == (0, []), done
     assert any("which server answered is not known" in flag for flag in done.json["flags"])
-
-
-@contextlib.contextmanager
-def forward(port: int) -> Iterator[str]:
-    """A program that passes connections on and that nothing is known of."""
-    outer = free_port()
-    script = f"""
-import socket, threading
-def pipe(one, other):
-    while data := one.recv(65536):
-        other.sendall(data)
-    other.shutdown(socket.SHUT_WR)
-door = socket.create_server(("127.0.0.1", {outer}))
-while True:
-    near, _ = door.accept()
-    far = socket.create_connection(("127.0.0.1", {port}))
-    for pair in ((near, far), (far, near)):
-        threading.Thread(target=pipe, args=pair, daemon=True).start()
-"""
-    with running([sys.executable, "-c", script]):
-        url = f"http://127.0.0.1:{outer}"
-        until(lambda: listener(url) is not None, "the forward listens")
-        yield url
 
 
 @pytest.mark.engine

@@ -122,15 +122,16 @@ class BaselineWatch(Watch[BaselineView]):
 
         base = plan.baseline
         ask = base.completion
-        from console.recovery.rollback import observe
+        from console.recovery.rollback import observe, reach
 
         if other := observe.instead_of_baseline(plan):
             return f"{other} answers at {base.url}: the baseline was not asked"
+        asked = reach.of_plan(plan, observe.OWNER_S)
         done = prove_longer(
             base.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout_s, expect=ask.expect,
         )  # fmt: skip
-        words = _note(plan, done)
+        words = _note(plan, done, missed=asked.missed)
         self.look()
         return words
 
@@ -177,10 +178,13 @@ def unknown(detail: str) -> BaselineView:
     return BaselineView(BaselineState(detail=detail))
 
 
-def _note(plan: SealedPlan, done: Completion) -> str:
-    """Keep what a completion says, if the baseline gave it; in clean words."""
-    from console.recovery.rollback import observe
+def _note(plan: SealedPlan, done: Completion, *, missed: bool) -> str:
+    """Keep what a completion says, if the baseline gave it; in clean words. `missed`: nothing of it
+    has reached the baseline."""
+    from console.recovery.rollback import observe, reach
 
+    if missed:
+        return f"{observe.ELSE}: {reach.NOTHING_CAME}: {reach.HINT}"
     try:
         mine = observe.answers(plan, known=done.ok)
     except OSError:

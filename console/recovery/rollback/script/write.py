@@ -31,7 +31,7 @@ from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SITE, Baseline, SealedPlan, site_script
-from console.recovery.rollback.stages import left, start, stop, verify
+from console.recovery.rollback.stages import left, start, stop, verify, whose
 from console.recovery.rollback.trigger import FIFO, INBOX
 from console.runtime import probe
 from console.runtime import proxy as relay
@@ -151,7 +151,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         **_by_hand(plan),
         "ALL_THE_SAME": probe.wrong_path(base.ready_path),
         **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
-        "IS_LEFT": verify.LEFT,
+        "IS_LEFT": whose.LEFT,
         **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,

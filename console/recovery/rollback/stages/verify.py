@@ -18,7 +18,7 @@ from console.recovery.rollback.stages.held import held
 from console.recovery.rollback.stages.load import Load
 from console.recovery.rollback.stages.start import ADDRESS_S, Baseline
 from console.recovery.rollback.stages.stop import sweep
-from console.recovery.rollback.stages.whose import Whose
+from console.recovery.rollback.stages.whose import LEFT, Whose
 from console.runtime.answers.completion import Completion, prove
 from console.runtime.loading import Work
 from console.runtime.probe import (
@@ -48,7 +48,6 @@ FAILED_S = 10.0
 COMPLETION_TRIES = 2
 ALIVE = (Health.SERVING, Health.REFUSING, Health.SLOW)
 RESTARTS = "restarting it once"
-LEFT = "it is alive and was left as it is"
 LOADS = "it still loads and was left as it is"
 AT_WORK = "clients are connected, and it computes"
 STREAMS = "clients are connected, and it sends them answers"
@@ -131,6 +130,8 @@ class Readiness(Whose):
             self.misplaced = True
             self.context.fail(stage, f"{other}: {detail}")
             return False
+        if not self.misplaced and (unreached := self.unreached()):
+            detail = f"{detail}; {unreached}"
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
         if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
@@ -172,6 +173,7 @@ class Readiness(Whose):
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = _limit_s(self.baseline)
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
+        self.ask()
         begun = self.looked_at = self.begun = clock.monotonic()
         hung_since, sent_at, pause = begun, float("-inf"), FIRST_PAUSE_S
         self.elsewhere_since = self._refusing_since = None
@@ -241,7 +243,9 @@ class Readiness(Whose):
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
         """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
         words = f"not ready after {format_duration(limit_s)}: {state}, {detail}"
-        if state is Health.REFUSED and (elsewhere := self.where_it_answers(self.begun, late=True)):
+        if state is Health.REFUSED and (
+            elsewhere := self.where_it_answers(self.begun, late=True) or self.unpublished()
+        ):
             return f"{words}; {elsewhere}"
         self.refuses = state is Health.REFUSING
         self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))
@@ -315,6 +319,7 @@ class Readiness(Whose):
         begun, tries = clock.monotonic(), 0
         written: list[str] = []
         while True:
+            self.ask()
             answer = _ask_proof(self.plan.completion, self.plan.url, tries)
             self.context.answer = answer
             tries += 1
@@ -324,7 +329,8 @@ class Readiness(Whose):
                 self.tok_s = answer.decode_tok_s
                 self.ok("completion", answer.detail)
                 return None
-            if (answer.status or answer.sends) and (words := self.stranger()):
+            heard = answer.status or answer.sends
+            if words := self.unreached() or (self.stranger() if heard else ""):
                 return "completion", words
             waits = answer.status in PASSING and not answer.dead
             passes = waits and clock.monotonic() - begun < self.plan.completion.timeout_s

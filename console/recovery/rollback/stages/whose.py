@@ -6,13 +6,22 @@ from console.host.ports import held_words
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import CORRECT, OWNER_S, another_process
 from console.recovery.rollback.progress import StageName
+from console.recovery.rollback.reach import (
+    HINT,
+    NOTHING_CAME,
+    PUBLISHED_NOWHERE,
+    Reach,
+    is_unpublished,
+)
 from console.recovery.rollback.stages.start import Baseline
-from console.runtime.engine_api import elsewhere_hint, published_elsewhere
+from console.runtime.engine_api import can_answer, elsewhere_hint, published_elsewhere
 
 PAUSE_S = 0.5
 ELSEWHERE_S = 10.0
 """Seconds for which a process answers at another port, and nothing at its URL, before its URL
 counts as wrong: a start script's engine may be ready before the proxy in front of it."""
+ANOTHER = "something else answers at the baseline's address,"
+LEFT = "it is alive and was left as it is"
 BETWEEN_S = 5.0
 """Seconds for which a start script may run no client of its engine, between two of them."""
 
@@ -26,6 +35,9 @@ class Whose:
         self.plan = context.plan.baseline
         self.elsewhere_since: float | None = None
         """Since when the baseline answers at another port; None while it does not."""
+        self.reach: Reach | None = None
+        """Whether anything that was asked has reached a container that is published nowhere; None
+        before anything was."""
         self.misplaced = False
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
@@ -56,7 +68,32 @@ class Whose:
         now = self.baseline.life()
         if life and now and now != life:
             return "completion", "the baseline was restarted during its proof"
+        if unreached := self.unreached():
+            return "completion", unreached
         return None
+
+    def ask(self) -> None:
+        """Note what the container's network has received before something is asked."""
+        if self.plan.kind == "container":
+            self.baseline.can_answer(OWNER_S)
+            self.reach = Reach(self.baseline.inspected, self.plan.url)
+
+    def unreached(self) -> str:
+        """Say that nothing that was asked has reached the container, so that whatever came from its
+        address is no word of it; "" where it has, or where that is not known."""
+        if self.reach is None or not self.reach.missed:
+            return ""
+        self.misplaced = True
+        return f"{ANOTHER} {self.plan.url}: {NOTHING_CAME}: {HINT}; {LEFT}"
+
+    def unpublished(self) -> str:
+        """Say that nobody listens at the address of a container that is published nowhere, which no
+        restart of it changes; "" for any other, and where it does not run."""
+        container = self.baseline.inspected or {}
+        if not is_unpublished(container, self.plan.url) or not can_answer(container):
+            return ""
+        self.misplaced = True
+        return f"{PUBLISHED_NOWHERE}: {HINT}; {LEFT}"
 
     def where_published(self) -> str:
         """Say where the container is published instead of at its URL, as the engine last described
@@ -89,4 +126,4 @@ class Whose:
             return elsewhere
         held = held_words(self.plan.url, self.baseline.pids())
         name = f": {held}" if held else ""
-        return f"something else answers at the baseline's address, {self.plan.url}{name}"
+        return f"{ANOTHER} {self.plan.url}{name}"
