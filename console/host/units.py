@@ -25,7 +25,7 @@ CALL_S = 5.0
 """Deadline of one call of systemctl or journalctl, seconds."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.5
 UP = ("active", "activating", "reloading", "refreshing", "deactivating")
-PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ControlGroup,InvocationID"
+PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ControlGroup,InvocationID,NRestarts"
 INVOCATION = re.compile("[0-9a-f]{32}")
 OF_INVOCATION, OF_USERS = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID"), "USER_INVOCATION_ID"
 """Fields of the journal with a start's invocation: what its processes wrote, and what systemd, or a
@@ -58,7 +58,8 @@ class UnitSpec:
 @dataclass(frozen=True, slots=True)
 class UnitState:
     """A unit as its systemd describes it. `main` is its first process' pid, 0 for none; the control
-    group is where its processes are; the invocation differs between two starts."""
+    group is where its processes are; the invocation differs between two starts; `restarts`: how
+    often its systemd has started it again by itself."""
 
     load: str = ""
     active: str = ""
@@ -66,6 +67,7 @@ class UnitState:
     group: str = ""
     invocation: str = ""
     sub: str = ""
+    restarts: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -86,11 +88,10 @@ def look(spec: UnitSpec, seconds: float = CALL_S) -> UnitState:
     """The unit now. Raises ServiceError if its systemd does not say."""
     out = _call(spec, ["show", f"--property={PROPERTIES}"], seconds)
     rows = dict(line.partition("=")[::2] for line in clean_lines(out))
-    main = rows.get("MainPID", "")
     return UnitState(
-        rows.get("LoadState", ""), rows.get("ActiveState", ""),
-        int(main) if main.isascii() and main.isdigit() else 0,
+        rows.get("LoadState", ""), rows.get("ActiveState", ""), _count(rows.get("MainPID", "")),
         rows.get("ControlGroup", ""), rows.get("InvocationID", ""), rows.get("SubState", ""),
+        _count(rows.get("NRestarts", "")),
     )  # fmt: skip
 
 
@@ -140,6 +141,10 @@ def _of_file(text: str) -> dict[str, str]:
         if equals and name[:1] not in ("#", ";"):
             env[name.strip()] = " ".join(_words(value)) if value[:1] in "\"'" else value.strip()
     return env
+
+
+def _count(digits: str) -> int:
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def start(spec: UnitSpec) -> None:

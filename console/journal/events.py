@@ -252,10 +252,12 @@ class RunStateChange(Body):
 
 @_event
 class RunNote(Body):
-    """Something that a person should know, and that changes nothing."""
+    """Something that a person should know, and that changes nothing. `by_others`: others have
+    started a server again while the run went on, which its report names."""
 
     kind = "run.note"
     text: Text
+    by_others: Flag = False
 
 
 @_event

@@ -54,6 +54,11 @@ def _created(view: RunView, event: Event, body: events.RunCreated) -> None:
     ]  # fmt: skip
 
 
+def _note(view: RunView, event: Event, body: events.RunNote) -> None:
+    if body.by_others:
+        view.by_others.append((event.at, body.text))
+
+
 def _targets(view: RunView, event: Event, body: events.Targets) -> None:
     """Update thresholds, which a retry with other inputs may change."""
     view.header = view.header.changed(targets=body.targets)
@@ -220,6 +225,7 @@ def _finished(view: RunView, event: Event, body: events.RunFinished) -> None:
 _HANDLERS: dict[str, Callable[[RunView, Event, Any], None]] = {
     "run.created": _created,
     "run.state": _state,
+    "run.note": _note,
     "run.finished": _finished,
     "step.state": _step,
     "step.say": _say,

@@ -197,6 +197,8 @@ class RunView:
     header: RunCreated = field(default_factory=RunCreated)
     services: dict[str, events.Service] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
+    by_others: list[tuple[float, str]] = field(default_factory=list)
+    """When it was seen, and how others have started a server again while the run went on."""
     """Nonsense in the journal, a line each; see console.journal.store."""
     latest: str = ""
     """The id of the step whose state changed last."""

@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths, record
-from console.common.errors import ConsoleError
+from console.common.errors import ConsoleError, EngineError, ServiceError
 from console.common.files import read_end
 from console.common.text import clean
 from console.common.units import plural
 from console.host import process
 from console.host.ports import listeners
+from console.journal import events
 from console.journal.run_dir import all_runs
 from console.journal.run_view import RunView
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import time_words
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.runner.context import Context
+from console.runtime.spec import Handle, Status
 
+TOLERANCE_S = 2.0
+"""What two readings of the same start may differ by: the clock may have been set meanwhile."""
 MAX_RUNS = 20
 """How many of the newest runs are looked at for a rollback of their own."""
 
@@ -82,6 +86,51 @@ def came_back(context: Context) -> list[str]:
         for other in listeners(url)
         if not other.is_engine_proxy and not process.has_cookie(other.pid)
     ]
+
+
+class Restarts:
+    """Names a baseline that others have started again while the run had not stopped it, by looks
+    between its steps: its supervisor after it died, or a person. Each is named once."""
+
+    def __init__(self) -> None:
+        self._before: tuple[object, Handle, Status, float] | None = None
+
+    def look(self, context: Context) -> None:
+        """Look now, and record what has changed since the last look. Never raises: an engine that
+        does not answer says nothing of it."""
+        view, before = context.view, self._before
+        mine = (view.down_s, view.restored_s)  # this run has started it itself since
+        self._before = None
+        if view.outage:
+            return
+        try:
+            now = context.services.baseline_now()
+        except (EngineError, ServiceError):
+            return
+        if now is None:
+            self._before = before
+            return
+        self._before = (mine, *now)
+        if before is None or before[0] != mine:
+            return
+        if words := restarted(before[1:], now, context.clock.now()):
+            context.record(events.RunNote(text=words, by_others=True))
+
+
+def restarted(
+    before: tuple[Handle, Status, float], now: tuple[Handle, Status, float], at: float
+) -> str:
+    """How a server was started again between two looks, in clean words; "" if it was not."""
+    (old, was, began_then), (new, is_, began) = before, now
+    if began - began_then < TOLERANCE_S and old == new and is_.restarts == was.restarts:
+        return ""
+    when = time_words(began, at)
+    times = is_.restarts - was.restarts
+    if old.container == new.container and times > 0:
+        again = plural(times, "time")
+        return f"the baseline died, and its supervisor started it again {again}, last at {when}"
+    what = "its container was made anew" if old.container != new.container else "it was started"
+    return f"the baseline was not the same any more: {what} by others, at {when}"
 
 
 def rolled_back(context: Context) -> list[str]:

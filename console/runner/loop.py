@@ -18,6 +18,7 @@ from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context
 from console.runner.control import Verb
+from console.runner.disturbed import Restarts
 from console.runner.executors import preload, remeasure
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.fault import point
@@ -34,6 +35,7 @@ class Runner:
         self.context = context
         self.control = context.control
         self.failed = False
+        self.restarts = Restarts()
 
     def run(self) -> None:
         """Walk, close, finish. Raises only for a bug or a journal that cannot be written."""
@@ -130,7 +132,9 @@ class Runner:
         if view is not None and view.state is StepState.SKIPPED:
             return Flow.ON
         while True:
+            self.restarts.look(self.context)
             failure = run_attempts(self.context, self.context.plan.at(planned.id))
+            self.restarts.look(self.context)
             planned = self.context.plan.at(planned.id)
             if self.control.cancelled.is_set():
                 return self._stop_flow()

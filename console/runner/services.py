@@ -223,6 +223,15 @@ class RunServices:
         except BaselineNotReady:
             return None  # its service has no container
 
+    def baseline_now(self) -> tuple[Handle, Status, float] | None:
+        """The baseline, how it is, and since when, in Unix seconds; None where it does not run or
+        nobody says. Raises EngineError and ServiceError."""
+        handle = self.find("baseline")
+        began = _began(handle) if handle is not None else None
+        if handle is None or began is None:
+            return None
+        return handle, self.driver("baseline").status(handle), began
+
     def use(self, spec: ServiceSpec) -> None:
         """Set the specification of one of the console's own services for this step."""
         if self.specs.get(spec.name) != spec:
@@ -337,7 +346,8 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
     except (EngineError, ServiceError):
         return  # a step that needs the engine says so itself
     if back:
-        context.record(events.RunNote(text="the baseline came back: it is stopped again"))
+        words = "the baseline came back: it is stopped again"
+        context.record(events.RunNote(text=words, by_others=True))
         services.stop("baseline", attempt)
         outage(context, attempt.step, attempt.number)  # a proof of while it was back ends no outage
         attempt.say(wait_released(context, attempt), always=True)

@@ -36,7 +36,8 @@ class UnitDriver:
 
     def status(self, handle: Handle) -> Status:
         state = units.look(self.unit)
-        return Status(state.is_up, detail=f"{self.unit.words} is {state.active or 'unknown'}")
+        words = f"{self.unit.words} is {state.active or 'unknown'}"
+        return Status(state.is_up, restarts=state.restarts, detail=words)
 
     def stop(self, licence: Licence, handle: Handle, grace_s: float) -> None:
         """Stop the unit, by SIGKILL after the grace; returns when it is down."""

@@ -38,7 +38,7 @@ def main(place: Path, words: list[str]) -> int:
             "LoadState": "loaded" if unit.exists() else "not-found",
             "ActiveState": "active" if up else "inactive",
             "SubState": "running" if up else "dead",
-            "MainPID": str(pid if up else 0), "ControlGroup": "",
+            "MainPID": str(pid if up else 0), "ControlGroup": "", "NRestarts": "0",
             "InvocationID": f"{pid:032x}" if pid else "",  # it stays until the next start
         }  # fmt: skip
         wanted = next(w for w in words if w.startswith("--property="))[11:].split(",")

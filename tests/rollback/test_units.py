@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -51,7 +52,8 @@ class Unit:
         return self.pid
 
     def said(self, verb: str) -> list[str]:
-        return [line for line in (self.place / "said").read_text().splitlines() if verb in line]
+        rows = (self.place / "said").read_text().splitlines()
+        return [row for row in rows if re.search(rf"\b{verb}\b", row)]
 
 
 def stands_in(place: Path) -> str:

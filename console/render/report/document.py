@@ -30,7 +30,7 @@ from console.render.report.contract import contract_lines, contract_steps
 from console.render.report.decision import because, gate_lines, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
 from console.render.report.lessons import candidates
-from console.render.report.markdown import marked, prose
+from console.render.report.markdown import marked, plain, prose, when
 from console.render.report.memory import memory_lines
 from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
@@ -98,6 +98,10 @@ def markdown(view: RunView, run_evidence: Evidence | None = None, folder: str = 
     lines += _bullets("What to do next", next_steps(view, interrupted=run_evidence.interrupted))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
+    lines += _bullets(
+        "Started again by others",
+        [f"seen at {when(at)}: {plain(words, 300)}" for at, words in view.by_others],
+    )
     lines += guard_lines(view, drawn)
     lines += [*gate_lines(view), *timeline.lint_lines(view)]
     lines += _measured(view, drawn, has_folder=bool(folder))
@@ -192,7 +196,7 @@ def as_json(view: RunView, run_evidence: Evidence | None = None) -> dict[str, An
         "because": because(view),
         "outcome": view.outcome or None,
         "mark": view.mark or None,
-        "doubts": [doubt.data() for doubt in view.doubts],
+        **_beside(view),
         "overridden": view.overridden or None,
         "exit_code": int(view.exit_code) if view.state in ENDS else None,
         "inputs": view.inputs,
@@ -231,6 +235,12 @@ def _parts(view: RunView, part: str) -> dict[str, dict[str, Any]]:
     """One part of what was measured, by step: a field of StepMeasurement."""
     known = {scope: getattr(measured, part) for scope, measured in view.measured.items()}
     return {scope: table for scope, table in known.items() if table}
+
+
+def _beside(view: RunView) -> dict[str, Any]:
+    """What speaks against the figures, and what others did to the baseline meanwhile."""
+    seen = [{"seen_at": at, "words": words} for at, words in view.by_others]
+    return {"started_by_others": seen, "doubts": [doubt.data() for doubt in view.doubts]}
 
 
 def _verdict(verdict: Any) -> dict[str, Any]:

@@ -13,15 +13,19 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
+from console.common.errors import ServiceError
 from console.config.site.site import load_site
 from console.host import ports
+from console.journal.events import Outage as Outage_
 from console.journal.events import RunNote
 from console.journal.store import read_events
+from console.render.report.document import as_json, markdown
 from console.runner import services as services_module
 from console.runner.context import Attempt, outage
+from console.runner.disturbed import Restarts
 from console.runner.services import RunServices, keep_baseline_down
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, CONFIG_FILES
-from console.runtime.spec import Handle
+from console.runtime.spec import Handle, Status
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.runner.unit.conftest import Bench
@@ -131,3 +135,72 @@ def test_another_server_in_its_place_is_named_once_and_left_alone(
             assert run.context.view.outage
         finally:
             child.kill()
+
+
+# -- started again by others, while this run has it not stopped ------------------------------------
+
+BASE = Handle("baseline", "container", "c1", "llm", 0, 0)
+
+
+class Looks:
+    """What `RunServices` says of the baseline, look by look."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.context, self.restarts = bench.context, Restarts()
+        self.context.services = self  # type: ignore[assignment]
+        self.answer: tuple[Handle, Status, float] | ServiceError | None = None
+
+    def baseline_now(self) -> tuple[Handle, Status, float] | None:
+        if isinstance(self.answer, ServiceError):
+            raise self.answer
+        return self.answer
+
+    def see(self, handle: Handle, restarts: int, began: float) -> list[str]:
+        self.answer = (handle, Status(True, restarts=restarts), began)
+        return self.look()
+
+    def look(self) -> list[str]:
+        before = len(self.context.view.by_others)
+        self.restarts.look(self.context)
+        return [words for _, words in self.context.view.by_others[before:]]
+
+
+def test_a_supervisors_restarts_between_two_looks_are_named_once(bench: Bench) -> None:
+    """The report of a run said nothing of a baseline that had died twice beside it."""
+    looks, now = Looks(bench), bench.context.clock.now()
+    assert looks.see(BASE, 3, now - 900) == []
+    assert looks.see(BASE, 3, now - 899.9) == [], "two readings of one start"
+    [words] = looks.see(BASE, 5, now - 60)
+    assert words.startswith("the baseline died, and its supervisor started it again 2 times, last")
+    assert looks.see(BASE, 5, now - 60) == []
+    [words] = looks.see(BASE, 5, now - 5)
+    assert "it was started by others" in words
+    [words] = looks.see(replace(BASE, container="c2"), 0, now)
+    assert "its container was made anew by others" in words
+    looks.answer = ServiceError("it does not say")
+    assert looks.look() == []
+    text = markdown(bench.context.view)
+    assert "## Started again by others" in text
+    assert text.count("its supervisor started it again 2 times") == 1
+    assert len(as_json(bench.context.view)["started_by_others"]) == 3
+
+
+def test_what_this_run_has_started_itself_is_not_by_others(bench: Bench) -> None:
+    looks, now = Looks(bench), bench.context.clock.now()
+    looks.see(BASE, 0, now - 900)
+    bench.context.record(Outage_(down=True))
+    assert looks.see(BASE, 0, now - 30) == []
+    bench.context.record(Outage_(down=False, restore_s=3.0))
+    assert looks.see(BASE, 0, now - 30) == []
+    bench.context.record(Outage_(down=True))  # both within one step
+    bench.context.record(Outage_(down=False, restore_s=4.0))
+    assert looks.see(BASE, 0, now) == []
+    assert looks.see(BASE, 1, now + 9)
+
+
+def test_one_that_is_away_for_a_look_is_compared_with_how_it_was(bench: Bench) -> None:
+    looks, now = Looks(bench), bench.context.clock.now()
+    looks.see(BASE, 0, now - 900)
+    looks.answer = None
+    assert looks.look() == []
+    assert looks.see(BASE, 1, now)
