@@ -20,6 +20,7 @@ from console.recovery.rollback import command, procedure, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.shell import launcher, program_gone, sealed_copy
+from console.recovery.rollback.shell.printing import Seconds
 from tests.rollback.conftest import DASH, Stage, run_launcher
 
 PYTHON = os.path.realpath(sys.executable)
@@ -282,6 +283,58 @@ def test_a_script_that_was_moved_finds_what_lies_beside_it(stage: Stage, moved: 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_dash
+@pytest.mark.parametrize("what", ["run", "site"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_home_that_was_moved_has_its_copy_its_plan_and_its_progress(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str, inside: bool
+) -> None:
+    """The script went on without Python, of the copy that lay beside it, and wrote to nowhere."""
+    home, moved = stage.root / "home", stage.root / "moved"
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    copy, run_dir = sealed_copy.make(), paths.runs_dir() / "r1"
+    stage.seal(run_dir=str(run_dir), copy=str(copy))
+    script = run_dir / "rollback/rollback.sh" if what == "run" else sealed.site_script("local")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write(stage.plan, script)
+    records.write(Pointer(stage.plan.run_id, str(run_dir), "me", os.getuid(), 1 << 22, 5))
+    home.rename(moved)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    place = moved / script.relative_to(home)
+    done = subprocess.run(
+        [str(DASH), place.name if inside else str(place)], capture_output=True, text=True,
+        timeout=120, check=False, cwd=place.parent if inside else "/",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "the baseline serves" in done.stdout
+    assert "the run that was asked for" in done.stdout
+    assert (moved / run_dir.relative_to(home) / "rollback/ladder.jsonl").is_file()
+    assert not home.exists()
+
+
+def test_the_seconds_of_a_rollback_that_a_standby_takes_over_never_run_back() -> None:
+    """`0.52 s` stood above `0.00 s`: the standby counts from the byte that woke it."""
+    seconds = Seconds()
+    rows = [("command", 100.0, 0.0), ("command", 100.5, 0.5), ("standby", 100.6, 0.01),
+            ("standby", 103.0, 2.41), ("standby", 99.0, 3.0), ("command", 104.2, 4.2)]  # fmt: skip
+    shown = [seconds.of({"trigger": who, "at": at, "t": t}) for who, at, t in rows]
+    assert shown == pytest.approx([0.0, 0.5, 0.6, 3.0, 3.0, 4.2])
+    assert Seconds().of({}) == 0.0
+    assert Seconds().of({"t": 2.5}) == 2.5
+
+
+@needs_dash
+def test_a_script_that_lies_alone_says_what_to_type(stage: Stage) -> None:
+    stage.seal(copy="/gone")
+    path = stage.plan.rollback_dir / "rollback.sh"
+    launcher.write(stage.plan, path)
+    launcher.without_python_path(path).unlink()
+    done = run(str(DASH), str(path))
+    assert done.returncode == 7
+    assert "type omni-console rollback" in done.stderr
 
 
 @needs_dash

@@ -119,8 +119,7 @@ class Finder(_Plans):
         self.left_down, self.automatic = left_down, automatic
         self._site_plans: list[SealedPlan | None] = []
         self.others = OtherUsers((), note)
-        self._selected_first: set[str] = set()
-        self._left_alone: set[str] = set()
+        self._selected_first, self._left_alone = set[str](), set[str]()
         self._has_asked = False
         self.site_seal, self.seal_at = site_seal, seal_at
         self.explicit_site = explicit_site
@@ -156,7 +155,8 @@ class Finder(_Plans):
         if not self.run_dir or self._has_asked or (mine and mine.run_dir == self.run_dir):
             return None
         self._has_asked = True  # what begins meanwhile is not this run again
-        return self._read_plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
+        choice = self._read_plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was asked for")
+        return _where_it_lies(choice, self.run_dir)
 
     def _as_user(self) -> SelectedPlan | None:
         """The plan of this user's run; another user's run is reported, never acted on."""
@@ -423,6 +423,14 @@ def _serves_others(plan: SealedPlan, made: SealedPlan) -> bool:
     the plan `made` has."""
     serving = any(cut.run == plan.run_id for cut in pointers.cut_overs())
     return serving and not made.has_address_of(plan)
+
+
+def _where_it_lies(choice: SelectedPlan | None, run_dir: str) -> SelectedPlan | None:
+    """The same, with the directory in which a run's plan was found, where the one that it names is
+    gone: it was moved, maybe with its user's home."""
+    if choice is None or os.path.isdir(choice.plan.run_dir or run_dir):
+        return choice
+    return replace(choice, plan=replace(choice.plan, run_dir=run_dir))
 
 
 def keeps_clients(run_dir: str, seal: Seal) -> str:

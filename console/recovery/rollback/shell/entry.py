@@ -55,10 +55,15 @@ def _interrupted() -> list[str]:
 
 
 def _newest(run_dir: str) -> str:
-    """The run to roll back: a newer one of the same site has its baseline now."""
+    """The run to roll back: a newer one of the same site has its baseline now. A pointer into a
+    place that is gone names none: this run may have been moved from there."""
     mine = records.read(os.getuid())
     with contextlib.suppress(ConsoleError):  # the run's plan is lost
-        if mine is not None and is_of_site(mine, sealed.read(Path(run_dir, ROLLBACK, PLAN))):
+        if (
+            mine is not None
+            and os.path.isdir(mine.run_dir)
+            and is_of_site(mine, sealed.read(Path(run_dir, ROLLBACK, PLAN)))
+        ):
             return mine.run_dir
     return run_dir
 

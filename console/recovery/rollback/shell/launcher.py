@@ -94,6 +94,26 @@ run_copy() {
   return "$code"
 }
 
+# Finds what was moved together with this script, as with a run's directory or a home.
+find_moved() {
+  case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
+  here=$(cd "$here" && pwd)
+  for place in "$here/.." "$here/../runs/${RUN_DIR##*/}"; do
+    [ -d "$RUN_DIR" ] || [ ! -f "$place/rollback/plan.json" ] || RUN_DIR=$(cd "$place" && pwd)
+  done
+  for place in "$here/.." "$here/../../.."; do
+    if [ ! -f "$COPY/__main__.py" ] && [ -f "$place/sealed/${COPY##*/}/__main__.py" ]; then
+      COPY=$(cd "$place/sealed/${COPY##*/}" && pwd)
+      XDG_STATE_HOME=$(cd "$place/.." && pwd)
+      export XDG_STATE_HOME
+    fi
+  done
+  for place in "${0%.sh}.without-python.sh" "$here/without-python.sh"; do
+    [ -f "$WITHOUT_PYTHON" ] || WITHOUT_PYTHON=$place
+  done
+}
+
+find_moved
 if [ -f "$COPY/__main__.py" ] && find_python; then
   run_copy "$@"
   case $? in
@@ -104,8 +124,9 @@ if [ -f "$COPY/__main__.py" ] && find_python; then
 else
   echo "rollback.sh: no python3 of 3.11 or newer starts here, or $COPY is gone" >&2
 fi
-# the directory may have been moved, and this script with it
-[ -f "$WITHOUT_PYTHON" ] || WITHOUT_PYTHON=${0%.sh}.without-python.sh
-[ -f "$WITHOUT_PYTHON" ] || WITHOUT_PYTHON=${0%/*}/without-python.sh
+if [ ! -f "$WITHOUT_PYTHON" ]; then
+  echo "rollback.sh: without-python.sh is not beside it either: type omni-console rollback" >&2
+  exit 7
+fi
 exec /bin/sh "$WITHOUT_PYTHON" "$@"
 """

@@ -20,7 +20,7 @@ from console.recovery.rollback.progress import Result
 def on_line(printer: Printer) -> Callable[[dict[str, Any]], None]:
     """What prints each line of a rollback as it comes: seconds since it began, stage, state, and
     what is to be said."""
-    load = LoadNotes()
+    load, seconds = LoadNotes(), Seconds()
 
     def emit(line: dict[str, Any]) -> None:
         if line.get("state") == "begin" or line.get("rung") == "done":
@@ -29,7 +29,7 @@ def on_line(printer: Printer) -> Callable[[dict[str, Any]], None]:
         if progress is None:
             return
         printer.say(
-            f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
+            f"{seconds.of(line):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
             f"{clean(str(line.get('detail', '')), 300)}{progress}"
         )
 
@@ -44,6 +44,24 @@ def print_result(result: Result, printer: Printer, *, as_json: bool) -> None:
             print(redact.dumped({**result.fields(), "detail": result.detail}), flush=True)
         print("\n".join(lines), file=printer.out, flush=True)
     let_go_of_dead_output()
+
+
+class Seconds:
+    """Seconds since a rollback was asked for. Whoever takes it over, as a standby does, counts from
+    its own beginning: its lines go by the time of day, and never back."""
+
+    def __init__(self) -> None:
+        self._first: tuple[object, float] | None = None
+        self._last = 0.0
+
+    def of(self, line: dict[str, Any]) -> float:
+        own, at = number(line.get("t")) or 0.0, number(line.get("at"))
+        if self._first is None and at is not None:
+            self._first = line.get("trigger"), at - own
+        if self._first is not None and at is not None and line.get("trigger") != self._first[0]:
+            own = at - self._first[1]
+        self._last = max(self._last, own)
+        return self._last
 
 
 class LoadNotes:
