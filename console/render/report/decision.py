@@ -142,7 +142,7 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     if view.cutover:
         lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
     elif view.outage:
-        lines.append("**The baseline is NOT SERVING**: run `omni-console rollback`.")
+        lines.append(f"**The baseline is {down_words(view, interrupted=interrupted)}.")
     elif garbage := view.serving.garbled:
         lines.append(f"**The baseline answers GARBAGE**: {prose(garbage)}.")
     elif view.serving.degraded:
@@ -170,11 +170,21 @@ def measured_words(view: RunView) -> str:
     return f"by {by} at {when(at)}" if by else "in its proof (one short completion)"
 
 
-def baseline_words(view: RunView) -> str:
+def down_words(view: RunView, *, interrupted: bool) -> str:
+    """What is known of a baseline that a run has stopped; a bold word ends in the first `**`. While
+    the run goes on nobody has looked: it has it stopped on purpose."""
+    if view.over or interrupted:
+        since = f" since {when(view.down_since)}" if view.down_since and not view.over else ""
+        return f"NOT SERVING**{since}: run `omni-console rollback`"
+    since = f" since {when(view.down_since)}" if view.down_since else ""
+    return f"down**{since}: this run has stopped it, and brings it back when it ends"
+
+
+def baseline_words(view: RunView, *, interrupted: bool = False) -> str:
     if view.cutover:
         return f"stopped, **{prose(cut_over(view))}**"
     if view.outage:
-        return "**NOT SERVING**: run `omni-console rollback`"
+        return f"**{down_words(view, interrupted=interrupted)}"
     if not view.serving:
         return "not touched"
     if garbage := view.serving.garbled:

@@ -74,7 +74,7 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
 
 def _restored(view: RunView) -> str:
     if view.outage:
-        return "the baseline does not serve yet"
+        return "the baseline has not been brought back yet"
     if view.restored_s is None and view.down_s:
         return f"the baseline was down for {took(view.down_s)} in all"
     if view.restored_s is None:

@@ -45,7 +45,7 @@ CAUSES = {
 
 def next_steps(view: RunView, *, interrupted: bool = False) -> list[str]:
     """Plain sentences, the most urgent first."""
-    sentences = [*_urgent(view), *guard_next(view)]
+    sentences = [*_urgent(view, interrupted=interrupted), *guard_next(view)]
     if view.rehearsal and view.over:
         return [
             *sentences,
@@ -103,7 +103,7 @@ def _after_tuning(view: RunView) -> Iterator[str]:
             yield f"Put `{flags}` into the command line of {of}{verify}: it was the fastest."
 
 
-def _urgent(view: RunView) -> Iterator[str]:
+def _urgent(view: RunView, *, interrupted: bool) -> Iterator[str]:
     if view.cutover:
         yield next_words(view)
     elif view.state is RunState.ROLLBACK_FAILED:
@@ -111,6 +111,11 @@ def _urgent(view: RunView) -> Iterator[str]:
         yield (
             f"First: the baseline does not serve, and the rollback failed{why}. Mend that, then "
             "`omni-console rollback` tries it again."
+        )
+    elif view.outage and not (view.over or interrupted):
+        yield (
+            "The baseline is down because this run has stopped it. The run brings it back when it "
+            "ends; `omni-console rollback` ends the run and does so now."
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."

@@ -76,7 +76,10 @@ def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
         ("Started", f"{prose(when(view.created))} by {prose(view.owner, 60)}"),
         ("Took", spent(view)),
         ("Baseline down", outage_words(view)),
-        ("Baseline after", baseline_words(view)),
+        (
+            "Baseline after" if view.over else "Baseline now",
+            baseline_words(view, interrupted=interrupted),
+        ),
     ]
     rows += [("Allocation", prose(view.allocation, 240))] if view.allocation else []
     rows += [("Baseline drift", prose(drift_words(drift))) for drift in drifts(view)]

@@ -21,6 +21,7 @@ from console.common.text import clean, columns, folded, one_line
 if TYPE_CHECKING:
     from console.config.site.draft import Draft
     from console.config.site.site import Site
+    from console.host.ports import Listener
     from console.runtime.discovery.servers import Search, Server
 
 RUNS, TOKENS = 3, 128
@@ -35,6 +36,11 @@ GARBLED = (
 KNOWN = (
     "Known are llama-server, vLLM, SGLang, ollama, and any program that listens and names a .gguf "
     "or .safetensors file."
+)
+TUNNEL = "it leads to another machine: init on that one finds the server"
+BY_HAND = (
+    "a server of another kind is described in a site file by hand (docs/reference/site.md), and "
+    "omni-console adopt takes it over"
 )
 NOTHING = (
     "Next: start your server as you always do, then omni-console init again; or omni-console demo "
@@ -233,8 +239,10 @@ def _named(search: Search, word: str) -> Server:
         why = "several have this name" if matches else "none of those that were found"
         hint = "a number of the list, a URL, a pid, a container or a unit"
         if not matches and (who := _listens(word)):
-            why = f"{who} listens there, and is no model server of this machine"
-            hint = "where it leads to another machine (`ssh -L`), init on that one finds the server"
+            why = (
+                f"pid {who.pid}, {who.words}, listens there, and is no model server of this machine"
+            )
+            hint = TUNNEL if _is_tunnel(who) else BY_HAND
         raise UsageError(f"nothing was written: {one_line(word, 60)}", why, hint)
     if matches[0].unfit:
         raise UsageError(
@@ -244,16 +252,21 @@ def _named(search: Search, word: str) -> Server:
     return matches[0]
 
 
-def _listens(word: str) -> str:
-    """Who listens at the URL or port of this machine that was picked, in clean words; "" for
-    nobody who is seen."""
+def _is_tunnel(who: Listener) -> bool:
+    """Whether it passes on to another machine what it is asked."""
+    program = who.words.split(" ")[0].rpartition("/")[2].rstrip(":")
+    return program in ("ssh", "autossh", "plink", "dbclient")
+
+
+def _listens(word: str) -> Listener | None:
+    """Who listens at the URL or port of this machine that was picked; None for nobody who is
+    seen."""
     from console.host.ports import listener
 
     try:
-        who = listener(word if "://" in word else f"http://127.0.0.1:{int(word.lstrip(':'))}")
+        return listener(word if "://" in word else f"http://127.0.0.1:{int(word.lstrip(':'))}")
     except ValueError:
-        return ""
-    return f"pid {who.pid}, {who.words}," if who is not None else ""
+        return None
 
 
 def _can_ask(args: Namespace) -> bool:
