@@ -6,7 +6,7 @@ from console.host.sample import Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.flags.builds import contested
+from console.models.sizing.flags.builds import NEWER, contested
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.loader_plan import LlamaPlan
 from tests.sizing import shapes
@@ -82,7 +82,9 @@ def test_what_a_build_is_asked_about() -> None:
         "--no-mmap": ("--no-mmap",), "--flash-attn": ("-fa",), "--draft-max": ("--draft", "16"),
         "--mlock": ("--mlock",),
     }  # fmt: skip
-    assert contested("llama_cpp", ["-c", "4096", "-fa", "on", "--load-mode", "none"]) == {}
+    assert contested("llama_cpp", ["-c", "4096", "-fa", "on", "--no-host"]) == {}
+    newer = contested("llama_cpp", ["-c", "4096", "-fa", "on", "--load-mode", "none"])
+    assert newer == {NEWER: ("--load-mode", "none")}
     assert contested("ik_llama", ["-fmoe", "--no-mmap"]) == {"--fused-moe": ("-fmoe",)}
 
 

@@ -14,9 +14,10 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.builds import NEWER, contested
-from console.models.sizing.flags.llama import ik_plan
+from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
+from console.models.sizing.loader_plan import Build
 from console.models.sizing.model_facts import ModelFacts
 from tests.sizing import shapes
 from tests.sizing.test_backends import PLAIN
@@ -102,15 +103,15 @@ def test_a_release_without_sources_is_not_known() -> None:
     assert [newcomer.is_in((0, minor)) for minor in (14, 15, 16)] == [False, None, True]
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "ik_llama"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "ik_llama", "llama_cpp"])
 def test_the_tables_name_options_and_values_that_there_are(engine: str) -> None:
     options = table(engine)
     folder = Path(since.__file__).parent
     for line in (folder / f"since_{engine}.txt").read_text().splitlines():
         if line.startswith("#"):
             continue
-        names = line.split()[3:] if engine == "ik_llama" else [line.split()[2].rstrip(":")]
-        values = [] if engine == "ik_llama" else line.split()[3:]
+        names = line.split()[3:] if "llama" in engine else [line.split()[2].rstrip(":")]
+        values = [] if "llama" in engine else line.split()[3:]
         for name in names:
             option = options.option(name)
             assert option is not None, line
@@ -174,3 +175,19 @@ def test_a_colon_in_the_name_is_refused_since_sglang_0_5_6(words: str) -> None:
     assert sglang_plan(line.split(), first).refused != ()
     assert sglang_plan(line.split()).refused != ()
     assert sglang_plan(line.split(), "lmsysorg/sglang:nightly-dev-20251120").refused != ()
+
+
+def test_an_option_of_llama_cpp_that_came_with_a_build() -> None:
+    """llama.cpp#20834: --load-mode is "invalid argument" before."""
+    facts = from_gguf(shapes.llama_70b())
+    machine = Machine(ram_available=768 << 30)
+    plan = llama_plan(["-c", "4096", "-ngl", "0", "--load-mode", "none"])
+    unknown = assess(facts, plan, machine, advised=False)
+    assert (unknown.verdict, "llama.cpp of 2026-07-24 or later" in unknown.because) == (
+        Verdict.GO, True,
+    )  # fmt: skip
+    for build, verdict in ((9000, Verdict.UNKNOWN), (10229, Verdict.GO)):
+        known = replace(plan, build=Build(build))
+        assert assess(facts, known, machine, advised=False).verdict is verdict
+    served = replace(plan, build=Build(serves=True))
+    assert "holds" not in assess(facts, served, machine, advised=False).because

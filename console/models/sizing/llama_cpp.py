@@ -35,7 +35,7 @@ from console.models.sizing.latent import LIMIT_MIB
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
-from console.models.sizing.newer.ik_builds import judge_arrivals
+from console.models.sizing.newer.builds import judge_arrivals
 from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
 
 PERCENT = 100

@@ -104,7 +104,7 @@ class LlamaPlan:
     `goes_back`: something guesses ahead in it, `merges`: it makes one tensor of Q, K and V.
     `refused`: what the server's start refuses, `unsettled`: what some builds refuse, `older`: the
     build takes what those of the table's day do not, `build`: what is known of it besides. `newer`:
-    options that not every build of ik_llama.cpp has, `commits`: the number of the one at hand,
+    options that not every build has, `commits`: the number of the one at hand,
     `rotates_k`: its cache of keys is rotated before it is quantized.
     """
 
@@ -171,7 +171,7 @@ class LlamaPlan:
         copied = (self.type_k, self.type_v) != ("f16", "f16")
         if self.ik:
             return bool(self.newer) or (self.parallel or 1) > 1
-        return self.split_mode == "row" or copied
+        return self.split_mode == "row" or copied or bool(self.newer)
 
     @property
     def slots(self) -> int:

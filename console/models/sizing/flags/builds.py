@@ -61,7 +61,7 @@ def _may_be_asked(option: Option) -> bool:
 
 
 def _arrived(argument: Given, engine: str) -> Arrival | None:
-    return arrivals(engine).get(argument.spelling) if engine == "ik_llama" else None
+    return arrivals(engine).get(argument.spelling)
 
 
 def newer_of(options: Iterable[Given], takes: Takes, of: Table) -> Iterator[Arrival]:

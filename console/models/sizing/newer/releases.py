@@ -49,7 +49,7 @@ def _since(name: str, newcomers: list[Newcomer]) -> Iterator[str]:
     newest = [newcomer.words for newcomer in newcomers if newcomer.since == since]
     more = f" and {len(newest) - MAX_SHOWN} more" if len(newest) > MAX_SHOWN else ""
     named = f"{', '.join(newest[:MAX_SHOWN])}{more}"
-    yield f"holds from {name} {shown(since)} on ({named}), and which it is is not known here"
+    yield f"holds from {name} {shown(since)} on ({named}), and the release is not known here"
 
 
 def shown(release: Release) -> str:

@@ -1,5 +1,5 @@
-"""From which build of ik_llama.cpp a verdict holds: it has no releases, and gets new options, and
-mends of old ones, on most days."""
+"""From which build of llama.cpp or ik_llama.cpp a verdict holds: they get new options, and mends of
+old ones, on most days."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ WHOLE = ("f32", "f16", "bf16")
 
 
 def judge_arrivals(facts: ModelFacts, plan: LlamaPlan, ledger: Assessment) -> None:
-    """Refuse what the build lacks. Where it is not known, the verdict says from which on it holds:
-    what `--version` counts is the commits of a whole clone."""
-    if not plan.ik:
-        return
+    """Refuse what the build lacks, or name it where that is not sure. Where the build is not known,
+    the verdict says from which on it holds: what `--version` of ik_llama.cpp counts is the commits
+    of a whole clone."""
     newest: list[Arrival] = []
-    for arrivals, lacks in (
-        (plan.newer, ledger.stops), (_rotated(facts, plan), ledger.stops),
+    name = "ik_llama.cpp" if plan.ik else "llama.cpp"
+    number = plan.commits if plan.ik else plan.build.number
+    lacks = ledger.stops if plan.ik else ledger.unknown
+    for arrivals, doubts in (
+        (plan.newer, lacks), (_rotated(facts, plan), lacks),
         (_states(facts, plan), ledger.unknown),
     ):  # fmt: skip
-        for arrival in arrivals:
-            if plan.commits is None:
+        for arrival in arrivals if not plan.build.serves else ():
+            if number is None:
                 newest.append(arrival)
-            elif plan.commits < arrival.build:
-                lacks.append(
-                    f"{arrival.words}: build {plan.commits} of ik_llama.cpp is older than "
-                    f"{arrival.build} of {arrival.day}, which brought it ({arrival.source})"
+            elif number < arrival.build:
+                doubts.append(
+                    f"{arrival.words}: build {number} of {name} is older than {arrival.build} of "
+                    f"{arrival.day}, which has it ({arrival.source})"
                 )
     if newest:
-        last = max(newest, key=lambda arrival: arrival.build)
+        last = max(newest, key=lambda arrival: arrival.day)
         ledger.holds = (
-            f"holds for ik_llama.cpp of {last.day} or later ({last.words}: {last.source}), and "
-            "which build it is is not known here"
+            f"holds for {name} of {last.day} or later ({last.words}: {last.source}), and its build "
+            "is not known here"
         )
 
 
@@ -44,7 +46,7 @@ def _rotated(facts: ModelFacts, plan: LlamaPlan) -> Iterator[Arrival]:
     """-khad with heads that are no power of two ended older builds while they load (MiMo-V2,
     ik_llama.cpp#1878). Latent attention is rotated in blocks of 64."""
     spec = facts.attention
-    if not plan.rotates_k or plan.type_k in WHOLE or spec.latent:
+    if not plan.ik or not plan.rotates_k or plan.type_k in WHOLE or spec.latent:
         return
     for size in sorted({spec.key or 0, spec.window_key or 0}):
         if size & (size - 1):
@@ -54,6 +56,6 @@ def _rotated(facts: ModelFacts, plan: LlamaPlan) -> Iterator[Arrival]:
 
 def _states(facts: ModelFacts, plan: LlamaPlan) -> Iterator[Arrival]:
     """Layers with a state gave every slot the first one's, so that answers were wrong."""
-    if facts.recurrent is not None and (plan.parallel or 1) > 1:
+    if plan.ik and facts.recurrent is not None and (plan.parallel or 1) > 1:
         words = f"right answers of {plan.parallel} slots at once, of layers with a state"
         yield Arrival(words, "2026-08-06", 4793, "ik_llama.cpp#2260, #1932")
