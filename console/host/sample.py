@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from console.host.gpu.figures import GpuReport, GpuSample
+
 MIB = 1024 * 1024
 
 
@@ -93,35 +95,6 @@ def memory_levels(memory: MemorySample) -> dict[str, Level]:
 
 def disk_level(disk: DiskSample) -> Level:
     return LIMITS["disk"].level(share(disk.free, disk.total))
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSample:
-    """One card, by UUID. Memory in bytes, `utilisation` 0…1, temperature in °C, power in watts.
-
-    `why`: why a figure is unknown ("MIG mode: …", "unified memory …", "the GPU is lost …"), else
-    "".
-    """
-
-    uuid: str
-    index: int
-    name: str
-    used_bytes: int | None = None
-    total_bytes: int | None = None
-    utilisation: float | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReport:
-    """All cards at one moment (`at`: monotonic seconds), or why there are none: `trouble`."""
-
-    at: float
-    gpus: tuple[GpuSample, ...] = ()
-    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

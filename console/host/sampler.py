@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import select
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.children import Child
+from console.host.gpu.figures import GpuReport, parse
 from console.host.machine import DiskWatch
 from console.host.memory import MemoryReader
-from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.host.sample import MemorySample, Sample
 
 SILENT_S = 5.0
 """NVML takes a second or two to wake a card; after this it is reported as silent."""
@@ -81,16 +80,6 @@ class GpuWatch:
                 self._report = GpuReport(now, (), words)
             self._clock.wait(self._closing, max(0.0, child.due - now))
         child.close()
-
-
-def parse(line: bytes, at: float) -> GpuReport | None:
-    """One line of the reader; None if it is incomplete."""
-    try:
-        report: dict[str, Any] = json.loads(line)
-        gpus = tuple(GpuSample(**fields) for fields in report["gpus"])
-        return GpuReport(at, gpus, str(report["trouble"]))
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 CLOSE_S = 1.0

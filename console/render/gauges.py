@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.sample import (
     BUSY,
     NO_MARKS,
     RAM,
     VRAM,
     DiskSample,
-    GpuReport,
-    GpuSample,
     History,
     Level,
     Marks,

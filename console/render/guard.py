@@ -177,9 +177,11 @@ def nearest(limits: tuple[Limit, ...]) -> list[str]:
 
 def _kill_words(name: str, limit: Limit) -> str:
     side = "below" if limit.below is not None else "above"
+    value = _value(limit)
+    words = amount(value) if limit.unit == "B" else value_words(value, limit.unit)
     if name == "host.ram_available":
-        return f"{side} {amount(_value(limit))} free"
-    return f"{METRICS[name].short} {side} {amount(_value(limit))}"
+        return f"{side} {words} free"
+    return f"{METRICS[name].short} {side} {words}"
 
 
 def _value(limit: Limit) -> float:
@@ -207,7 +209,6 @@ def _left(seconds: int) -> str:
 
 LATE_S, GAP_S = 1.0, 0.1
 """Figures older than the first, and samples later than the second, are marked."""
-OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
 EXPIRED = {LEASE: "lease ran out", ALLOCATION: "allocation was lost"}
 """What has ended where the guard killed nothing, by the breach's cause."""
 MARKS = {
@@ -224,9 +225,10 @@ def limit_words(limit: Limit) -> str:
     else:
         side, value = ("below", limit.below) if limit.below is not None else ("above", limit.above)
         held = f" for {format_duration(limit.for_s)}" if limit.for_s else ""
-        of = OF.get(limit.of, f" of {one_line(limit.of, 80)}" if limit.of else "")
+        metric = METRICS[limit.metric]
+        of = metric.of.get(limit.of) or (f"of {one_line(limit.of, 80)}" if limit.of else "")
         side = "in less than" if limit.metric == "host.time_to_full" else side
-        what = f"{METRICS[limit.metric].words}{of} {side} "
+        what = f"{metric.words} {of} {side} " if of else f"{metric.words} {side} "
         what += f"{value_words(value or 0.0, limit.unit)}{held}"
         if limit.scarce:
             what += f", while RAM available is below {format_bytes(limit.scarce)}"
@@ -243,7 +245,7 @@ def value_words(value: float, unit: str) -> str:
         return f"{format_bytes(value)}/s"
     if unit == "s":
         return format_duration(value)
-    return f"{value:g} %" if unit == "%" else f"{value:g}"
+    return f"{value:g} {unit}" if unit else f"{value:g}"
 
 
 def lease_terms(lease_s: float) -> str:

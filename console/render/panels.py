@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.sample import (
     BUSY,
     PRESSURE,
@@ -17,8 +18,6 @@ from console.host.sample import (
     SWAP,
     VRAM,
     WATT,
-    GpuReport,
-    GpuSample,
     History,
     Level,
     Marks,

@@ -28,7 +28,8 @@ from console.journal import events
 from console.journal.samples import GaugeFile
 
 if TYPE_CHECKING:
-    from console.host.sample import GpuReport, MemorySample, Sample
+    from console.host.gpu.figures import GpuReport
+    from console.host.sample import MemorySample, Sample
     from console.host.sampler import Sampler
     from console.journal.run_dir import RunDir
     from console.runner.context import Context

@@ -2,14 +2,22 @@
 
 import dataclasses
 
+from console.host.gpu.figures import GpuSample
 from console.recovery.guard.config import GIB, Limit, defaults
 from console.recovery.guard.decide.policy import Breach, Decision, Policy
-from console.recovery.guard.observe.snapshot import Memory, Snapshot
+from console.recovery.guard.observe.snapshot import GpuReading, Memory, Snapshot
 from tests.waiting import some
 
 TOTAL, SWAP = 377 * 10**9, 207 * 10**9
 MACHINE = defaults(TOTAL, SWAP)
 PLENTY = 200 * GIB
+
+
+def card_of(
+    uuid: str, at: float, used: int | None = None, total: int | None = None, why: str = ""
+) -> GpuReading:
+    """A card of which only the memory is known."""
+    return GpuReading(GpuSample(uuid, 0, "x", used, total, why=why), at)
 
 
 class Bench:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.host.gpu.figures import GpuSample
 from console.models.sizing import assessment
 from console.recovery.guard.config import GIB, MARGIN, Defaults, Limit, defaults
 from console.recovery.guard.metrics import METRICS, PUBLIC, reader
-from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Memory, Snapshot, Swap
+from console.recovery.guard.observe.snapshot import Disk, GpuReading, Load, Memory, Snapshot, Swap
 from tests.guard.judging import SWAP, TOTAL, Bench
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "guards.md"
+GPU = GpuSample("GPU-a", 0, "x", 1, 2, 0.5, 60.0, 300.0, 600.0)
 SIZES = (4, 8, 16, 24, 64, 128, 384, 2048)
 
 
@@ -65,7 +67,7 @@ def test_a_metric_is_read(metric: str) -> None:
     memory = Memory(at, TOTAL, 100 * GIB, SWAP, GIB, 0, 0, bound=GIB)
     metrics = bench.policy.metrics
     metrics.take(Snapshot(
-        at, memory, Swap(at, 1.0, 2.0), cards=(GpuMemory("GPU-a", at, 1, 2),),
+        at, memory, Swap(at, 1.0, 2.0), cards=(GpuReading(GPU, at),),
         disks=(Disk("/a", at, 5),), loads=(Load("a", "container", at, 5, oom=1, restarts=1),),
         beat_at=at,
     ))  # fmt: skip

@@ -6,12 +6,20 @@ import dataclasses
 
 import pytest
 
+from console.host.gpu.figures import GpuSample
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Decision, Lease, Policy
 from console.recovery.guard.metrics import FAR_GRACE_S
-from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHit, Memory, Snapshot
-from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
+from console.recovery.guard.observe.snapshot import (
+    Disk,
+    GpuReading,
+    Load,
+    LogHit,
+    Memory,
+    Snapshot,
+)
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench, card_of
 from tests.waiting import some
 
 
@@ -266,9 +274,9 @@ def test_a_figure_that_came_late_is_counted_from_when_it_was_read() -> None:
 A, B = "GPU-aaaa", "GPU-bbbb"
 
 
-def cards(at: float, a: int, b: int | None) -> tuple[GpuMemory, ...]:
+def cards(at: float, a: int, b: int | None) -> tuple[GpuReading, ...]:
     why = "lost" if b is None else ""
-    return GpuMemory(A, at, a, 96 * GIB), GpuMemory(B, at, b, 32 * GIB, why)
+    return card_of(A, at, a, 96 * GIB), card_of(B, at, b, 32 * GIB, why)
 
 
 def test_what_was_not_looked_at_yet_is_no_warning() -> None:
@@ -291,6 +299,23 @@ def test_the_limits_of_the_other_card_stay_live() -> None:
     assert len(found.unknown) == 2
     breach = bench.breached(0.3, cards=cards(bench.at, 96 * GIB, None))
     assert (breach.limit.of, breach.value, len(breach.reasons)) == (A[:6], 0, 2)
+
+
+def test_a_card_that_is_too_hot_for_long_enough() -> None:
+    hot, cool = (
+        GpuReading(GpuSample(uuid, 0, "x", temperature_c=degrees), 0.0)
+        for uuid, degrees in ((A, 91.0), (B, None))
+    )
+    bench = Bench(Limit("gpu.temperature", above=87.0, for_s=5.0, of="max"), gpus=(A, B))
+
+    def read(*cards: GpuReading) -> tuple[GpuReading, ...]:
+        return tuple(dataclasses.replace(card, at=bench.at) for card in cards)
+
+    assert bench.go(4.5, cards=read(hot, cool)).breach is None
+    breach = bench.breached(1.0, cards=read(hot, cool))
+    assert breach.reasons == (
+        f"GPU temperature ({A}) 91 °C, above 87 °C for 5.00 s (default)",
+    )  # fmt: skip
 
 
 def test_a_card_that_hangs_is_known_for_ten_seconds() -> None:

@@ -15,10 +15,10 @@ from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Policy
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.loop import SECOND_S
 from console.recovery.guard.observe.collect import FASTEST, REST_POLL_S, rest_s
-from console.recovery.guard.observe.snapshot import GpuMemory, Memory, Snapshot
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from console.runner.guard.process import SILENT_S
 from tests.guard.conftest import put
-from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench, card_of
 from tests.guard.made_site import GIB, Make, Site
 
 START, END, RATE = 40.0, 7.0, 2.0
@@ -67,7 +67,7 @@ def test_what_has_ended_meanwhile_is_counted_no_more(make: Make) -> None:
 
 def test_swap_and_cards_are_counted_from_the_same_moment() -> None:
     bench = Bench(armed=False)
-    cards = (GpuMemory("GPU-a", bench.at, 2 * GIB, 96 * GIB), GpuMemory("GPU-b", bench.at, None))
+    cards = (card_of("GPU-a", bench.at, 2 * GIB, 96 * GIB), card_of("GPU-b", bench.at, None))
     bench.policy.arm(bench.see(swap=1 * GIB, cards=cards))
     base = json.loads(json.dumps(bench.policy.base))
     assert base["cards"] == {"GPU-a": 2 * GIB}

@@ -20,9 +20,10 @@ from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.slow_io import NOT_YET, GpuCollector, SlowIo
 from console.recovery.guard.observe.slow_io_child import Copy, Groups, Poller, own_memory
-from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHit
+from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 from tests.clock import FakeClock
 from tests.guard.conftest import Den
+from tests.guard.judging import card_of
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
 from tests.waiting import some, until
 
@@ -265,16 +266,16 @@ def test_a_lost_card_leaves_the_other_live(
 
     def seen() -> list[tuple[str, int | None, int | None]]:
         reader.tend()
-        return [(card.uuid, card.used, card.total) for card in reader.cards]
+        return [(card.gpu.uuid, card.gpu.used_bytes, card.gpu.total_bytes) for card in reader.cards]
 
     try:
         both = [(big.uuid, 612 * MIB, big.mem_total), (small.uuid, 15 * MIB, small.mem_total)]
         until(lambda: seen() == both, "both are read")
-        assert all(time.monotonic() - card.at < 60 and not card.why for card in reader.cards)
+        assert all(time.monotonic() - card.at < 60 and not card.gpu.why for card in reader.cards)
         assert reader.trouble == ""
         nvml.write(script, (big.but(lost=True), small.but(mem_used=777 * MIB)))
         until(lambda: [used for _, used, _ in seen()] == [None, 777 * MIB], "it is lost")
-        assert reader.cards[0].why.startswith("lost")
+        assert reader.cards[0].gpu.why.startswith("lost")
     finally:
         reader.child.close()
 
@@ -291,13 +292,13 @@ def test_a_card_that_has_gone_silent_keeps_its_last_figure() -> None:
     cards = GpuCollector(clock, ["/bin/false"])
     read_at = clock.time - 2.5
     cards.take(said(gpus=[GPU], ages={"GPU-1": 2.5}), clock.time)
-    assert cards.cards == (GpuMemory("GPU-1", read_at, 5, 9),)
+    assert cards.cards == (card_of("GPU-1", read_at, 5, 9),)
     clock.sleep(9)
     silent = {**GPU, "used_bytes": None, "why": "no answer for 9 s"}
     cards.take(said(gpus=[silent], ages={"GPU-1": 11.5}), clock.time)
-    assert cards.cards == (GpuMemory("GPU-1", read_at, 5, 9, "no answer for 9 s"),)
+    assert cards.cards == (card_of("GPU-1", read_at, 5, 9, "no answer for 9 s"),)
     cards.take(said(gpus=[{**silent, "why": "lost: gone"}]), clock.time)
-    assert cards.cards == (GpuMemory("GPU-1", clock.time, None, 9, "lost: gone"),)
+    assert cards.cards == (card_of("GPU-1", clock.time, None, 9, "lost: gone"),)
 
 
 def test_a_reader_that_says_nothing_is_said() -> None:
@@ -316,11 +317,11 @@ def test_a_line_that_is_not_whole_changes_nothing() -> None:
     for garbage in (b"", b"null", b"{}", b'{"gpus": [{}], "trouble": ""}',
                     b'{"gpus": 5, "trouble": ""}', b"\xff"):  # fmt: skip
         cards.take(garbage, 2)
-        assert [card.used for card in cards.cards] == [5], garbage
+        assert [card.gpu.used_bytes for card in cards.cards] == [5], garbage
 
 
 def test_a_figure_that_is_none_is_not_known() -> None:
     cards = GpuCollector(FakeClock(), ["/bin/false"])
     for value in (-1, "5", 1.5, None, [5]):
         cards.take(said(gpus=[{**GPU, "used_bytes": value}]), 1)
-        assert cards.cards[0].used is None, value
+        assert cards.cards[0].gpu.used_bytes is None, value

@@ -18,7 +18,6 @@ from console.recovery.guard.observe.log_patterns import Logs, Tail
 from console.recovery.guard.observe.slow_io import GpuCollector, SlowIo
 from console.recovery.guard.observe.snapshot import (
     Disk,
-    GpuMemory,
     Load,
     LogHit,
     Memory,
@@ -30,7 +29,7 @@ from console.render.guard import limit_words
 from console.runtime.root_helper import helper_refusal
 from tests.clock import FakeClock
 from tests.guard.conftest import ID, made_up
-from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench, card_of
 from tests.guard.made_site import LOW, Make
 
 A, B = "GPU-aaaa", "GPU-bbbb"
@@ -106,10 +105,10 @@ def test_why_it_warns_and_why_it_kills(snapshot: SnapshotAssertion) -> None:
 
 def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
     whole = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
-    one = GpuMemory(A, whole.at, 90 * GIB, 96 * GIB)
-    other = GpuMemory(B, whole.at, 5 * GIB, 32 * GIB)
-    lost = (one, GpuMemory(B, whole.at, None, 32 * GIB, "lost"))
-    more = (replace(one, used=95 * GIB), lost[1])
+    one = card_of(A, whole.at, 90 * GIB, 96 * GIB)
+    other = card_of(B, whole.at, 5 * GIB, 32 * GIB)
+    lost = (one, card_of(B, whole.at, None, 32 * GIB, "lost"))
+    more = (card_of(A, whole.at, 95 * GIB, 96 * GIB), lost[1])
     sums = Bench(
         Limit("gpu.memory_used", above=90 * GIB, of="sum"),
         Limit("gpu.memory_free", below=100 * GIB, of="sum"),
@@ -117,7 +116,7 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
         Limit("gpu.memory_free", below=GIB, of="min"), gpus=(A, B),
     )  # fmt: skip
     hung = Bench(Limit("gpu.memory_used", above=GIB, of="max", missing="breach"), gpus=(A, B))
-    seen = (GpuMemory(A, hung.at, 0, 96 * GIB), GpuMemory(B, hung.at, 0, 32 * GIB))
+    seen = (card_of(A, hung.at, 0, 96 * GIB), card_of(B, hung.at, 0, 32 * GIB))
     blind = Bench(Limit("host.ram_available", below=GIB, missing="breach", source="site"))
     frozen = Bench(Limit("host.ram_available", below=GIB, missing="breach"))
     stands = frozen.see().memory
@@ -131,8 +130,8 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
         "no card yet": whole.go(0.3),
         "both cards": whole.go(0.3, cards=(one, other)),
         "a lost card": whole.go(0.3, cards=lost),
-        "a card of none": whole.go(0.3, cards=(replace(one, used=96 * GIB),)),
-        "both cards are full": whole.go(0.3, cards=(one, replace(other, used=11 * GIB))),
+        "a card of none": whole.go(0.3, cards=(card_of(A, whole.at, 96 * GIB, 96 * GIB),)),
+        "both cards are full": whole.go(0.3, cards=(one, card_of(B, whole.at, 11 * GIB, 32 * GIB))),
         "too much without the lost one": sums.go(0.3, cards=more),
         "a card that hangs": hung.go(11, cards=seen, gpu_trouble="no answer"),
         "no memory": blind.go(1.3, memory=None, why="/proc/meminfo: Permission denied"),
@@ -149,9 +148,9 @@ def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
     forecast = Forecast(MACHINE, envelope)
     before = Memory(99, TOTAL, 300 * GIB, SWAP, 0, 0, 0)
     assert forecast.outside(before, ()) is None
-    forecast.start(before, (GpuMemory(A, 99, 4 * GIB, 96 * GIB), GpuMemory(B, 99, GIB, 32 * GIB)))
+    forecast.start(before, (card_of(A, 99, 4 * GIB, 96 * GIB), card_of(B, 99, GIB, 32 * GIB)))
     assert forecast.outside(before._replace(available=201 * GIB), ()) is None
-    more = (GpuMemory(A, 100, 30 * GIB, 96 * GIB), GpuMemory(B, 100, 30 * GIB, 32 * GIB))
+    more = (card_of(A, 100, 30 * GIB, 96 * GIB), card_of(B, 100, 30 * GIB, 32 * GIB))
     memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
     assert forecast.outside(memory, more) == snapshot
     forecast.stop()

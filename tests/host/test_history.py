@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.sample import (
     BUSY,
     PRESSURE,
@@ -11,8 +12,6 @@ from console.host.sample import (
     SPAN_S,
     SPANS,
     VRAM,
-    GpuReport,
-    GpuSample,
     History,
     MemorySample,
     Sample,

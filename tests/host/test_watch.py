@@ -14,9 +14,10 @@ import pytest
 
 from console.common.clock import Clock
 from console.host import machine
+from console.host.gpu.figures import GpuReport, GpuSample, parse
 from console.host.machine import read_disk
-from console.host.sample import GpuReport, GpuSample, Sample
-from console.host.sampler import GpuWatch, Sampler, parse
+from console.host.sample import Sample
+from console.host.sampler import GpuWatch, Sampler
 from tests.clock import FakeClock
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
 from tests.waiting import some, until

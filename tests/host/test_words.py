@@ -9,6 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.host.gpu import nvml
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
 from console.host.machine import DiskWatch, read_disk
 from console.host.sample import (
@@ -16,8 +17,6 @@ from console.host.sample import (
     LIMITS,
     MIB,
     DiskSample,
-    GpuReport,
-    GpuSample,
     History,
     Level,
     MemorySample,

@@ -26,6 +26,10 @@ LIMITS = {
         Limit("gpu.memory_used", above=126 * GIB, of="sum"),
     "{metric: gpu.memory_free, below: 1GB, of: GPU-1234}":
         Limit("gpu.memory_free", below=1e9, of="GPU-1234"),
+    "{metric: gpu.temperature, above: 87C, for: 5s, of: max}":
+        Limit("gpu.temperature", above=87.0, for_s=5.0, of="max"),
+    "{metric: gpu.temperature, above: 87.5 °C, of: GPU-1234}":
+        Limit("gpu.temperature", above=87.5, of="GPU-1234"),
     "{metric: host.pressure, above: 30%, act: warn}":
         Limit("host.pressure", above=30.0, act="warn"),
     "{metric: host.time_to_full, below: 20s}": Limit("host.time_to_full", below=20.0),

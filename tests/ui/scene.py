@@ -15,7 +15,8 @@ from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.history import RunRow
 from console.frontends.tui.watch.run import Snapshot
 from console.host import process
-from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.sample import DiskSample, MemorySample, Sample
 from console.journal.events import RunCreated
 from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
 from console.journal.run_dir import RunDir

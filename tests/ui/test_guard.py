@@ -12,7 +12,8 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
 from console.frontends.tui.app import ConsoleApp
-from console.host.sample import DiskSample, GpuReport, GpuSample, History, MemorySample, Sample
+from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.sample import DiskSample, History, MemorySample, Sample
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
 from console.render import cells

@@ -34,6 +34,7 @@ LIMITS = (
     Limit("gpu.memory_free", below=GIB, of="min"),
     Limit("gpu.memory_used", above=40 * GIB, of="GPU-b"),
     Limit("disk.free", below=50 * GIB, of="/data"),
+    Limit("gpu.temperature", above=87.0, of="max"),
 )
 TOLD = {
     "level": "warn", "mono": MONO, "reasons": ["RAM full in 18.2 s: 4.9 GB/s", "swap"],

@@ -21,7 +21,8 @@ from console.common.errors import ConsoleError, Exit
 from console.config.site.watch import WatchModel
 from console.frontends.cli.watch import metrics
 from console.host import process
-from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
+from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.sample import DiskSample, MemorySample, Sample
 from console.journal import watch_record as record
 from console.journal.run_dir import RunDir
 from console.journal.watch_record import SERVING, WORDS, WatchState

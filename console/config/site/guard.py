@@ -33,8 +33,11 @@ from console.recovery.guard.metrics import METRICS, OF_CARD, PUBLIC
 
 FORMS = {
     "B": BYTES_FORM, "B/s": "bytes a second with a unit, like 400MiB/s",
-    "%": "a percentage, like 30%", "s": DURATION_FORM, "": "a whole number",
+    "%": "a percentage, like 30%", "s": DURATION_FORM, "°C": "degrees Celsius, like 87C",
+    "": "a whole number",
 }  # fmt: skip
+SIGNS = {"%": ("%",), "°C": ("C", "°C")}
+"""How a unit may be written behind its number."""
 LONGEST_FOR_S = 3600.0
 LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
 MIN_RAM = 64 << 20
@@ -113,9 +116,11 @@ def figure(value: object, unit: str) -> float:
         return float(value)
     if not isinstance(value, str):
         raise ValueError(form)
-    if unit == "%":
-        number, sign = value.strip().removesuffix("%").strip(), value.strip().endswith("%")
-        if not sign or not number.replace(".", "", 1).isdecimal():
+    if unit in SIGNS:
+        number = value.strip().rstrip("%°C")
+        if value.strip()[len(number) :] not in SIGNS[unit]:
+            raise ValueError(form)
+        if not number.strip().replace(".", "", 1).isdecimal():
             raise ValueError(form)
         return float(number)
     if unit == "s":
@@ -168,8 +173,9 @@ def _never(metric: str, value: float) -> str:
         return f"{metric}: no such figure exists"
     if METRICS[metric].low and value <= 0:
         return f"{metric} is never below zero: the guard would never act"
-    if METRICS[metric].unit == "%" and value >= 100:
-        return f"{metric} is never above 100 %: the guard would never act"
+    if value >= METRICS[metric].most:
+        most = f"{METRICS[metric].most:g} {METRICS[metric].unit}"
+        return f"{metric} is never above {most}: the guard would never act"
     if metric == "host.ram_available" and value < MIN_RAM:
         return f"{metric} below {format_bytes(value)} is too late: the kernel acts before that"
     return _any_day(metric, value)
@@ -200,13 +206,13 @@ def _any_day(metric: str, value: float) -> str:
 
 
 def _of_trouble(metric: str, of: str) -> str:
-    owner = metric.partition(".")[0]
-    if owner == "gpu":
+    if cards := METRICS[metric].of:
         if not of:
-            return f"{metric} is of every card: of: sum, of: max, of: min or a card's UUID"
-        if of not in OF_CARD and not of.startswith(("GPU-", "MIG-")):
-            return f"of: sum, max, min or a card's UUID (GPU-…), not {of[:40]}"
-    elif of and owner not in ("disk", "service"):
+            words = ", ".join(f"of: {word}" for word in cards)
+            return f"{metric} is of every card: {words} or a card's UUID"
+        if of not in cards and not of.startswith(("GPU-", "MIG-")):
+            return f"of: {', '.join(cards)} or a card's UUID (GPU-…), not {of[:40]}"
+    elif of and metric.partition(".")[0] not in ("disk", "service"):
         return f"'of' is no part of {metric}"
     return ""
 

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from console.host.gpu import nvml as known
+from console.host.gpu.figures import MAX_DEGREES, MAX_WATTS, GpuSample
 from console.host.gpu.nvml import CardWorker
-from console.host.sample import GpuSample
 
 RETRY_S = 3.0
 """Seconds between two tries at an unusable NVML."""
@@ -37,8 +37,6 @@ PATIENCE_S = 0.5
 """Seconds that a tick waits for a card that has answered before, or has long been silent."""
 SILENT_S = 3.0
 """A card without an answer for longer has no figures."""
-MAX_WATTS, MAX_DEGREES = 5000.0, 150.0
-"""NVML is known to give figures far beyond these when it has none."""
 
 
 @dataclass(slots=True)

@@ -7,12 +7,14 @@ it is not known. The code is pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from console.common.units import format_bytes
-from console.recovery.guard.observe.snapshot import GpuMemory, Load, Memory, Snapshot, Swap
+from console.host.gpu.figures import MAX_DEGREES, GpuSample
+from console.recovery.guard.observe.snapshot import GpuReading, Load, Memory, Snapshot, Swap
 
 if TYPE_CHECKING:
     from console.recovery.guard.config import Limit
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0
 """How many seconds old a reading may be: FAST for memory and pressure, SLOW for swap rates,
 services and the runner, FAR for GPUs and disks."""
-OF_CARD = ("sum", "max", "min")
-"""Values of `of` for a gpu limit that cover all GPUs. Otherwise `of` of a gpu limit is a UUID or
-the beginning of one, `of` of a disk limit is a path, and `of` of a service limit is the name of a
-service, or "" for any service."""
+OF_CARD = {"sum": "of all cards together", "max": "of the fullest card", "min": "of any card"}
+"""Values of `of` for a gpu limit that cover all GPUs, in words; a metric has those that make sense
+for it. Otherwise `of` of a gpu limit is a UUID or the beginning of one, that of a disk limit is a
+path, and that of a service limit is the name of a service, or "" for any service."""
+NO_WORDS: Mapping[str, str] = {}
 RAM, SWAP, FULL = 1, 2, 3
 """Columns of the window's rows in breach.json: RAM available, swap used, and the per cent of the
 time in which all tasks waited; column 0 is the Unix second."""
@@ -54,12 +57,13 @@ class Metric(NamedTuple):
     `own` metrics are for default limits only. Metrics `of_containers` are not counted for
     processes, which have no control group of their own to count in. `before_run` says how the
     metric is checked before a run: by one reading, by several, or not at all, because it needs a
-    load. `within` is what of the machine it can never exceed. `short` is its name in the line of
-    the guard, and `column` is where the window of a breach has its curve: each empty for what is
-    not shown there.
+    load. `within` is what of the machine it can never exceed, and `most` a value that it never
+    exceeds anywhere. `of` has what may stand for all GPUs in a limit on it. `short` is its name in
+    the line of the guard, and `column` is where the window of a breach has its curve: each empty
+    for what is not shown there.
     """
 
-    unit: Literal["B", "B/s", "%", "s", ""]
+    unit: Literal["B", "B/s", "%", "s", "°C", ""]
     words: str
     reads: Callable[[Limit], Reader]
     grace_s: float
@@ -69,6 +73,8 @@ class Metric(NamedTuple):
     of_containers: bool = False
     before_run: Literal["once", "sampled", ""] = ""
     within: Literal["ram", "swap", "cards", ""] = ""
+    most: float = math.inf
+    of: Mapping[str, str] = NO_WORDS
     short: str = ""
     column: int = 0
 
@@ -93,6 +99,8 @@ def figure(metric: str, value: float) -> str:
             return f"{value:.0f} % of the time"
         case "s":
             return f"{value:.1f} s"
+        case "°C":
+            return f"{value:.0f} °C"
         case "":
             return f"{value:.0f}"
     return format_bytes(value)
@@ -231,30 +239,27 @@ def _decisive(limit: Limit, worst: Reading | None, unknown: Reading | None) -> R
     return unknown or worst
 
 
-def _used(card: GpuMemory) -> int | None:
-    return card.used
+def _free(gpu: GpuSample) -> int | None:
+    used, total = gpu.used_bytes, gpu.total_bytes
+    return None if used is None or total is None else total - used
 
 
-def _free(card: GpuMemory) -> int | None:
-    return None if card.used is None or card.total is None else card.total - card.used
-
-
-def _gpu(value: Callable[[GpuMemory], int | None], limit: Limit) -> Reader:
+def _gpu(value: Callable[[GpuSample], float | None], limit: Limit) -> Reader:
     def read(metrics: Metrics) -> Reading:
         snapshot, readings, lost = metrics.snapshot, [], ""
         for card in _cards(metrics, limit.of):
-            size = value(card)
-            if size is None or snapshot.at - card.at > FAR_GRACE_S:
+            figure = value(card.gpu)
+            if figure is None or snapshot.at - card.at > FAR_GRACE_S:
                 lost = lost or _why_unknown(card, snapshot)
             else:
-                readings.append((size, card.at, card.uuid))
+                readings.append((figure, card.at, card.gpu.uuid))
         if not readings:
             return Reading(None, why=lost or snapshot.gpu_trouble or "no GPU was read")
         if limit.of in ("max", "min"):
-            size, at, uuid = (max if limit.of == "max" else min)(readings)
-            worst = Reading(size, at, of=uuid)
+            figure, at, uuid = (max if limit.of == "max" else min)(readings)
+            worst = Reading(figure, at, of=uuid)
             return _decisive(limit, worst, Reading(None, why=lost) if lost else None) or worst
-        part = sum(size for size, _, _ in readings)
+        part = sum(figure for figure, _, _ in readings)
         if lost and (limit.above is None or part <= limit.above):
             return Reading(None, why=lost)  # the unknown part could only add to the sum
         return Reading(part, min(at for _, at, _ in readings))
@@ -262,21 +267,22 @@ def _gpu(value: Callable[[GpuMemory], int | None], limit: Limit) -> Reader:
     return read
 
 
-def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
+def _cards(metrics: Metrics, of: str) -> list[GpuReading]:
     """Return the GPUs that a limit is about: those of the guard config, or those seen if it names
-    none. A GPU that was not seen is included with unknown memory. The sum over the others is then
+    none. A GPU that was not seen is included with unknown figures. The sum over the others is then
     only a lower bound, which counts only if it breaches the limit already."""
-    seen = {card.uuid: card for card in metrics.snapshot.cards}
+    seen = {card.gpu.uuid: card for card in metrics.snapshot.cards}
     wanted = metrics.gpus or tuple(seen)
     if of and of not in OF_CARD:
         wanted = tuple(uuid for uuid in (*wanted, *seen) if uuid.startswith(of))[:1] or (of,)
-    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.snapshot.at) for uuid in wanted]
+    at = metrics.snapshot.at
+    return [seen.get(uuid) or GpuReading(GpuSample(uuid, -1, ""), at) for uuid in wanted]
 
 
-def _why_unknown(card: GpuMemory, snapshot: Snapshot) -> str:
+def _why_unknown(card: GpuReading, snapshot: Snapshot) -> str:
     age = snapshot.at - card.at
-    words = card.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
-    return f"{card.uuid}: {words or snapshot.gpu_trouble or 'no figure'}"
+    words = card.gpu.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
+    return f"{card.gpu.uuid}: {words or snapshot.gpu_trouble or 'no figure'}"
 
 
 METRICS: dict[str, Metric] = {
@@ -312,23 +318,28 @@ METRICS: dict[str, Metric] = {
     ),
     "host.pressure": Metric(  # the share of the last second in which all tasks waited for memory
         "%", "all tasks waiting for memory", _pressure, FAST_GRACE_S,
-        now=lambda metrics, memory: metrics.full.share, before_run="sampled", column=FULL,
+        now=lambda metrics, memory: metrics.full.share, before_run="sampled", most=100.0,
+        column=FULL,
     ),
     "host.pressure_some": Metric(
         "%", "some tasks waiting for memory", _pressure, FAST_GRACE_S,
-        now=lambda metrics, memory: metrics.some.share, before_run="sampled",
+        now=lambda metrics, memory: metrics.some.share, before_run="sampled", most=100.0,
     ),
     "host.time_to_full": Metric(
         "s", "RAM full", _every_tick, FAST_GRACE_S, low=True,
         now=lambda metrics, memory: metrics.forecast.tte_s, before_run="sampled", column=RAM,
     ),
     "gpu.memory_used": Metric(
-        "B", "VRAM used", partial(_gpu, _used), FAR_GRACE_S,
-        before_run="once", within="cards", short="VRAM",
+        "B", "VRAM used", partial(_gpu, lambda gpu: gpu.used_bytes), FAR_GRACE_S,
+        before_run="once", within="cards", of=OF_CARD, short="VRAM",
     ),
     "gpu.memory_free": Metric(
         "B", "VRAM free", partial(_gpu, _free), FAR_GRACE_S, low=True,
-        before_run="once", within="cards", short="VRAM free",
+        before_run="once", within="cards", of=OF_CARD, short="VRAM free",
+    ),
+    "gpu.temperature": Metric(
+        "°C", "GPU temperature", partial(_gpu, lambda gpu: gpu.temperature_c), FAR_GRACE_S,
+        before_run="once", most=MAX_DEGREES, of={"max": "of any card"}, short="GPU",
     ),
     "disk.free": Metric(
         "B", "disk free", _disk, FAR_GRACE_S, low=True, before_run="once", short="disk left"

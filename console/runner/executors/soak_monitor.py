@@ -26,8 +26,8 @@ from console.common.logs.line import LogLine, Splitter
 from console.common.logs.tail import BEHIND_LIMIT, Source, read_last
 from console.common.text import one_line
 from console.host import process
+from console.host.gpu.figures import GpuReport
 from console.host.matching import TooSlow, find
-from console.host.sample import GpuReport
 from console.runtime.docker.client import ask, inspect
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.probe import ProbeError, fetch

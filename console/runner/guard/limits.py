@@ -23,7 +23,8 @@ from console.common.files import write_atomically
 from console.common.text import one_line
 from console.config.site.guard import trouble
 from console.host import process, units
-from console.host.gpu.inventory import ASK_S, Cards, ask
+from console.host.gpu.figures import GpuReport
+from console.host.gpu.inventory import ASK_S
 from console.host.machine import disk_free
 from console.host.process import ProcessSpec
 from console.host.sample import Machine
@@ -219,7 +220,8 @@ def findings(
     ]
     if not limits:
         return []
-    cards = ask(nvml_s) if any(limit.metric.startswith("gpu.") for limit in limits) else Cards()
+    on_cards = any(limit.metric.startswith("gpu.") for limit in limits)
+    cards = read_cards(nvml_s) if on_cards else GpuReport(0.0)
     back = given_back or 0 if plan.takes_down else 0
     snapshots = list(_snapshots(plan, limits, cards, back, clock or SystemClock(), root))
     uuids = tuple(gpu.uuid for gpu in plan.site.model.gpus)
@@ -232,13 +234,13 @@ def findings(
     return [finding for finding in checked if finding is not None]
 
 
-def _no_such_subject(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
+def _no_such_subject(limit: Limit, plan: Plan, cards: GpuReport) -> Finding | None:
     """Return a finding for a missing GPU or directory, on which the guard would watch nothing."""
     kind, of, where = limit.metric.partition(".")[0], limit.of, _where(limit)
     if kind == "disk" and of and not os.path.lexists(of) and not made_later(plan, Path(of)):
         words = f"{limit.metric} of {one_line(of, 200)}: there is no such directory{where}"
         return Finding(words, limit.act == "kill")
-    known = [card.uuid for card in cards.cards]
+    known = [gpu.uuid for gpu in cards.gpus]
     lost = known and not any(uuid.startswith(of) for uuid in known)
     if kind == "gpu" and of not in OF_CARD and lost:
         words = f"{limit.metric} of {one_line(of, 80)}: no such card; there is {', '.join(known)}"
@@ -300,7 +302,7 @@ def _state_after(
 
 
 def _snapshots(
-    plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
+    plan: Plan, limits: list[Limit], cards: GpuReport, back: int, clock: Clock, root: Path
 ) -> Iterator[readings.Snapshot]:
     """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
     from console.recovery.guard.observe.memory import MemoryCollector
@@ -321,7 +323,8 @@ def _snapshots(
             if now >= until and until > begun:
                 swap = slow.swap(now)
             yield readings.Snapshot(
-                now, memory, swap, _cards(cards, now), cards.words,
+                now, memory, swap,
+                tuple(readings.GpuReading(gpu, now) for gpu in cards.gpus), cards.trouble,
                 tuple(replace(disk, at=now) for disk in free), why=fast.why,
             )  # fmt: skip
             if now >= until:
@@ -332,15 +335,12 @@ def _snapshots(
         slow.close()
 
 
-def _cards(cards: Cards, at: float) -> tuple[readings.GpuMemory, ...]:
-    memory_readings = []
-    for card in cards.cards:
-        known = card.total is not None and card.free is not None
-        used = (card.total or 0) - (card.free or 0) if known else None
-        memory_readings.append(
-            readings.GpuMemory(card.uuid, at, used, card.total, "" if known else "not told")
-        )
-    return tuple(memory_readings)
+def read_cards(seconds: float) -> GpuReport:
+    """What the sentinel's reader reports of the cards, within so many seconds."""
+    from console.host.sampler import look_once
+
+    silent = GpuReport(0.0, (), f"NVML has not answered for {seconds:g} s")
+    return look_once((), seconds).gpu or silent
 
 
 def held_by(pid: int) -> int | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from console.bench.soak_stats import Tally
 from console.config.site.site import BaselineModel
-from console.host.gpu.inventory import Cards
+from console.host.gpu.figures import GpuReport
 from console.host.process import ProcessSpec
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepMeasurement
@@ -90,9 +90,10 @@ LIMITS = (
     Limit("host.time_to_full", below=20.0, source=""), Limit("host.pressure", above=30.0),
     Limit(log="cand", matches="CUDA\x1b[31m", count=3, source=""), Limit(log="c", matches="x"),
     Limit("service.restarts", above=2.0, of="cand"),
+    Limit("gpu.temperature", above=87.0, for_s=5.0, of="max"),
     Limit("host.swap_growth", above=GIB, scarce=4 * GIB),
 )  # fmt: skip
-NO_DRIVER = Cards(words="no NVIDIA driver")
+NO_DRIVER = GpuReport(0.0, (), "no NVIDIA driver")
 NOW = (
     *((Limit("gpu.memory_used", of=of, above=80 * GIB, act=act, source="book, line 7"), TWO)
       for of in ("GPU-cccc", "max", "GPU-bbbb", "sum") for act in ("kill", "warn")),
@@ -102,6 +103,8 @@ NOW = (
     *((Limit("host.swap_free", below=GIB, missing=missing), TWO) for missing in ("say", "breach")),
     (Limit("host.time_to_full", below=20.0), TWO), (Limit("service.ram_used", above=1.0), TWO),
     (Limit("disk.free", below=1.0, of="/x"), TWO),
+    (Limit("gpu.temperature", above=87.0, of="max"), TWO),
+    (Limit("gpu.temperature", above=87.0, of="GPU-bbbb", missing="breach"), TWO),
 )  # fmt: skip
 """Limits, and the cards of the machine they are held against before anything starts."""
 READY = Ready("/ready", 90.0)

@@ -13,8 +13,7 @@ import pytest
 from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
 from console.host import process
-from console.host.gpu.inventory import Cards
-from console.host.sample import Card
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.journal import events
 from console.journal.breach import Seen
 from console.journal.run_dir import RunDir, RunMeta
@@ -63,7 +62,10 @@ services:
 MakePlan = Callable[..., Plan]
 Look = Callable[..., list[Finding]]
 GIB = 1 << 30
-TWO = Cards((Card("A", "GPU-aaaa", 96 * GIB, 6 * GIB), Card("B", "GPU-bbbb", 32 * GIB, 31 * GIB)))
+TWO = GpuReport(0.0, (
+    GpuSample("GPU-aaaa", 0, "A", 90 * GIB, 96 * GIB, temperature_c=88.0),
+    GpuSample("GPU-bbbb", 1, "B", GIB, 32 * GIB),
+))  # fmt: skip
 MEMINFO = "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
 BASE = Baseline("baseline", "container", "http://127.0.0.1:1", container_id="b" * 64,
                 container_name="base")  # fmt: skip
@@ -203,9 +205,9 @@ def held(tmp_path: Path, plan: MakePlan, clock: FakeClock, monkeypatch: pytest.M
     (root / "proc/meminfo").write_text(MEMINFO.format(377 << 20, 40 << 20))
 
     def look(
-        limit: Limit, cards: Cards = TWO, *, outage: bool = True, **more: int
+        limit: Limit, cards: GpuReport = TWO, *, outage: bool = True, **more: int
     ) -> list[Finding]:
-        monkeypatch.setattr(limits, "ask", lambda seconds: cards)
+        monkeypatch.setattr(limits, "read_cards", lambda seconds: cards)
         one = replace(made, playbook=replace(made.playbook, guards=(limit,)))
         monkeypatch.setattr(Plan, "takes_down", property(lambda self: outage))
         return findings(one, clock=clock, root=root, **more)

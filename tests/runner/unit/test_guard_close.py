@@ -25,6 +25,7 @@ from console.runner.guard import limits
 from console.runner.recover import close_after_rollback
 from tests.clock import FakeClock
 from tests.runner.unit.conftest import Bench, Look, mine
+from tests.testbed.nvml import RTX_5090, Nvml
 
 GIB = 1 << 30
 
@@ -181,6 +182,17 @@ def test_what_the_baseline_gives_back_is_counted(held: Look) -> None:
     assert not found.stops, "how much it gives back is not known"
     (found,) = held(limit, outage=False)
     assert found.stops
+
+
+def test_the_cards_are_those_that_the_sentinel_will_read(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in nvml.env(tmp_path / "script").items():
+        monkeypatch.setenv(name, value)
+    nvml.write(tmp_path / "script", (RTX_5090,))
+    (gpu,) = limits.read_cards(60.0).gpus
+    figures = (gpu.uuid, gpu.used_bytes, gpu.temperature_c)
+    assert figures == (RTX_5090.uuid, RTX_5090.mem_used, RTX_5090.temp)
 
 
 def test_what_is_about_a_load_waits_for_it(held: Look) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from console.host import sampler
+from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.gpu.nvml import LOST
-from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.host.sample import MemorySample, Sample
 from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from console.models.sizing.load_curve import MIN_SLACK, SLACK, Envelope
 from console.recovery.guard.config import FLOOR_WITHIN_S, Defaults
-from console.recovery.guard.observe.snapshot import GpuMemory, Memory
+from console.recovery.guard.observe.snapshot import GpuReading, Memory
 
 SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
 KNOWN_S, KNOWN_SHARE_S = 0.3, 0.5
@@ -88,9 +88,10 @@ class Forecast:
         self._line: float | None = None
         self._forget()
 
-    def start(self, memory: Memory | None, cards: tuple[GpuMemory, ...] = ()) -> None:
+    def start(self, memory: Memory | None, cards: tuple[GpuReading, ...] = ()) -> None:
         """Count from this memory on, because something came alive."""
-        used = {card.uuid: card.used for card in cards if card.used is not None}
+        gpus = [card.gpu for card in cards]
+        used = {gpu.uuid: gpu.used_bytes for gpu in gpus if gpu.used_bytes is not None}
         self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
 
     def resume(self, base: Base | None) -> None:
@@ -166,7 +167,7 @@ class Forecast:
         else:
             self.tte_s = math.inf
 
-    def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
+    def outside(self, memory: Memory, cards: tuple[GpuReading, ...]) -> str | None:
         """Return in words what is above the prediction. Call it once a second at most: it is
         slow."""
         base = self.base
@@ -174,9 +175,9 @@ class Forecast:
             return None
         known = dict(self.predicted.vram)
         vram = [
-            (card.uuid, max(0, card.used - base.cards[card.uuid]))
-            for card in cards
-            if card.used is not None and card.uuid in known and card.uuid in base.cards
+            (gpu.uuid, max(0, gpu.used_bytes - base.cards[gpu.uuid]))
+            for gpu in (card.gpu for card in cards)
+            if gpu.used_bytes is not None and gpu.uuid in known and gpu.uuid in base.cards
         ]
         ram = max(0, base.available - memory.available)
         swap = max(0, memory.swap_used - base.swap_used)

@@ -13,9 +13,10 @@ from console.common.clock import Clock
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.children import Child
+from console.host.gpu.figures import parse
 from console.recovery.guard.config import RING, GuardConfig
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHit
+from console.recovery.guard.observe.snapshot import Disk, GpuReading, Load, LogHit
 
 SILENT_S = 5.0
 """After this many seconds without output a process is reported as silent. NVML takes a second or
@@ -193,12 +194,12 @@ class GpuCollector:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{GPU_EVERY_S:g}")
         self.child = Child(argv or reader, clock)
         self._clock = clock
-        self._known: dict[str, GpuMemory] = {}
+        self._known: dict[str, GpuReading] = {}
         self._heard_at = clock.monotonic()
         self._trouble = ""
 
     @property
-    def cards(self) -> tuple[GpuMemory, ...]:
+    def cards(self) -> tuple[GpuReading, ...]:
         return tuple(self._known.values())
 
     @property
@@ -214,25 +215,17 @@ class GpuCollector:
 
     def take(self, line: bytes, now: float) -> None:
         """Take one line of the reader. An incomplete line changes nothing."""
-        try:
-            report = json.loads(line)
-            ages = report.get("ages", {})
-            cards = [_card(gpu, now - float(ages.get(gpu["uuid"], 0))) for gpu in report["gpus"]]
-            trouble = one_line(str(report["trouble"]))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        report = parse(line, now)
+        if report is None:
             return
-        self._heard_at, self._trouble = now, trouble
-        self._known = {card.uuid: self._kept(card, now) for card in cards}
+        self._heard_at, self._trouble = now, report.trouble
+        self._known = {
+            gpu.uuid: self._kept(GpuReading(gpu, now - report.ages.get(gpu.uuid, 0.0)), now)
+            for gpu in report.gpus
+        }
 
-    def _kept(self, card: GpuMemory, now: float) -> GpuMemory:
-        before = self._known.get(card.uuid)
-        if before is None or card.used is not None or now - card.at <= GPU_KEPT_S:
+    def _kept(self, card: GpuReading, now: float) -> GpuReading:
+        before = self._known.get(card.gpu.uuid)
+        if before is None or not card.gpu.dark or now - card.at <= GPU_KEPT_S:
             return card
-        return replace(before, why=card.why)
-
-
-def _card(fields: dict[str, object], at: float) -> GpuMemory:
-    uuid, why = str(fields["uuid"]), str(fields.get("why", ""))
-    sizes = [fields.get(name) for name in ("used_bytes", "total_bytes")]
-    used, total = (size if isinstance(size, int) and size >= 0 else None for size in sizes)
-    return GpuMemory(one_line(uuid, 80), at, used, total, one_line(why))
+        return replace(before, gpu=replace(before.gpu, why=card.gpu.why))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from console.host.gpu.figures import GpuSample
+
 FASTEST = 40e9
 """Bytes a second; no process fills RAM faster. The wait between two readings is so short that
 RAM cannot reach a level that kills in between."""
@@ -43,14 +45,12 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuMemory:
-    """VRAM of one GPU in bytes. `why` says why it is not known (GPU lost, no answer, MIG)."""
+class GpuReading:
+    """What the GPU reader reported of one GPU. Its `why` says why a figure is not known (GPU lost,
+    no answer, MIG)."""
 
-    uuid: str
+    gpu: GpuSample
     at: float
-    used: int | None = None
-    total: int | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Snapshot:
     at: float
     memory: Memory | None
     swap: Swap | None = None
-    cards: tuple[GpuMemory, ...] = ()
+    cards: tuple[GpuReading, ...] = ()
     gpu_trouble: str = ""
     disks: tuple[Disk, ...] = ()
     loads: tuple[Load, ...] = ()

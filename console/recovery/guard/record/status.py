@@ -11,7 +11,7 @@ from typing import Any
 from console.common.files import read_bytes
 from console.recovery.guard.decide.forecast import Countdown
 from console.recovery.guard.decide.policy import Decision
-from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Snapshot
+from console.recovery.guard.observe.snapshot import Disk, GpuReading, Load, Snapshot
 
 FILLING = "RAM"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
@@ -71,7 +71,7 @@ def parts(snapshot: Snapshot) -> dict[str, Any]:
     """Return GPUs, disks, loads and swap traffic, each with its age."""
     swap = snapshot.swap
     return {
-        "cards": [_aged(card, snapshot.at) for card in snapshot.cards],
+        "cards": [_card(card, snapshot.at) for card in snapshot.cards],
         "gpu_trouble": snapshot.gpu_trouble,
         "disks": [_aged(disk, snapshot.at) for disk in snapshot.disks],
         "loads": [_aged(load, snapshot.at) for load in snapshot.loads],
@@ -90,7 +90,13 @@ def age(now: float, at: float) -> float:
     return round(max(0.0, now - at), 2)
 
 
-def _aged(part: GpuMemory | Disk | Load, now: float) -> dict[str, Any]:
+def _card(card: GpuReading, now: float) -> dict[str, Any]:
+    gpu = card.gpu
+    memory = {"uuid": gpu.uuid, "used": gpu.used_bytes, "total": gpu.total_bytes, "why": gpu.why}
+    return {**memory, "age_s": age(now, card.at)}
+
+
+def _aged(part: Disk | Load, now: float) -> dict[str, Any]:
     """Return the fields of a reading with its age in place of its time."""
     values = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "at"}
     return {**values, "age_s": age(now, part.at)}
