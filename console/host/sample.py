@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.gpu.figures import FIGURES, KEPT, GpuReport, GpuSample
 
 MIB = 1024 * 1024
 
@@ -61,7 +61,7 @@ class Limits:
 
 LIMITS: dict[str, Limits] = {
     "vram": Limits(">=", 0.90, 0.97),  # used, of all
-    "temperature": Limits(">=", 83, 90),  # °C
+    **{figure.name: Limits(">=", *figure.limits) for figure in FIGURES if figure.limits},
     "ram": Limits("<", 0.10, 0.05),  # available, of all
     "swap": Limits(">=", 0.50, 0.90),  # used, of all
     "swap_in": Limits(">", 100 * MIB, 400 * MIB),  # bytes a second
@@ -76,10 +76,10 @@ def share(part: int | None, whole: int | None) -> float | None:
 
 
 def gpu_levels(gpu: GpuSample) -> dict[str, Level]:
-    """`vram` and `temperature` of one card."""
+    """`vram` of one card, and each figure that has limits."""
     return {
         "vram": LIMITS["vram"].level(share(gpu.used_bytes, gpu.total_bytes)),
-        "temperature": LIMITS["temperature"].level(gpu.temperature_c),
+        **{f.name: LIMITS[f.name].level(getattr(gpu, f.field)) for f in FIGURES if f.limits},
     }
 
 
@@ -242,12 +242,11 @@ SPAN_S = 5.0
 SPANS = 360
 """Half an hour."""
 RAM, SWAP, PRESSURE = "ram", "swap", "psi"
-VRAM, BUSY, WATT = "vram", "busy", "watt"
 
 
 class Moment(Protocol):
-    """What was recorded of the machine at one moment: bytes, per cent, and by UUID of a card bytes,
-    shares and watts; see console.journal.samples.Gauge."""
+    """What was recorded of the machine at one moment: bytes, per cent, and of each figure that is
+    kept of a card a table by UUID; see console.journal.samples.Gauge."""
 
     @property
     def at(self) -> float: ...
@@ -258,11 +257,7 @@ class Moment(Protocol):
     @property
     def psi(self) -> float | None: ...
     @property
-    def gpu(self) -> dict[str, float]: ...
-    @property
-    def busy(self) -> dict[str, float]: ...
-    @property
-    def watt(self) -> dict[str, float]: ...
+    def cards(self) -> dict[str, dict[str, float]]: ...
 
 
 class Series:
@@ -320,9 +315,8 @@ class History:
         if report is not None and report.at != self._gpu_at:
             self._gpu_at = report.at
             for gpu in report.gpus:
-                self.add(VRAM, now, gpu.used_bytes, gpu.uuid)
-                self.add(BUSY, now, gpu.utilisation, gpu.uuid)
-                self.add(WATT, now, gpu.power_w, gpu.uuid)
+                for figure in KEPT:
+                    self.add(figure.kept, now, getattr(gpu, figure.field), gpu.uuid)
 
     def load(self, moments: Iterable[Moment]) -> None:
         """Take in what was recorded before this console looked, in order of time. What was sampled
@@ -331,7 +325,7 @@ class History:
         for moment in moments:
             for name, value in ((RAM, moment.ram), (SWAP, moment.swap), (PRESSURE, moment.psi)):
                 self.add(name, moment.at, value)
-            for name, cards in ((VRAM, moment.gpu), (BUSY, moment.busy), (WATT, moment.watt)):
+            for name, cards in moment.cards.items():
                 for card, value in cards.items():
                     self.add(name, moment.at, value, card)
         for key, series in since.items():

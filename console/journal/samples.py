@@ -2,10 +2,11 @@
 
 A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step": id, "gpu": {UUID:
 used bytes}, "busy": {UUID: share of time}, "watt": {UUID: watts}, "ram": used bytes, "swap": used
-bytes, "psi": per cent}`; unknown values are left out. A full file is thinned to half: of two lines
-the later stays, with the maxima of both, so that no peak is lost. From then on each line covers
-twice as many samples. A file that cannot be written loses lines, but never stops the run; a missing
-or torn one gives fewer rows or none.
+bytes, "psi": per cent}`, of the cards whatever is `kept` of them (`console.host.gpu.figures`);
+unknown values are left out. A full file is thinned to half: of two lines the later stays, with the
+maxima of both, so that no peak is lost. From then on each line covers twice as many samples. A file
+that cannot be written loses lines, but never stops the run; a missing or torn one gives fewer rows
+or none.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from console.bench.soak_stats import Line, Tally
 from console.common.files import json_lines, write_all, write_atomically
 from console.common.text import clean
 from console.common.units import number
+from console.host.gpu.figures import KEPT
 from console.journal.run_dir import RunDir
 
 MAX_LINES = 20_000
 PATIENCE = 200
 """Lines that are dropped after a failed thinning, before it is tried again."""
-HOST, CARDS = ("ram", "swap", "psi"), ("gpu", "busy", "watt")
+HOST, CARDS = ("ram", "swap", "psi"), tuple(figure.kept for figure in KEPT)
 """Figures of a line: of the host, and tables of one for each card."""
 MAX_READ = 100_000
 """Lines of a file that a report takes, at most."""
@@ -204,17 +206,20 @@ def _unfinished(run: RunDir, step: str, attempt: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """The machine at one moment: `at` in Unix seconds, bytes in use, `psi` in per cent; of cards by
-    UUID the bytes in use (`gpu`), the share of time at work (`busy`) and the watts (`watt`)."""
+    """The machine at one moment: `at` in Unix seconds, bytes in use, `psi` in per cent; of `cards`
+    the tables of the file."""
 
     at: float
     step: str
-    gpu: dict[str, float]
+    cards: dict[str, dict[str, float]]
     ram: float | None
     swap: float | None
     psi: float | None = None
-    busy: dict[str, float] = field(default_factory=dict)
-    watt: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gpu(self) -> dict[str, float]:
+        """The bytes in use of each card."""
+        return self.cards.get("gpu", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +256,10 @@ def gauges(run: RunDir, last: int = 0) -> list[Gauge]:
     for row in _rows(run.gauges, last):
         if (at := number(row.get("at"))) is None:
             continue
-        gpu, busy, watt = (_by_card(row.get(name)) for name in CARDS)
+        cards = {name: _by_card(row.get(name)) for name in CARDS}
         ram, swap, psi = (number(row.get(name)) for name in HOST)
         step = clean(str(row.get("step") or ""), 80)
-        readings.append(Gauge(at, step, gpu, ram, swap, psi, busy, watt))
+        readings.append(Gauge(at, step, cards, ram, swap, psi))
     return sorted(readings, key=lambda gauge: gauge.at)
 
 

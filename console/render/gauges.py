@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 
-from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.gpu.figures import FIGURES, USED, UTILISATION, Figure, GpuReport, GpuSample
 from console.host.sample import (
-    BUSY,
     NO_MARKS,
     RAM,
-    VRAM,
     DiskSample,
     History,
     Level,
@@ -241,26 +240,18 @@ def short_name(name: str, width: int) -> str:
 
 def trend(gpu: GpuSample, history: History, width: int, signs: Glyphs) -> str:
     """A card's curve: its utilisation, or its memory where it does not say."""
-    if gpu.utilisation is None:
-        return curve_line(history.curve(VRAM, width, gpu.uuid), gpu.total_bytes, signs)
-    return curve_line(history.curve(BUSY, width, gpu.uuid), 1.0, signs)
+    figure = USED if gpu.utilisation is None else UTILISATION
+    top = figure.curve.top(gpu) if figure.curve else None
+    return curve_line(history.curve(figure.kept, width, gpu.uuid), top, signs)
 
 
-def utilisation(gpu: GpuSample) -> str:
-    if gpu.utilisation is not None:
-        return f"{gpu.utilisation * 100:.0f} %"
-    return "MIG" if gpu.why.startswith("MIG") else "n/a"
-
-
-def temperature(gpu: GpuSample, signs: Glyphs) -> str:
-    return "n/a" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} {signs.celsius}"
-
-
-def power(gpu: GpuSample) -> str:
-    if gpu.power_w is None:
-        return "no watts"
-    limit = f"/{gpu.power_limit_w:.0f}" if gpu.power_limit_w else ""
-    return f"{gpu.power_w:.0f}{limit} W"
+def figures(gpu: GpuSample, signs: Glyphs) -> list[tuple[Figure, str, Level]]:
+    """The figures of a card beside its memory, in words, each with how bad it is."""
+    levels = gpu_levels(gpu)
+    return [
+        (figure, figure.text(gpu).replace("°C", signs.celsius), levels.get(figure.name, Level.OK))
+        for figure in FIGURES if figure.cells
+    ]  # fmt: skip
 
 
 def memory_of(gpu: GpuSample) -> str:
@@ -272,51 +263,55 @@ def memory_of(gpu: GpuSample) -> str:
     return head(gpu.why) or "memory n/a"
 
 
-def dark(gpu: GpuSample) -> bool:
-    return all(
-        reading is None
-        for reading in (gpu.used_bytes, gpu.utilisation, gpu.temperature_c, gpu.power_w)
-    )  # fmt: skip
-
-
 def gpu_row(
     gpu: GpuSample, width: int, memory: int, signs: Glyphs, history: History, marks: Marks
 ) -> Row:
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
-    As room shrinks, the name is dropped first, then trend, watts and bar.
+    As room shrinks, the name is dropped first, then trend, the figures that give way and bar.
     """
     label: Part = (f"{f'GPU{gpu.index}':<5}", "dim")
-    if dark(gpu):
+    if gpu.dark:
         name = short_name(gpu.name, 16) + " " if gpu.name and width >= 50 else ""
         room = max(0, width - 5 - cells(name))
         return (label, (name, ""), (fitted(gpu.why or "no figures", room, signs.ellipsis), "bad"))
-    levels = gpu_levels(gpu)
-    bar_cells, watts, trend_cells, name_cells = _shares(width - memory - 21)
+    shown = figures(gpu, signs)
+    fixed = sum(_cells(figure) for figure, _, _ in shown if not figure.gives_way)
+    bar_cells, given, trend_cells, name_cells = _shares(
+        width - memory - 7 - fixed, [_cells(figure) for figure, _, _ in shown if figure.gives_way]
+    )
     parts: list[Part] = [label]
     if name_cells:
         parts.append((short_name(gpu.name, name_cells) + " ", ""))
-    parts += _memory_parts(gpu, levels["vram"], bar_cells, memory, signs, marks)
-    parts.append((f"{utilisation(gpu):>6}", ""))
-    parts += marked(f"{temperature(gpu, signs):>6}", levels["temperature"])
-    if watts:
-        parts.append((f"{power(gpu):>{watts}}", ""))
+    parts += _memory_parts(gpu, gpu_levels(gpu)["vram"], bar_cells, memory, signs, marks)
+    for figure, words, level in shown:
+        if figure.gives_way and not given:
+            continue
+        given -= figure.gives_way
+        text = f"{words:>{figure.cells}}"
+        parts += marked(text, level) if figure.limits else [(text, "")]
     if trend_cells:
         parts.append((" " + trend(gpu, history, trend_cells, signs), "dim"))
     return tuple(parts)
 
 
-def _shares(room: int) -> tuple[int, int, int, int]:
-    """Cells for bar, watts, trend and name, out of what the figures leave; 0: not shown."""
-    watts = 10 if room >= 10 else 0
-    room -= watts
+def _cells(figure: Figure) -> int:
+    """Cells of a figure in a row, with its mark."""
+    return figure.cells + 2 * bool(figure.limits)
+
+
+def _shares(room: int, giving_way: list[int]) -> tuple[int, int, int, int]:
+    """Cells for the bar, how many of the figures that give way are shown, and cells for trend and
+    name, out of what the other figures leave; 0: not shown."""
+    given = sum(room >= total for total in accumulate(giving_way))
+    room -= sum(giving_way[:given])
     long = min(10, room - 1) if room >= 5 else 0
     room -= long + 1 if long else 0
     curve = min(TREND, room - 1) if room >= 6 else 0
     room -= curve + 1 if curve else 0
     name = min(28, room - 1) if room >= 9 else 0
     room -= name + 1 if name else 0
-    return min(30, long + max(0, room)) if long else 0, watts, curve, name
+    return min(30, long + max(0, room)) if long else 0, given, curve, name
 
 
 def _memory_parts(
@@ -360,12 +355,12 @@ def gpu_rows(
 
 def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs, width: int = 0) -> Row:
     """All cards in as few cells as possible. With a `width` that is too small for all of it, what
-    is no reason to worry goes first: utilisation, then temperatures, then memory."""
+    is no reason to worry goes first: the last of the brief figures, at the end memory."""
     if report is None or report.trouble or not report.gpus:
         return gpu_rows(report, 1000, now, signs, History())[0]
     stale = age_words(report.at, now)
     row: Row = ()
-    for kept in (3, 2, 1, 0):
+    for kept in reversed(range(2 + max(figure.brief for figure in FIGURES))):
         parts = [part for gpu in report.gpus for part in _card_brief(gpu, kept, signs)]
         row = tuple([*parts, (f" {stale}", "warn")] if stale else parts[:-1])
         if not width or width_of(row) <= width:
@@ -375,17 +370,13 @@ def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs, width: int = 
 
 def _card_brief(gpu: GpuSample, kept: int, signs: Glyphs) -> list[Part]:
     """One card with its `kept` most important figures, and each other one that is a warning."""
-    levels = gpu_levels(gpu)
     label: Part = (f"GPU{gpu.index}", "dim")
-    if dark(gpu):
+    if gpu.dark:
         return [label, (f" {head(gpu.why) or 'no figures'}", "bad"), ("  ", "")]
-    figures = (
-        (0, memory_of(gpu).strip(), levels["vram"]), (2, utilisation(gpu), Level.OK),
-        (1, temperature(gpu, signs), levels["temperature"]),
-    )  # fmt: skip
+    rest = [(f.brief, text, level) for f, text, level in figures(gpu, signs) if f.brief]
     parts = [
         (f" {text}{level.mark}", TONES.get(level, ""))
-        for rank, text, level in figures
+        for rank, text, level in ((0, memory_of(gpu).strip(), gpu_levels(gpu)["vram"]), *rest)
         if rank < kept or level in TONES
     ]
     return [label, *parts, ("  ", "")]

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from console.host.gpu.figures import GpuReport, GpuSample
+from console.host.gpu.figures import KEPT, GpuReport, GpuSample
 from console.host.sample import (
-    BUSY,
     PRESSURE,
     RAM,
     SPAN_S,
     SWAP,
-    VRAM,
-    WATT,
     History,
     Level,
     Marks,
@@ -44,13 +41,10 @@ from console.render.cells import (
     width_of,
 )
 from console.render.gauges import (
-    dark,
+    figures,
     memory_of,
     others_brief,
-    power,
     short_name,
-    temperature,
-    utilisation,
 )
 
 MIN_PANEL = 34
@@ -136,30 +130,27 @@ def _card(
     gpu: GpuSample, history: History, width: int, inside: int, stale: str, signs: Glyphs,
     marks: Marks,
 ) -> list[Row]:  # fmt: skip
-    levels = gpu_levels(gpu)
-    right: Row = (
-        (utilisation(gpu), ""),
-        (f" {temperature(gpu, signs)}{levels['temperature'].mark}",
-         TONES.get(levels["temperature"], "")),
-        (f" {power(gpu)}", ""),
-    )  # fmt: skip
+    right: Row = tuple(
+        (f"{' ' * bool(number)}{words}{level.mark}", TONES.get(level, ""))
+        for number, (_, words, level) in enumerate(figures(gpu, signs))
+    )
     if stale:
         right = ((stale, "warn"),)
     label = f"GPU{gpu.index}"
     room = width - 6 - width_of(right) - len(label) - 3
     name = short_name(gpu.name, room).rstrip() if room >= 4 else ""
     title: Row = ((label, "bold"), (f" {name}" if name else "", ""))
-    if dark(gpu):
+    if gpu.dark:
         words = cut(((gpu.why or "no figures", "bad"),), width - 4, signs)
         return framed(title, (), [words, *[()] * (inside - 1)], width, signs)
     filled, cells = share(gpu.used_bytes, gpu.total_bytes), _cells(width)
-    curves = (
-        (history.curve(VRAM, cells, gpu.uuid), gpu.total_bytes, "VRAM", "accent"),
-        (history.curve(BUSY, cells, gpu.uuid), 1.0, "util", "second"),
-        (history.curve(WATT, cells, gpu.uuid), gpu.power_limit_w, "watt", ""),
-    )
+    curves = [
+        (history.curve(figure.kept, cells, gpu.uuid), curve.top(gpu), curve.name, curve.tone)
+        for figure in KEPT if (curve := figure.curve)
+    ]  # fmt: skip
+    level = gpu_levels(gpu)["vram"]
     rows = [
-        _bar(filled, memory_of(gpu).strip(), levels["vram"], width, signs, marks.card(gpu)),
+        _bar(filled, memory_of(gpu).strip(), level, width, signs, marks.card(gpu)),
         *_curves(curves, inside - 1, signs),
     ]
     return framed(title, right, _dimmed(rows, stale), width, signs, span_words(cells))

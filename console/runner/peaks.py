@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from console.bench.metrics import GAUGE_METRICS
 from console.common.clock import Clock
 from console.common.text import one_line
+from console.host.gpu.figures import FIGURES, KEPT
 from console.journal import events
 from console.journal.samples import GaugeFile
 
@@ -42,7 +43,7 @@ STALE_S = 3.0
 SMALL = 0.01
 """A smaller rise gets no event of its own; a gate still gets the exact figure."""
 POLL_S = 0.05
-CARD = ("used", "temperature")
+PEAKS = {figure.name: figure.field for figure in FIGURES if figure.peak}
 HOST = ("ram_used", "swap_used", "swap_in", "pressure")
 
 
@@ -106,14 +107,14 @@ class Peaks:
         self._looked_at = self._asked_at = float("-inf")
         self._host = self._figures(HOST, before.get("host", {}))
         self._cards = {
-            uuid: self._figures(CARD, card) for uuid, card in before.get("gpu", {}).items()
+            uuid: self._figures(PEAKS, card) for uuid, card in before.get("gpu", {}).items()
         }
         self.gpu: GpuReport | None = None
         """What the cards said last; a soak of this run reads it here and starts no reader."""
         self._sampler: Sampler | None = None
         self._closed = False
 
-    def _figures(self, names: tuple[str, ...], before: dict[str, Any]) -> dict[str, Peak]:
+    def _figures(self, names: Iterable[str], before: dict[str, Any]) -> dict[str, Peak]:
         seen = {**before.get("seen", {}), **{k: v for k, v in before.items() if v is not None}}
         return {name: Peak(self._since, seen.get(name), self._gap) for name in names}
 
@@ -167,13 +168,12 @@ class Peaks:
         self._asked_at, self._trouble = report.at, report.trouble
         answered = {gpu.uuid: gpu for gpu in report.gpus}
         for uuid in answered:
-            self._cards.setdefault(uuid, self._figures(CARD, {}))
+            self._cards.setdefault(uuid, self._figures(PEAKS, {}))
         for uuid, card in self._cards.items():
             gpu = answered.get(uuid)
-            used, degrees = (gpu.used_bytes, gpu.temperature_c) if gpu else (None, None)
             why = gpu.why if gpu is not None else report.trouble
-            card["used"].look(report.at, used, why)
-            card["temperature"].look(report.at, degrees, why)
+            for name, field in PEAKS.items():
+                card[name].look(report.at, getattr(gpu, field, None), why)
 
     # -- the runner ------------------------------------------------------------------------------
 
@@ -254,9 +254,9 @@ def _line(sample: Sample, at: float, step: str) -> dict[str, Any]:
     memory, report = sample.memory, sample.gpu
     line: dict[str, Any] = {"at": round(at, 3), "step": step, "gpu": {}}
     if report is not None and sample.at - report.at <= STALE_S:
-        for name, field in (("gpu", "used_bytes"), ("busy", "utilisation"), ("watt", "power_w")):
-            values = {gpu.uuid: getattr(gpu, field) for gpu in report.gpus}
-            line[name] = {uuid: value for uuid, value in values.items() if value is not None}
+        for figure in KEPT:
+            values = {gpu.uuid: getattr(gpu, figure.field) for gpu in report.gpus}
+            line[figure.kept] = {uuid: value for uuid, value in values.items() if value is not None}
     if memory is not None:
         line |= {"ram": memory.total - memory.available, "swap": memory.swap_used}
         line |= {} if memory.pressure_some is None else {"psi": memory.pressure_some}

@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 
 from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.sample import (
-    BUSY,
     PRESSURE,
     RAM,
     SPAN_S,
     SPANS,
-    VRAM,
     History,
     MemorySample,
     Sample,
@@ -47,9 +45,9 @@ def test_what_is_not_known_is_a_gap_and_no_zero() -> None:
     history.take(sample(30), T + 3 * SPAN_S)
     assert history.curve(RAM, 4) == [10, None, None, 30]
     history.take(sample(10, 1.0, busy=None), T + 4 * SPAN_S)
-    assert history.curve(BUSY, 1, "GPU-a") == [None]
+    assert history.curve("busy", 1, "GPU-a") == [None]
     assert history.curve(PRESSURE, 2) == [None, None]
-    assert history.curve(VRAM, 1, "GPU-b") == [None]
+    assert history.curve("gpu", 1, "GPU-b") == [None]
 
 
 def test_a_report_of_the_cards_counts_once() -> None:
@@ -57,18 +55,20 @@ def test_a_report_of_the_cards_counts_once() -> None:
     history.take(sample(10, at=5.0), T)
     late = Sample(6.0, None, (), sample(90, at=5.0).gpu)
     history.take(late, T + 1)
-    assert history.curve(VRAM, 1, "GPU-a") == [10]
+    assert history.curve("gpu", 1, "GPU-a") == [10]
 
 
 def test_what_a_run_recorded_comes_before_what_was_sampled_since() -> None:
     history = History()
     history.take(sample(70), T + 2 * SPAN_S)
-    before = [Gauge(T + n, "up", {"GPU-a": 20.0}, 30.0, None, 1.5) for n in range(int(SPAN_S))]
+    before = [
+        Gauge(T + n, "up", {"gpu": {"GPU-a": 20.0}}, 30.0, None, 1.5) for n in range(int(SPAN_S))
+    ]
     newer = Gauge(T + 2 * SPAN_S + 1, "up", {}, 90.0, None)
     history.load([*before, newer])
     assert history.curve(RAM, 3)[:2] == [30.0, None]
     assert history.curve(RAM, 3)[2] == pytest.approx(80.0)
-    assert history.curve(VRAM, 3, "GPU-a") == [20.0, None, 70]
+    assert history.curve("gpu", 3, "GPU-a") == [20.0, None, 70]
     assert history.curve(PRESSURE, 3) == [1.5, None, None]
 
 

@@ -13,7 +13,6 @@ from console.host.gpu.figures import GpuReport, GpuSample
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
 from console.host.machine import DiskWatch, read_disk
 from console.host.sample import (
-    BUSY,
     LIMITS,
     MIB,
     DiskSample,
@@ -64,7 +63,7 @@ def tones(row: Row, word: str) -> set[str]:
 def test_room_that_shrinks_takes_name_then_trend_then_watts() -> None:
     history = History()
     for second in range(90):
-        history.add(BUSY, 1000.0 + second, 1.0, "GPU-a")
+        history.add("busy", 1000.0 + second, 1.0, "GPU-a")
 
     def has(width: int) -> tuple[bool, bool, bool]:
         report = GpuReport(0.0, (PRO,))

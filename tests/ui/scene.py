@@ -268,7 +268,8 @@ def recorded(until: float = NOW) -> list[Gauge]:
         }
         watt = {"GPU-a": 80 + 350 * part, "GPU-b": 60 + 290 * part}
         at, ram = until - 600 + second, 319 * GIB * min(1.0, 0.2 + part)
-        found.append(Gauge(at, "up", filled, ram, 3 * GIB * part, 2.3 * part, busy, watt))
+        cards = {"gpu": filled, "busy": busy, "watt": watt}
+        found.append(Gauge(at, "up", cards, ram, 3 * GIB * part, 2.3 * part))
     return found
 
 

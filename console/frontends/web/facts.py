@@ -27,12 +27,10 @@ from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import Row, age_words, glyphs, outcome
 from console.render.cutover import BACK, cut_over
 from console.render.gauges import (
+    figures,
     host_fields,
     memory_of,
-    power,
     short_name,
-    temperature,
-    utilisation,
 )
 from console.render.guard import lease_words, line
 from console.render.progress import rollback_progress, run_progress, run_share, step_progress
@@ -238,11 +236,10 @@ def _gauges(sample: Sample, tick: float) -> list[dict[str, str]]:
     if report is not None and not report.gpus:
         gauges.append(_gauge("GPU", report.trouble or "no NVIDIA card", old))
     for gpu in report.gpus if report is not None else ():
-        levels = gpu_levels(gpu)
-        memory = f"{memory_of(gpu).strip()}{levels['vram'].mark}"
-        heat = f"{temperature(gpu, glyphs())}{levels['temperature'].mark}"
+        memory = f"{memory_of(gpu).strip()}{gpu_levels(gpu)['vram'].mark}"
+        first, *others = (f"{words}{level.mark}" for _, words, level in figures(gpu, glyphs()))
         name = f"GPU{gpu.index} {short_name(gpu.name, 16).strip()}"
-        gauges.append(_gauge(name, utilisation(gpu), memory, heat, power(gpu), old))
+        gauges.append(_gauge(name, first, memory, *others, old))
     old = age_words(sample.at, tick)
     for field in host_fields(sample, glyphs()):
         (name, _), *rest = field.brief

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from console.host.gpu import nvml as known
-from console.host.gpu.figures import MAX_DEGREES, MAX_WATTS, GpuSample
+from console.host.gpu.figures import FIGURES, Figure, GpuSample
 from console.host.gpu.nvml import CardWorker
 
 RETRY_S = 3.0
@@ -186,27 +186,32 @@ class Session:
 
     def _slow(self, card: Card, now: float) -> None:
         card.mig = known.mig_on(self._nvml, card.handle)
-        limit = self._ask(card, self._nvml.nvmlDeviceGetEnforcedPowerLimit)
-        card.sample = replace(card.sample, power_limit_w=_bounded(limit, 0.001, MAX_WATTS))
+        card.sample = replace(card.sample, **self._figures(card, slow=True))
         card.slow_at = now + SLOW_S
 
     def _quick(self, card: Card) -> GpuSample:
         """Figures that change. Under MIG, NVML's utilisation is a meaningless zero: not queried."""
-        library = self._nvml
         card.problems.clear()
         total, used, why = self._memory(card)
-        rates = None if card.mig else self._ask(card, library.nvmlDeviceGetUtilizationRates)
-        degrees = self._ask(card, library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU)
-        watts = self._ask(card, library.nvmlDeviceGetPowerUsage)
-        return replace(
-            card.sample,
-            used_bytes=used,
-            total_bytes=total,
-            utilisation=_bounded(rates and rates.gpu, 0.01, 1.0),
-            temperature_c=_bounded(degrees, 1.0, MAX_DEGREES),
-            power_w=_bounded(watts, 0.001, MAX_WATTS),
-            why=known.MIG if card.mig else why or next(iter(card.problems), ""),
-        )
+        figures = self._figures(card, slow=False)
+        why = known.MIG if card.mig else why or next(iter(card.problems), "")
+        return replace(card.sample, used_bytes=used, total_bytes=total, **figures, why=why)
+
+    def _figures(self, card: Card, *, slow: bool) -> dict[str, Any]:
+        queried = [figure for figure in FIGURES if figure.query and figure.slow == slow]
+        return {figure.field: self._figure(card, figure) for figure in queried}
+
+    def _figure(self, card: Card, figure: Figure) -> float | None:
+        """A figure in its unit; None if the card has none, or if NVML gave an impossible number."""
+        query = figure.query
+        if query is None or (card.mig and figure.of_instances):
+            return None
+        more = (getattr(self._nvml, query.argument),) if query.argument else ()
+        answer = self._ask(card, getattr(self._nvml, query.call), *more)
+        if answer is None:
+            return None
+        scaled = float(getattr(answer, query.part) if query.part else answer) * query.scale
+        return scaled if 0 <= scaled <= query.most else None
 
     def _memory(self, card: Card) -> tuple[int | None, int | None, str]:
         """Total, used, and why both are missing; used excludes the driver's own, as in
@@ -252,14 +257,6 @@ class Session:
         listed = {gpu.uuid for gpu in gpus}
         return [replace(sample, why=known.LOST) for uuid, sample in self._seen.items()
                 if uuid not in listed]  # fmt: skip
-
-
-def _bounded(value: Any, scale: float, most: float) -> float | None:
-    """A figure in its unit, or None if NVML gave an impossible number."""
-    if value is None:
-        return None
-    scaled = float(value) * scale
-    return scaled if 0 <= scaled <= most else None
 
 
 def _leave_with_parent() -> None:

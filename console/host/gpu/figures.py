@@ -1,15 +1,16 @@
-"""What the reader of the cards (`console.host.gpu.child`) reports of each, a line a tick.
+"""The figures of a card: one record for each, and the lines of their reader.
 
-Gauges, runs and the sentinel all take its lines with `parse`. Nothing is guessed: an unknown value
-is None, never a zero.
+The reader (`console.host.gpu.child`) queries what `FIGURES` says; gauges, curves, what a run keeps
+and a rehearsal's stand-in of NVML go over the same records. Gauges, runs and the sentinel all take
+its lines with `parse`. Nothing is guessed: an unknown value is None, never a zero.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_WATTS, MAX_DEGREES = 5000.0, 150.0
 """NVML is known to give figures far beyond these when it has none."""
@@ -37,10 +38,102 @@ class GpuSample:
     @property
     def dark(self) -> bool:
         """Whether no figure that changes is known."""
-        return all(
-            figure is None
-            for figure in (self.used_bytes, self.utilisation, self.temperature_c, self.power_w)
-        )
+        return all(getattr(self, figure.field) is None for figure in FIGURES if not figure.slow)
+
+
+class Query(NamedTuple):
+    """How NVML is asked for a figure: its `call`, the name of what else the call takes, the part of
+    the answer, its size in the figure's unit, and the most that is believed. `rehearsed`: what the
+    stand-in of NVML answers while a card is idle, and while something holds its memory."""
+
+    call: str
+    scale: float
+    most: float
+    rehearsed: tuple[int, int]
+    argument: str = ""
+    part: str = ""
+
+
+class Curve(NamedTuple):
+    """A curve of a figure: its name, its tone, and the value at its top."""
+
+    name: str
+    tone: str
+    top: Callable[[GpuSample], float | None]
+
+
+class Figure(NamedTuple):
+    """One figure, in `field` of a sample. `name` is its key in the journal's peaks, if it has a
+    `peak`, and among the levels, if it has `limits` from which it is worrying and bad.
+
+    `query` is None for memory, which is queried in its own way; a `slow` figure hardly changes.
+    `of_instances`: a card in MIG mode has none. `kept` is its key in a run's file of samples, ""
+    for what is not kept there; only what is kept can have a `curve`.
+
+    A row of gauges has it in so many `cells`, none if 0, as its `words`, or `lacking` where it is
+    not known; where a row is narrow, what `gives_way` goes first. `brief` is its place in the
+    shortest row, where the last goes first; 0 for none.
+    """
+
+    name: str
+    field: str
+    query: Query | None = None
+    slow: bool = False
+    of_instances: bool = False
+    peak: bool = False
+    kept: str = ""
+    curve: Curve | None = None
+    limits: tuple[float, float] | None = None
+    words: Callable[[GpuSample], str] = lambda gpu: ""
+    lacking: str = "n/a"
+    cells: int = 0
+    gives_way: bool = False
+    brief: int = 0
+
+    def text(self, gpu: GpuSample) -> str:
+        """The figure of a card in words, or that it has none."""
+        if getattr(gpu, self.field) is not None:
+            return self.words(gpu)
+        return "MIG" if self.of_instances and gpu.why.startswith("MIG") else self.lacking
+
+
+def _watts(gpu: GpuSample) -> str:
+    limit = f"/{gpu.power_limit_w:.0f}" if gpu.power_limit_w else ""
+    return f"{gpu.power_w:.0f}{limit} W"
+
+
+FIGURES = (
+    Figure(
+        "used", "used_bytes", peak=True, kept="gpu",
+        curve=Curve("VRAM", "accent", lambda gpu: gpu.total_bytes),
+    ),
+    Figure(
+        "utilisation", "utilisation",
+        Query("nvmlDeviceGetUtilizationRates", 0.01, 1.0, (0, 50), part="gpu"),
+        of_instances=True, kept="busy", curve=Curve("util", "second", lambda gpu: 1.0),
+        words=lambda gpu: f"{(gpu.utilisation or 0) * 100:.0f} %", cells=6, brief=2,
+    ),
+    Figure(
+        "temperature", "temperature_c",
+        Query(
+            "nvmlDeviceGetTemperature", 1.0, MAX_DEGREES, (35, 60), argument="NVML_TEMPERATURE_GPU"
+        ),
+        peak=True, limits=(83, 90),
+        words=lambda gpu: f"{gpu.temperature_c:.0f} °C", cells=6, brief=1,
+    ),
+    Figure(
+        "power", "power_w", Query("nvmlDeviceGetPowerUsage", 0.001, MAX_WATTS, (20_000, 320_000)),
+        kept="watt", curve=Curve("watt", "", lambda gpu: gpu.power_limit_w),
+        words=_watts, lacking="no watts", cells=10, gives_way=True,
+    ),
+    Figure(
+        "power_limit", "power_limit_w",
+        Query("nvmlDeviceGetEnforcedPowerLimit", 0.001, MAX_WATTS, (600_000, 600_000)), slow=True,
+    ),
+)  # fmt: skip
+"""In the order in which they are shown."""
+USED, UTILISATION = FIGURES[:2]
+KEPT = tuple(figure for figure in FIGURES if figure.kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+from console.host.gpu.figures import FIGURES, Query
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, held, settings
 
 NVML_TEMPERATURE_GPU = NVML_CLOCK_SM = 0
 NVML_CLOCK_MEM = 2
 NVML_ERROR_NOT_SUPPORTED = 3
 DRIVER, CUDA = "580.126.09", 13010
-IDLE_W, LOADED_W, LIMIT_W = 20_000, 320_000, 600_000
 nvmlMemory_v2 = 2
 
 
@@ -72,31 +73,23 @@ def _used(card: dict[str, Any]) -> int:
     return min(used, int(card["total"]))
 
 
+def _rehearsed(query: Query, card: dict[str, Any], *_: object) -> Any:
+    answer = query.rehearsed[bool(_used(card))]
+    return SimpleNamespace(**{query.part: answer}) if query.part else answer
+
+
 def nvmlDeviceGetMemoryInfo(card: dict[str, Any], version: int = 1) -> SimpleNamespace:
     total, used = int(card["total"]), _used(card)
     return SimpleNamespace(total=total, used=used, free=total - used, reserved=0)
 
 
-def nvmlDeviceGetUtilizationRates(card: dict[str, Any]) -> SimpleNamespace:
-    return SimpleNamespace(gpu=50 if _used(card) else 0, memory=0)
-
-
-def nvmlDeviceGetTemperature(card: dict[str, Any], sensor: int) -> int:
-    return 60 if _used(card) else 35
-
-
-def nvmlDeviceGetPowerUsage(card: dict[str, Any]) -> int:
-    return LOADED_W if _used(card) else IDLE_W
-
-
-def nvmlDeviceGetEnforcedPowerLimit(card: dict[str, Any]) -> int:
-    return LIMIT_W
-
-
-def __getattr__(name: str) -> Callable[..., NoReturn]:
-    """Any other NVML call: not supported by this card."""
+def __getattr__(name: str) -> Callable[..., Any]:
+    """The query of a figure; any other NVML call is not supported by this card."""
     if not name.startswith("nvml"):
         raise AttributeError(name)
+    for query in (figure.query for figure in FIGURES):
+        if query is not None and query.call == name:
+            return partial(_rehearsed, query)
 
     def unknown(*_: object) -> NoReturn:
         raise NVMLError(NVML_ERROR_NOT_SUPPORTED)
