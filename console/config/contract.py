@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from console.bench.contract.ask import GROUPS, Case
+from console.bench.contract.ask import KINDS, Case
 from console.common.errors import InvalidFile
 from console.config.locate import shipped
 from console.config.validation import Duration, OneOf, Pattern, Strict, Text, validated
@@ -109,8 +109,8 @@ class RequestCase(OneOf):
 class CaseModel(OneOf):
     """One case: an `id`, and exactly one kind."""
 
-    ONE_OF = tuple(GROUPS)
-    REFUSED = f"a case has exactly one of {', '.join(GROUPS)}"
+    ONE_OF = tuple(KINDS)
+    REFUSED = f"a case has exactly one of {', '.join(KINDS)}"
 
     id: str = Field(pattern=r"^[a-z][a-z0-9-]{0,40}$")
     timeout: Annotated[Duration, Field(gt=0, le=1800)] = 120.0
@@ -126,7 +126,7 @@ class CaseModel(OneOf):
 
     @property
     def case(self) -> Case:
-        kind = next(group for group in GROUPS if getattr(self, group) is not None)
+        kind = next(kind for kind in KINDS if getattr(self, kind) is not None)
         case_model: Strict = getattr(self, kind)
         given = case_model.model_dump(by_alias=True, exclude_defaults=True)
         return Case(self.id, kind, given, self.timeout)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.bench.contract.answer import OFFERED, REFUSED, SILENT, UNKNOWN, Answer, unfit
-from console.bench.contract.ask import Case, ask, look
+from console.bench.contract.ask import KINDS, Case, ask, look
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import (
     CaseAnswers,
@@ -21,7 +21,7 @@ from console.bench.contract.fingerprint import (
 )
 from console.cli import main
 from console.common.errors import InvalidFile, ServiceError, UsageError
-from console.config.contract import contract_cases, load_cases
+from console.config.contract import CaseModel, contract_cases, load_cases
 from tests.bench.talking import Talk, talking
 
 SHIPPED = contract_cases()
@@ -219,6 +219,13 @@ def test_own_cases_stand_beside_ours_and_in_place_of_the_same_id(tmp_path: Path)
     assert len(found) == len(SHIPPED) + 1
     assert found["haiku"] == Case("haiku", "answer", {"prompt": "hello"}, 9.0)
     assert found["haiku"].digest != next(c for c in SHIPPED if c.id == "haiku").digest
+
+
+def test_each_kind_has_a_model_and_a_row() -> None:
+    keys = [key for key in CaseModel.model_fields if key not in ("id", "timeout")]
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "contract.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## Cases")[2], re.MULTILINE)
+    assert sorted(KINDS) == sorted(keys) == sorted(rows)
 
 
 @pytest.mark.parametrize(

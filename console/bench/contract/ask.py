@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from console.bench.benchmark import fetch_json, model_of
 from console.bench.client import PATHS, endpoint
@@ -23,12 +23,6 @@ from console.common.text import one_line
 from console.host import matching
 from console.runtime.probe import ProbeError, Reply, error_words, fetch, refusal
 
-GROUPS = {
-    "tools": "tools", "object": "schema", "grammar": "schema", "answer": "answers",
-    "reasoning": "protocol", "stop": "protocol", "usage": "protocol", "page": "protocol",
-    "request": "protocol",
-}  # fmt: skip
-"""What a kind of case tells about: tools, schema, protocol or answers."""
 BODY_LIMIT = 8 * 2**20
 MAX_CONTEXT = 2_000_000
 """Tokens of context for which a prompt that is too long is made."""
@@ -46,7 +40,7 @@ class Case:
 
     @property
     def group(self) -> str:
-        return GROUPS[self.kind]
+        return KINDS[self.kind].group
 
     @property
     def digest(self) -> str:
@@ -99,16 +93,11 @@ _LACKS = re.compile(
     re.IGNORECASE,
 )
 """What refusals say of something that a server does not take, or only with another option."""
-_NAMED_BY = {
-    "tools": r"tool", "object": r"response_format|schema|grammar|guided|structured",
-    "grammar": r"grammar", "stop": r"stop", "usage": r"stream_options|usage",
-}  # fmt: skip
-"""By what a refusal names the parameter that a case of each kind is about."""
 
 
 def ask(server: Server, case: Case) -> Answer:
     """Ask one case. Never raises: what went wrong is in the answer."""
-    return _ASKERS[case.kind](server, case)
+    return KINDS[case.kind].ask(server, case)
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -144,13 +133,13 @@ def _unknown(reply: Reply) -> Answer:
 
 def _refused(reply: Reply, case: Case) -> Answer:
     """What a refusal tells: that the server lacks what the case asks for, where it says so."""
-    words, status = error_words(reply.body), reply.status
+    kind, words, status = KINDS[case.kind], error_words(reply.body), reply.status
     if status == 404:
-        lacks = case.kind == "page" or not _NO_MODEL.search(words)
+        lacks = kind.of_path or not _NO_MODEL.search(words)
     elif _NO_KEY.search(words):
         lacks = False
     else:
-        named = case.kind in _NAMED_BY and re.search(_NAMED_BY[case.kind], words, re.IGNORECASE)
+        named = kind.named_by and re.search(kind.named_by, words, re.IGNORECASE)
         lacks = status in LACKS or bool(named or _LACKS.search(words))
     return Answer(REFUSED, _words(reply)) if lacks else _unknown(reply)
 
@@ -299,7 +288,26 @@ def _request(server: Server, case: Case) -> Answer:
     return Answer(form={"status": reply.status, "error": kind})
 
 
-_ASKERS: dict[str, Callable[[Server, Case], Answer]] = {
-    "answer": _answer, "tools": _tools, "object": _object, "grammar": _grammar,
-    "reasoning": _reasoning, "stop": _stop, "usage": _usage, "page": _page, "request": _request,
-}  # fmt: skip
+class CaseKind(NamedTuple):
+    """One kind of case: what it tells about (tools, schema, protocol or answers) and how it is
+    asked. `named_by`: how a refusal names the parameter that it is about, as a pattern; `of_path`:
+    it asks for the path itself, so that a 404 says that there is none."""
+
+    group: Literal["tools", "schema", "protocol", "answers"]
+    ask: Callable[[Server, Case], Answer]
+    named_by: str = ""
+    of_path: bool = False
+
+
+KINDS = {
+    "tools": CaseKind("tools", _tools, "tool"),
+    "object": CaseKind("schema", _object, "response_format|schema|grammar|guided|structured"),
+    "grammar": CaseKind("schema", _grammar, "grammar"),
+    "answer": CaseKind("answers", _answer),
+    "reasoning": CaseKind("protocol", _reasoning),
+    "stop": CaseKind("protocol", _stop, "stop"),
+    "usage": CaseKind("protocol", _usage, "stream_options|usage"),
+    "page": CaseKind("protocol", _page, of_path=True),
+    "request": CaseKind("protocol", _request),
+}
+"""Every kind of case, by its key in a file of cases."""

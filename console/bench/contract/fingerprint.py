@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.contract.answer import SILENT, UNTOLD, Answer, answer_of
-from console.bench.contract.ask import GROUPS, Case, Server, ask, look
+from console.bench.contract.ask import KINDS, Case, Server, ask, look
 from console.bench.sse import json_object
 from console.common.errors import ServiceError, UsageError
 from console.common.files import read_bytes
@@ -38,7 +38,7 @@ class CaseAnswers:
 
     @property
     def group(self) -> str:
-        return GROUPS[self.kind]
+        return KINDS[self.kind].group
 
     @property
     def states(self) -> list[str]:
@@ -136,7 +136,7 @@ def _read(cases: Mapping[str, Any]) -> Iterator[tuple[str, CaseAnswers]]:
     for name, case in cases.items():
         kind = case.get("kind") if isinstance(case, dict) else None
         answers = case.get("answers") if isinstance(case, dict) else None
-        if kind not in GROUPS or not isinstance(answers, list) or not answers:
+        if kind not in KINDS or not isinstance(answers, list) or not answers:
             raise ValueError(f"case {one_line(name, 60)} has no kind or no answers")
         made = tuple(answer_of(answer) for answer in answers)
         yield one_line(name, 60), CaseAnswers(str(kind), str(case.get("digest")), made)
