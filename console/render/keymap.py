@@ -15,6 +15,12 @@ SCOPES = {
     "lessons": "The lessons",
 }  # fmt: skip
 """Names of the scopes in the help and in the list of keys."""
+OWNERS = {
+    "app": "console/frontends/tui/app.py", "run": "screens/operations.py",
+    "log": "widgets/log_pane.py", "runs": "screens/runs.py", "plan": "screens/playbooks.py",
+    "preflight": "screens/machine.py", "lessons": "screens/lessons.py",
+}  # fmt: skip
+"""Where the `action_<id>` of a scope's keys are, or what has them inherits them from."""
 
 
 @dataclass(frozen=True, slots=True)
