@@ -104,7 +104,7 @@ def test_memory_in_a_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None
     points["swap"] = 1
     lines["above"] = changes(held, whole(made, tmp_path))
     found = evidence(run, made)
-    cards = [replace(gauge, gpu={}) for gauge in found.gauges]
+    cards = [replace(gauge, cards={}) for gauge in found.gauges]
     lines["no cards read"] = changes(held, markdown(made, replace(found, gauges=cards), "report"))
     lines["nobody looked"] = changes(held, markdown(made, Evidence()))
     lines["the file is gone"] = changes(held, markdown(made, Evidence(), "report"))
