@@ -94,11 +94,7 @@ def _build(step: Step, build: Build) -> Iterator[str]:
 
 
 def _gate(step: Step, gate: Gate) -> Iterator[str]:
-    for criterion in gate.criteria:
-        parts = [f"GO {criterion.go}" if criterion.go else ""]
-        parts.append(f"NO-GO {criterion.no_go}" if criterion.no_go else "else NO-GO")
-        of = f" ({criterion.of})" if criterion.of else ""
-        yield f"{criterion.metric}{of}: {', '.join(p for p in parts if p)}"
+    yield from gate.effects()
     names = [
         f"{verdict} → {name}"
         for verdict, name in (

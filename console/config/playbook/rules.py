@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.bench.metrics import GATED, GAUGE_METRICS, OUTPUT_METRICS, metric_of
+from console.bench.metrics import GATED, GAUGE_METRICS, OUTPUT_METRICS
 from console.common.text import one_line, one_of
 from console.config.lessons import registry
 from console.config.playbook.captured import base_unit
@@ -14,7 +14,6 @@ from console.config.playbook.kinds import Figure, measured
 from console.config.playbook.measuring_steps import MIN_SAMPLES
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import KINDS, CriterionModel, Step
-from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
 from console.config.site.service import one_of_services
 from console.config.yaml import Document, Loc
@@ -181,7 +180,7 @@ def _undecidable(
     """Why a criterion could never decide, also together with earlier ones; what is expected
     instead; a hint."""
     metric, figure = model.metric, known.figures[model.metric]
-    criterion = as_criterion(model, figure.source)
+    criterion = model.criterion(figure.source)
     needed = max(criterion.min_samples, criterion.min_requests)
     has, why, more = figure.usual or (needed, "", "")
     if model.min_samples is None and has < needed:
@@ -192,7 +191,7 @@ def _undecidable(
     except ValueError as error:
         return str(error), "", figure.why
     for other in before:
-        wrong = never_both(as_criterion(other), criterion, figure.unit, figure.bounds)
+        wrong = never_both(other.criterion(), criterion, figure.unit, figure.bounds)
         if wrong:
             return wrong, "", ""
     return None
@@ -215,14 +214,3 @@ def made_of(step: Step) -> str:
     """The kind of samples behind a step's own metrics, as in MIN_SAMPLES; "" for single figures."""
     source = step.figures or step.kind
     return source if source in MIN_SAMPLES else ""
-
-
-def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
-    """`source`: the kind of samples of its metric. An explicit `min_samples` wins, 1 included."""
-    least, requests = model.min_samples, 0
-    if least is None:
-        least = MIN_SAMPLES.get(source, 1)
-        metric = metric_of(model.metric) if source == "soak" else None
-        if metric is not None and metric.looks:
-            least, requests = 1, least
-    return Criterion(model.metric, model.go, model.no_go, least, model.of, requests)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import OUTPUT_METRICS
+from console.bench.metrics import OUTPUT_METRICS, metric_of
 from console.common.text import clean_lines, one_line, shown
 from console.common.units import format_duration
 from console.config.playbook.captured import OutputUnit
@@ -33,6 +33,7 @@ from console.config.playbook.kinds import (
     StepKind,
 )
 from console.config.playbook.measuring_steps import (
+    MIN_SAMPLES,
     BenchmarkStep,
     ContractStep,
     QualityStep,
@@ -47,6 +48,7 @@ from console.config.playbook.preflight_steps import (
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.tuning_step import TuneStep
+from console.config.playbook.verdict import Criterion
 from console.config.site.service import EnvironmentModel, EnvName, MountText, Url
 from console.config.validation import (
     Arg,
@@ -269,6 +271,23 @@ class CriterionModel(Strict):
             raise ValueError("!a criterion needs go or no_go: without one it decides nothing")
         return self
 
+    def criterion(self, source: str = "") -> Criterion:
+        """The criterion to be judged. `source`: the kind of samples of its metric. An explicit
+        `min_samples` wins, 1 included."""
+        least, requests = self.min_samples, 0
+        if least is None:
+            least = MIN_SAMPLES.get(source, 1)
+            metric = metric_of(self.metric) if source == "soak" else None
+            if metric is not None and metric.looks:
+                least, requests = 1, least
+        return Criterion(self.metric, self.go, self.no_go, least, self.of, requests)
+
+    def words(self) -> str:
+        """`bench.tok_s: GO >= 20 tok/s, else NO-GO`"""
+        no_go = f"NO-GO {self.no_go}" if self.no_go else "else NO-GO"
+        of = f" ({self.of})" if self.of else ""
+        return f"{self.metric}{of}: {f'GO {self.go}, ' if self.go else ''}{no_go}"
+
 
 @dataclass(frozen=True)
 class Gate(Content):
@@ -277,6 +296,9 @@ class Gate(Content):
     KIND: ClassVar = StepKind("gate", "gate:execute", 60.0, "Gate", judges=True, loads=False)
 
     criteria: list[CriterionModel]
+
+    def effects(self) -> Iterator[str]:
+        yield from (criterion.words() for criterion in self.criteria)
 
 
 class Outcomes(Strict):

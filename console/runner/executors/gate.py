@@ -18,7 +18,6 @@ from console.bench.sample import discarded
 from console.common.text import clean, one_line
 from console.common.units import format_number
 from console.config.playbook.measuring_steps import FIGURES, MIN_SAMPLES
-from console.config.playbook.rules import as_criterion
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
 from console.journal import events
@@ -172,7 +171,7 @@ def decide(
     verdicts: list[Verdict] = []
     for criterion in step.gate or []:
         owner = criterion.metric.partition(".")[0]
-        wanted = as_criterion(criterion, made_of(view, criterion.metric))
+        wanted = criterion.criterion(made_of(view, criterion.metric))
         judgement = judge(wanted, evidence(view, criterion, cards))
         verdicts.append(judgement.verdict)
         row = {"metric": criterion.metric, "verdict": str(judgement.verdict), "why": judgement.why}

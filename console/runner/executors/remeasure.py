@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
-from console.config.playbook.rules import as_criterion
 from console.config.playbook.verdict import lacking
 from console.journal import events
 from console.journal.state import StepState
@@ -67,7 +66,7 @@ def too_few_of_baseline(context: Context) -> str:
             figures = context.view.metrics.get(f"{owner}.baseline", {}).get(name)
             if not isinstance(figures, dict) or not against_baseline(criterion):
                 continue
-            needed = as_criterion(criterion, made_of(context.view, criterion.metric)).min_samples
+            needed = criterion.criterion(made_of(context.view, criterion.metric)).min_samples
             few = lacking(
                 int(figures.get("n") or 0), int(figures.get("void") or 0), max(1, needed),
                 "baseline ", "run",

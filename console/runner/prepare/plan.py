@@ -17,7 +17,7 @@ from console.config.lessons.use import bearing
 from console.config.playbook.load import TITLE, load_playbook
 from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.rules import as_criterion, made_of
+from console.config.playbook.rules import made_of
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.tuning_step import TuneStep
 from console.config.site.site import Site, taken
@@ -366,7 +366,7 @@ def _least(plan: Plan, criterion: CriterionModel) -> int:
     source = made_of(steps[0]) if steps else ""
     if source in FIGURES and name not in OUTPUT_METRICS:
         source = ""  # a captured output of the same step is a single figure
-    wanted = as_criterion(criterion, source)
+    wanted = criterion.criterion(source)
     return max(wanted.min_samples, wanted.min_requests)
 
 
