@@ -67,7 +67,6 @@ WIDE = {
     "a stage of the rollback",
     "a value of the site that the rollback needs",
     "what is said of the baseline, and by which evidence",
-    "a key of `watch:` in the site file",
 }
 """Changes that still need more places. The list may only become shorter."""
 

@@ -19,6 +19,7 @@ from console.checks.doctor import run as doctor
 from console.cli import main
 from console.common import paths
 from console.common.errors import Exit
+from console.frontends.cli.watch.commands import _made as own_plan
 from console.host import process, systemd
 from console.host.systemd import WATCH, Unit
 from console.journal import watch_record as record
@@ -28,7 +29,7 @@ from console.recovery.rollback.baseline_state import BaselineState, Word
 from console.recovery.rollback.sealed_plan import site_script
 from console.watch import loop, watcher
 from console.watch import plan as plans
-from console.watch.plan import ENVIRONMENT, WatchPlan
+from console.watch.plan import ENVIRONMENT, Settings, WatchPlan
 from console.watch.unit import text_of
 from console.watch.watcher import Event
 from tests.ports import free_port
@@ -45,6 +46,13 @@ baseline:
   url: http://127.0.0.1:{port}
 watch: {{interval: {interval}, restore: true, at_most: 5}}
 """
+
+
+def test_every_key_of_the_site_is_a_setting(site: Path) -> None:
+    keys = "interval: 30s, tokens: 8, ask_after: 5, restore: true, at_most: 2"
+    text = site.read_text().partition("watch:")[0]
+    site.write_text(f"{text}watch: {{{keys}, metrics: '127.0.0.1:9909'}}\n")
+    assert own_plan(site, True).settings == Settings(30.0, 8, 5, True, 2, "127.0.0.1:9909")
 
 
 class Replaced(Exception):

@@ -69,11 +69,8 @@ def _made(path: Path, given: bool) -> WatchPlan:
     from console.runner.prepare.seal import sealed_plan
 
     site = load_site(path)
-    model = site.model.watch
-    settings = Settings(
-        model.interval, model.tokens, model.ask_after, model.restore, model.at_most,
-        model.metrics or "",
-    )  # fmt: skip
+    keys = site.model.watch.model_dump()
+    settings = Settings(keys.pop("interval"), metrics=keys.pop("metrics") or "", **keys)
     from console.notify.outbox import plain
 
     notify = tuple(plain(channel) for channel in site.model.notify)
