@@ -9,7 +9,14 @@ import pytest
 from console.host.gpu.figures import GpuSample
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit
-from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Decision, Lease, Policy
+from console.recovery.guard.decide.policy import (
+    NEAR_POLL_S,
+    POLL_S,
+    Curves,
+    Decision,
+    Lease,
+    Policy,
+)
 from console.recovery.guard.metrics import FAR_GRACE_S
 from console.recovery.guard.observe.snapshot import (
     Disk,
@@ -316,6 +323,8 @@ def test_a_card_that_is_too_hot_for_long_enough() -> None:
     assert breach.reasons == (
         f"GPU temperature ({A}) 91 °C, above 87 °C for 5.00 s (default)",
     )  # fmt: skip
+    curve = Curves().of(breach, bench.policy.metrics, (), 7.0)
+    assert [value for _, value in curve["points"]] == [91.0], "also before a second has recorded it"
 
 
 def test_a_card_that_hangs_is_known_for_ten_seconds() -> None:

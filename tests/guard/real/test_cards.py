@@ -67,6 +67,19 @@ def bench(place: Path, nvml: Nvml, *limits: Limit) -> Iterator[Bench]:
         yield made
 
 
+def test_a_card_that_becomes_too_hot(tmp_path: Path, nvml: Nvml) -> None:
+    limit = Limit("gpu.temperature", above=87.0, of="max", source="yard")
+    with bench(tmp_path, nvml, limit) as made:
+        made.cards(small=RTX_5090.but(temp=87))
+        until(lambda: made.fresh(SMALL, 15 * MIB), "at the limit")
+        assert made.post.breach is None
+        made.cards(small=RTX_5090.but(temp=93))
+        breach = made.post.breached()
+        assert breach["reason"] == f"GPU temperature ({SMALL}) 93 °C, above 87 °C (yard)"
+        assert breach["curve"]["points"][-1][1] == 93.0
+        until(lambda: not made.hog.alive, "the candidate is killed")
+
+
 def test_a_limit_on_all_cards(tmp_path: Path, nvml: Nvml) -> None:
     with bench(tmp_path, nvml, over("sum", 110 * GIB)) as made:
         made.cards(RTX_PRO_6000.but(mem_used=60 * GIB), RTX_5090.but(mem_used=20 * GIB))

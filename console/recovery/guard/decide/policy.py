@@ -308,8 +308,9 @@ class Curves:
         self, breach: Breach, metrics: Metrics, more: Iterable[tuple[float, float]], wall: float
     ) -> dict[str, Any]:
         """Return the curve of a breached limit: `metric` (or `log`), `of`, and either the `column`
-        of the window's rows or `points`, [wall, value] in the limit's unit. `more` are further
-        points in monotonic time. `wall` is when the breach was found."""
+        of the window's rows or `points`, [wall, value] in the limit's unit, that of the breach
+        among them. `more` are further points in monotonic time. `wall` is when the breach was
+        found."""
         limit, shift = breach.limit, wall - breach.at
         if limit.log:
             curve: dict[str, Any] = {"log": limit.log, "of": limit.log}
@@ -320,7 +321,7 @@ class Curves:
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
-        for snapshot in self._snapshots:
+        for snapshot in (*self._snapshots, metrics.snapshot):
             past = Metrics(metrics.forecast, metrics.gpus)
             past.snapshot = snapshot
             reading = read(past)
