@@ -31,7 +31,7 @@ COMMANDS = (
                     option("--on", "HOSTS", "A,B in this order, or all", required=True),
                     INPUT,
                     switch("--yes", "take every plan, and approve whatever a run asks (recorded)"),
-                    switch("--fresh", "forget what this command has begun before"),
+                    switch("--fresh", "begin a new rollout instead of going on with the last one"),
                     option(
                         "--lease",
                         "TIME",
@@ -41,7 +41,7 @@ COMMANDS = (
                     several(
                         "--slurm",
                         "KEY=VALUE",
-                        "on hosts with `slurm:`, in place of what is there: begin=23:00",
+                        "on hosts with `slurm:`, change this key for this rollout: begin=23:00",
                     ),
                     PART_FLEET,
                 ),

@@ -60,8 +60,8 @@ COMMANDS = (
             ),
             Command(
                 "post",
-                "post what the watch has told to `notify:` of the site, once; "
-                "the watch does it itself",
+                "send the events of the watch to the channels of `notify:`, once; "
+                "the watch does this by itself",
                 "watch.commands:post",
                 (SITE,),
             ),
@@ -87,7 +87,7 @@ COMMANDS = (
     ),
     Command(
         "notify",
-        "who is told what happens here, what waits to be delivered, and what failed",
+        "who is notified of what, what waits to be delivered, and what failed",
         "site.notify:notify",
         (
             JSON,
@@ -136,11 +136,12 @@ COMMANDS = (
         (
             JSON,
             SITE,
-            option("--yes", "ID", "remove these, never everything", nargs="*"),
+            option("--yes", "ID", "remove these ids, and nothing else", nargs="*"),
             option(
                 "--all",
                 "DIR",
-                "list also what the console did not make and never removes, checkpoints in DIR too",
+                "also list what the console did not make (it never removes this), and checkpoints "
+                "in DIR",
                 nargs="*",
             ),
         ),

@@ -54,7 +54,7 @@ COMMANDS = (
                         "a repository of the hub, an address or a path",
                     ),
                     INCLUDE,
-                    several("--exclude", "GLOB", "not the files that match"),
+                    several("--exclude", "GLOB", "leave out the files that match"),
                     text(
                         "--loader",
                         "mmap|resident|convert",
@@ -68,9 +68,11 @@ COMMANDS = (
                     switch("--beside", "the baseline goes on serving beside it"),
                     switch(
                         "--suggest",
-                        "which of its quantizations fit, placed how, with which context",
+                        "list its quantizations that fit, how placed and with how much context",
                     ),
-                    option("--top", "N", "with --suggest: as many rows (default 5)", type=int),
+                    option(
+                        "--top", "N", "with --suggest: the number of rows (default 5)", type=int
+                    ),
                     IMAGE,
                     BINARY,
                     text(
@@ -100,7 +102,7 @@ COMMANDS = (
                     several("--torch", "REF", "an image whose PyTorch needs kernels for the cards"),
                     several("--compose", "FILE", "a compose file that has to be valid"),
                     text("--disk", "DIR", "a directory whose disk is checked"),
-                    text("--need", "BYTES", "free at --disk, like 700GB"),
+                    text("--need", "BYTES", "what has to be free at --disk, like 700GB"),
                     text("--cuda", "VERSION", "CUDA version for cards, driver and `--tool nvcc`"),
                     text(
                         "--compute", "VERSION", "lowest compute capability that will do, like 12.0"
@@ -108,19 +110,25 @@ COMMANDS = (
                     text("--driver", "VERSION", "oldest driver that will do, like 580.126.09"),
                     several("--tool", "NAME", "a program that a build needs, like nvcc or cmake"),
                     several("--header", "NAME", "a header that a build needs, like nccl.h"),
-                    text("--conda", "DIR", "the conda environment that they may be in"),
+                    text(
+                        "--conda",
+                        "DIR",
+                        "a conda environment in which tools and headers are looked for",
+                    ),
                     switch("--sched-ext", "the kernel has to have sched_ext"),
                 ),
             ),
             Command(
                 "build",
-                "every fault of a build known before it",
+                "list the faults of a build before it begins",
                 "check:build",
                 (
                     JSON,
                     SITE,
-                    place("what", "PLAYBOOK|DIR", "its builds; or a source tree"),
-                    text("--dockerfile", "FILE", "what builds DIR"),
+                    place(
+                        "what", "PLAYBOOK|DIR", "a playbook, for all its builds; or a source tree"
+                    ),
+                    text("--dockerfile", "FILE", "the Dockerfile that builds DIR"),
                     text("--target", "STAGE", "the stage that is built"),
                     several("--build-arg", "NAME=VALUE", "a build argument"),
                     several("--module", "MODULE", "a module that the image has to import"),
@@ -139,8 +147,8 @@ COMMANDS = (
                         "FILE|URL",
                         "compare with what --save kept, or with another server",
                     ),
-                    text("--cases", "FILE", "cases of your own, too"),
-                    text("--save", "FILE", "keep what it answers"),
+                    text("--cases", "FILE", "also ask the cases in FILE"),
+                    text("--save", "FILE", "keep the answers in FILE"),
                     option(
                         "--repeat",
                         "N",

@@ -23,7 +23,7 @@ COMMANDS = (
         (
             JSON,
             place("run", "RUN", RUN_HELP, nargs="*"),
-            text("--to", "FILE", "write it there, charts beside it"),
+            text("--to", "FILE", "write the report to FILE, with its charts beside it"),
             switch("--markdown", "the table of several runs as Markdown"),
         ),
         danger=LOOKS,
@@ -72,9 +72,10 @@ COMMANDS = (
             option(
                 "--export",
                 "FILE",
-                "write that as Markdown for agents and newcomers, like AGENTS.md (-: stdout)",
+                "write the lessons as Markdown for agents and newcomers, like AGENTS.md "
+                "(-: stdout)",
             ),
-            switch("--force", "with --export: replace a file of somebody else's"),
+            switch("--force", "with --export: replace a file that the console has not written"),
         ),
         danger=LOOKS,
     ),
