@@ -154,7 +154,7 @@ def words_of(host: Known, now: float) -> str:
     if run.get("outage"):
         runner = "its runner was on" if alive else "its runner was gone"
         return (
-            f"at {seen} run {name} had the baseline down, {runner}, and no lease was told of; "
+            f"at {seen} run {name} had the baseline down, {runner}, and no lease was known; "
             "whether the baseline is back is not known"
         )
     if not alive:

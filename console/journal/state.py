@@ -161,7 +161,8 @@ def refusal(verb: str, state: RunState, reason: str = "") -> str:
     if state in ENDS:
         return f"the run has ended ({state})"
     where = f"{state} ({reason})" if reason else str(state)
-    return f"'{verb}' is not possible while the run is {where}; possible: {', '.join(possible)}"
+    others = f"possible: {', '.join(possible)}" if possible else "no verb is"
+    return f"'{verb}' is not possible while the run is {where}; {others}"
 
 
 def possible_verbs(state: RunState, reason: str = "") -> list[str]:

@@ -149,7 +149,7 @@ def _doubt(doubt: GateDoubt) -> str:
 
 def _ended(view: RunView) -> str:
     return {
-        RunState.SUCCEEDED: "went to its end", RunState.CANCELLED: "was cancelled",
+        RunState.SUCCEEDED: "ran to its end", RunState.CANCELLED: "was cancelled",
         RunState.ROLLED_BACK: "was rolled back", RunState.ROLLBACK_FAILED: "could not be rolled "
         "back",
     }.get(view.state, "failed")  # fmt: skip

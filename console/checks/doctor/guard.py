@@ -121,10 +121,10 @@ def cgroup(facts: Facts, check: Check) -> Iterator[Finding]:
 def release(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether a killer may release the memory of the process that it killed."""
     if call(MRELEASE) == errno.EBADF:
-        yield check.ok("process_mrelease: memory of what is killed comes back early")
+        yield check.ok("process_mrelease: the memory of a killed process comes back early")
     else:
         yield check.note(
-            "no process_mrelease: memory of what is killed comes back as fast as it exits",
+            "no process_mrelease: the memory of a killed process comes back only as it exits",
             "Linux 5.15 or newer has it; a container's seccomp profile may hide it",
         )
     if call(PIDFD_OPEN) not in (errno.EINVAL, errno.ESRCH):

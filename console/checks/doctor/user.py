@@ -19,7 +19,7 @@ from console.common import paths
 OLDEST_PYTHON = (3, 11)
 MIN_COLUMNS, MIN_LINES = 60, 20
 _TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo")
-_MOUSE = "the mouse is the terminal's until M"
+_MOUSE = "the terminal keeps the mouse until you press M"
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 """What Python itself sets LC_CTYPE to if the locale is C."""
 
@@ -273,7 +273,7 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
     for pointer in records.find_all():
         if process.alive(pointer.pid, pointer.start):
             continue
-        words = f"{pointer.run_id} of {pointer.owner} has a pointer, and no runner"
+        words = f"{pointer.run_id} of {pointer.owner} has a pointer, but its runner is gone"
         if pointer.uid != os.getuid():
             yield check.note(words, f"{pointer.owner} may resume it, or roll back")
         elif pointer.over:
@@ -328,7 +328,8 @@ def standby(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok(f"waits for {live.run_id}; a rollback begins at once")
     else:
         yield check.warning(
-            f"none waits for {live.run_id}", "omni-console rollback does it itself, a second later"
+            f"no standby waits for {live.run_id}",
+            "omni-console rollback then rolls back by itself, a second later",
         )
 
 

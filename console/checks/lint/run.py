@@ -191,7 +191,7 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
         words = "too long: its end is not checked"
         unique_findings[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
     for hit in unit.broken:
-        fix = "mend it: what follows it may have been misread"
+        fix = "correct it: what follows it may have been misread"
         unique_findings[unit.finding(hit.place, BROKEN, Severity.ERROR, hit.what, fix)] = None
     for hit in unit.refused:
         severity = hit.severity or Severity.ERROR

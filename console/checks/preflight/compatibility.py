@@ -342,7 +342,7 @@ def _uncovered(
         if value and name not in covered:
             yield Finding(Level.UNKNOWN, title, "the table says nothing about it")
         elif not value and untried.get(name):
-            words = f"not known, and {untried[name]} of the refusals in the table ask for it"
+            words = f"not known, and {untried[name]} of the refusals in the table depend on it"
             yield Finding(Level.UNKNOWN, title, words)
 
 

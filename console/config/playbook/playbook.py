@@ -108,7 +108,7 @@ def cutover_problems(
             if content.stops:
                 up.discard(content.stops)
                 if content.stops == stays:
-                    what = f"'{stays}' is what clients reach by then, and the baseline is down"
+                    what = f"by then clients reach '{stays}', and the baseline is down"
                     yield document.problem((*loc, "service"), what, "cutover with then: back")
             if step.cutover is None:
                 continue
@@ -131,7 +131,8 @@ def _target(
         what = f"'{to}' is not running when clients are to reach it"
         yield document.problem(where, what, f"service: {{start: {to}}} before it")
     if stays:
-        yield document.problem(where, f"clients stay at '{stays}' already", "one that stays, last")
+        expected = "then: stay only at the last one"
+        yield document.problem(where, f"clients stay at '{stays}' already", expected)
 
 
 def _used(step: Step) -> str:

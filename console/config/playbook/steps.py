@@ -521,10 +521,10 @@ class Step(Strict):
         if self.figures and not isinstance(content, Command):
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
         if self.figures and (twice := sorted(set(self.outputs) & OUTPUT_METRICS.keys())):
-            raise ValueError(f"!{twice[0]} is what figures reads already: another name in outputs")
+            raise ValueError(f"!figures reads {twice[0]} already: use another name in outputs")
         lasts_s = content.lasts_s
         if lasts_s is not None and self.timeout is not None and self.timeout < lasts_s:
-            raise ValueError(f"!timeout ends the {content.LASTING}: leave it out, or longer")
+            raise ValueError(f"!timeout ends the {content.LASTING}: leave it out or make it longer")
         if problem := content.unfit(self):
             raise ValueError(f"!{problem}")
         if not content.KIND.judges and self.model_fields_set & {

@@ -185,8 +185,8 @@ def _any_day(metric: str, value: float) -> str:
     """Why a limit would be breached on any machine, or ""."""
     if metric == "service.ram_used" and value < MIN_SERVICE_RAM:
         return (
-            f"{metric} above {format_bytes(value)} is breached by any service that lives; "
-            f"{format_bytes(MIN_SERVICE_RAM)} is the least"
+            f"{metric} above {format_bytes(value)} is breached by any service that runs; "
+            f"use {format_bytes(MIN_SERVICE_RAM)} or more"
         )
     if METRICS[metric].unit == "%" and value <= 0:
         return (
@@ -195,7 +195,7 @@ def _any_day(metric: str, value: float) -> str:
     if metric == "runner.silent" and value < MIN_SILENT_S:
         return (
             f"{metric} above {value:g} s would be breached every day: the runner reports once "
-            f"a second; {MIN_SILENT_S:g} s is the least"
+            f"a second; use {MIN_SILENT_S:g} s or more"
         )
     if metric == "host.time_to_full" and value > MAX_FORECAST_S:
         return (
@@ -269,7 +269,7 @@ def _capacity_of_cards(of: str, machine: Machine) -> tuple[int | None, str]:
     if not known or len(known) != len(sizes):
         return None, ""
     if of == "sum":
-        return sum(known) or None, "the cards together"
+        return sum(known) or None, "the VRAM of all cards"
     if of in OF_CARD:
         return max(known) or None, "the card"
     named = (c.total for c in machine.cards if c.uuid and c.uuid.startswith(of))

@@ -32,7 +32,7 @@ def clean(args: Namespace) -> int:
     if args.yes is not None:
         if not args.yes:
             raise UsageError(
-                "--yes of what?", "nothing is removed without being named",
+                "--yes needs the ids of what is removed", "nothing is removed without being named",
                 "omni-console clean lists ids; omni-console clean --yes ID ID …",
             )  # fmt: skip
         if args.all is not None:

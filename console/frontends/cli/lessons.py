@@ -99,7 +99,7 @@ def _brief(registry: Registry, query: str) -> int:
         return _nothing(query)
     width = columns(sys.stdout)
     print("\n".join(page(sorted(matches, key=lambda lesson: lesson_files.order(lesson.id)), width)))
-    print("\nomni-console lessons ID shows one whole")
+    print("\nomni-console lessons ID shows a whole lesson")
     return int(Exit.OK)
 
 
@@ -162,7 +162,7 @@ def _count(registry: Registry, matches: list[Lesson], today: date) -> str:
     words = f"{len(matches)} of {len(registry.lessons)} lessons"
     words += f", {own} of them yours" if own else ""
     words += f"; {due} due for review: omni-console lessons --due" if due else ""
-    return f"{words}; omni-console lessons {matches[0].id} shows one whole"
+    return f"{words}; omni-console lessons {matches[0].id} shows a whole lesson"
 
 
 def _plain(lesson: Lesson, today: date) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _sum(due_lessons: list[Lesson], answers: list[Rechecked], today: date) -> st
     counts = ", ".join(f"{sum(a.answer is k for a in answers)} {k}" for k in Answer)
     words = f"\nrechecked {len(answers)} of {len(due_lessons)}: {counts}. No status was changed."
     rest = len(due_lessons) - len(answers)
-    return f"{words} {rest} are for a person to look at." if rest else words
+    return f"{words} A person has to look at the other {rest}." if rest else words
 
 
 def _draft(args: Namespace) -> int:

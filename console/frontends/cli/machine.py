@@ -97,7 +97,7 @@ def last_line(findings: Sequence[Finding]) -> str:
             if finding.level is level and finding.hint:
                 return f"{sums} Next, {finding.what}: {finding.hint.splitlines()[0]}"
     if failed:
-        return f"{sums} Next: when that is mended, omni-console doctor again."
+        return f"{sums} Next: correct that, then run omni-console doctor again."
     demo = any(f.id == "baseline.demo" and f.level is Level.OK for f in findings)
     return f"{sums} Next: omni-console {'demo shows a whole run' if demo else 'opens the console'}."
 

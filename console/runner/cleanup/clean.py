@@ -283,7 +283,7 @@ def _downloads(spared: Spared) -> Iterator[Leftover]:
 
 def _download(download: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
     files, gone = plural(len(mine), "file"), len(download.files) - len(mine)
-    more = f"; {gone} more are gone or changed, and not the console's any more" if gone else ""
+    more = f"; {plural(gone, 'more file')} changed or gone since, and left alone" if gone else ""
     leftover = Leftover(
         f"d-{download.key}", "download", f"{files} of {download.source}{more}", download.target,
         sum(mine.values()), _newest(download.target), download.runs[-1] if download.runs else "",

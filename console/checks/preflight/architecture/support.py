@@ -281,8 +281,8 @@ def _compared(accepted: bool, scan: Scan | None) -> tuple[str, bool | None]:
         return "", True
     if accepted:
         return f"Yet the name is not in {scan.path}: is that the library it uses?", False
-    words = "as a template's or tokenizer's name, or listed and not built: the loader decides"
-    return f"Yet the name stands in {scan.path}, {words}", False
+    words = "as the name of a template or tokenizer, or listed but not built; the loader decides"
+    return f"Yet {scan.path} contains the name, {words}", False
 
 
 def _confirmed(

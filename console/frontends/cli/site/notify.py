@@ -99,7 +99,7 @@ def _listed(site: Site, every: list[tuple[int, NotifyModel]], *, as_json: bool) 
         print(f"{row['channel']}  {clean(row['to'])}: {_told_of(row['on'])}")
         print(f"   {_standing(row, now)}")
     if not rows:
-        print(f"{clean(site.name)} tells nobody anything: {DOCS}")
+        print(f"{clean(site.name)} notifies nobody: {DOCS}")
     if others:
         print(f"{plural(others, 'message')} wait for channels that this site file does not have")
     if box.logged.exists():
