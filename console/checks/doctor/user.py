@@ -273,7 +273,7 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
     for pointer in records.find_all():
         if process.alive(pointer.pid, pointer.start):
             continue
-        words = f"{pointer.run_id} of {pointer.owner} has a pointer, but its runner is gone"
+        words = f"{pointer.run_id} of {pointer.owner} has a pointer, and no runner"
         if pointer.uid != os.getuid():
             yield check.note(words, f"{pointer.owner} may resume it, or roll back")
         elif pointer.over:

@@ -203,7 +203,7 @@ class _Planner:
             self.questioned = True
             yield self._baseline(
                 phase, BASELINE_CONTRACT, "Ask the baseline the contract's cases",
-                "its answers are sealed, to compare with; what is there already is not asked",
+                "its answers are sealed for the comparison; sealed cases are not asked again",
             )  # fmt: skip
         wanted = any(playbook_step.content.compares for playbook_step in steps)
         if wanted and not self.measured and not self.down_for:

@@ -189,9 +189,9 @@ def always_words(made: Plan) -> str:
     if own is None:
         return SCALED
     return (
-        f"always: the console's own {len(own.limits)} limits on RAM (at the latest below "
-        f"{format_bytes(own.floor)}), how soon it is full, stalls, swap growth, OOM kills; "
-        "`plan --json` lists them"
+        f"always: the console's own {len(own.limits)} limits on RAM (below "
+        f"{format_bytes(own.floor)} at the latest), how soon it is full, stalls, swap growth, "
+        "OOM kills; `plan --json` lists them"
     )
 
 
