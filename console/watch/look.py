@@ -29,18 +29,19 @@ from console.journal.watch_record import (
     SUSPECT,
     UNJUDGED,
 )
-from console.recovery.rollback import observe, reach, records
+from console.recovery.rollback import observe, records
 from console.recovery.rollback.baseline_state import Word
 from console.recovery.rollback.look import (
     QUICK_S,
     container_state,
     paused_words,
+    reach_of,
     who_is_there,
 )
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
-from console.runtime import proxy
+from console.runtime import proxy, reach
 from console.runtime.answers.completion import Completion, complete, longer, prove, streamed
 from console.runtime.occupancy import Occupancy
 from console.runtime.occupancy import look as occupancy_of
@@ -287,7 +288,7 @@ class Looker:
         # always the same slot, so that the others keep what they remember of conversations
         slot = seen.slots - 1 if seen.slots > 1 else None
         ask = streamed if self._streams else complete
-        asked = reach.of_plan(self.plan, observe.OWNER_S)
+        arrivals = reach_of(self.plan, observe.OWNER_S)
         done = ask(base.url, max_tokens=self.settings.tokens, slot=slot, **options)
         # by turns, as clients ask in both ways; what breaks is asked again until it does not
         self._streams = done.breaks or not self._streams
@@ -298,7 +299,7 @@ class Looker:
             within_s = min(limit_s, PATIENCE_S)
             done = longer(base.url, done, slot=slot, within_s=within_s, **options)
             self._judged = pid if done.ok else NOBODY
-        if asked.missed:
+        if arrivals.missed:
             words = f"{observe.ELSE}: {reach.NOTHING_CAME}"
             return Look(SUSPECT, words, requested=True, stranger=True)
         if done.ok:

@@ -22,7 +22,7 @@ from console.common.units import format_duration, plural
 from console.host import process
 from console.host.process import BASELINE_COOKIE
 from console.host.units import UnitSpec
-from console.recovery.rollback import evidence, reach, records
+from console.recovery.rollback import evidence, records
 from console.recovery.rollback.baseline_state import (
     BY_KEY,
     BaselineState,
@@ -32,7 +32,7 @@ from console.recovery.rollback.baseline_state import (
     Word,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime import proxy
+from console.runtime import proxy, reach
 
 if TYPE_CHECKING:
     from console.runtime.probe import Health
@@ -188,6 +188,20 @@ class Looker:
         return Word.UNKNOWN if shares else Word.DOWN, words
 
 
+def reach_of(plan: SealedPlan, limit_s: float) -> reach.Reach:
+    """The reach of a plan's container as its engine describes it within `limit_s`; one that never
+    says "missed" for any other baseline, and where the engine does not answer."""
+    from console.recovery.rollback.observe import inspected
+    from console.runtime.engine_api import RawEngine
+
+    container: dict[str, Any] | None = None
+    if plan.baseline.kind == "container":
+        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
+        with contextlib.suppress(EngineError):
+            container = inspected(plan, engine)
+    return reach.Reach(container, plan.baseline.url)
+
+
 def identity(plan: SealedPlan) -> tuple[str, str, str]:
     """Site, address and target of a baseline: what is seen of one says nothing of another."""
     return plan.site_name, plan.baseline.url, evidence.target_of(plan)
@@ -326,8 +340,8 @@ def _stranger(plan: SealedPlan) -> str:
         return f"something else answers there; {detail}" if word is Word.DOWN else ""
     from console.recovery.rollback import observe
 
-    asked = reach.of_plan(plan, ENGINE_S)
-    if first_bytes(plan.baseline.url, plan.baseline.ready_path, HEALTH_S) and asked.missed:
+    arrivals = reach_of(plan, ENGINE_S)
+    if first_bytes(plan.baseline.url, plan.baseline.ready_path, HEALTH_S) and arrivals.missed:
         return f"{reach.NOTHING_CAME}; only a proof tells who answers"
     return observe.somebody_else(plan)
 

@@ -17,12 +17,13 @@ from console.host import children, licence, process, units
 from console.host.licence import Licence, Reason
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
-from console.recovery.rollback import evidence, observe, reach, restores, sealed_plan
+from console.recovery.rollback import evidence, observe, restores, sealed_plan
 from console.recovery.rollback.baseline_state import Witness
+from console.recovery.rollback.look import reach_of
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, Proof, SealedPlan
 from console.recovery.rollback.stages.verify import QUICK_S
 from console.runner.prepare import mounts
-from console.runtime import proxy
+from console.runtime import proxy, reach
 from console.runtime.answers.completion import Completion
 from console.runtime.answers.completion import prove_longer as completion
 from console.runtime.discovery import adoption
@@ -257,7 +258,7 @@ def prove(site: Site, witness: Witness) -> Completion:
             what = "is not well, by its health path"
             why = f"{why}; {wrong_path(spec.ready.path)}"
         raise _silent(site, what, why, held)
-    asked = reach.of_plan(plan, observe.OWNER_S)
+    arrivals = reach_of(plan, observe.OWNER_S)
     try:
         done = completion(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
@@ -265,7 +266,7 @@ def prove(site: Site, witness: Witness) -> Completion:
         )  # fmt: skip
     except ConsoleError as error:
         raise _silent(site, "did not answer", str(error)) from error
-    if asked.missed:
+    if arrivals.missed:
         where = f"no run starts: {observe.ELSE.removesuffix(' there')} at {plan.baseline.url}"
         raise BaselineNotReady(where, reach.NOTHING_CAME, reach.HINT)
     if not done.ok:

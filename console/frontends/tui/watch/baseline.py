@@ -20,7 +20,7 @@ from console.journal.run_files import LogFile, Stamp, baseline_log, stamp
 from console.recovery.rollback import evidence
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.baseline_state import BaselineState, Evidence, Witness, Word
-from console.recovery.rollback.look import Looker, identity, without
+from console.recovery.rollback.look import Looker, identity, reach_of, without
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SealedPlan
 
 if TYPE_CHECKING:
@@ -122,16 +122,16 @@ class BaselineWatch(Watch[BaselineView]):
 
         base = plan.baseline
         ask = base.completion
-        from console.recovery.rollback import observe, reach
+        from console.recovery.rollback import observe
 
         if other := observe.instead_of_baseline(plan):
             return f"{other} answers at {base.url}: the baseline was not asked"
-        asked = reach.of_plan(plan, observe.OWNER_S)
+        arrivals = reach_of(plan, observe.OWNER_S)
         done = prove_longer(
             base.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout_s, expect=ask.expect,
         )  # fmt: skip
-        words = _note(plan, done, missed=asked.missed)
+        words = _note(plan, done, missed=arrivals.missed)
         self.look()
         return words
 
@@ -181,7 +181,8 @@ def unknown(detail: str) -> BaselineView:
 def _note(plan: SealedPlan, done: Completion, *, missed: bool) -> str:
     """Keep what a completion says, if the baseline gave it; in clean words. `missed`: nothing of it
     has reached the baseline."""
-    from console.recovery.rollback import observe, reach
+    from console.recovery.rollback import observe
+    from console.runtime import reach
 
     if missed:
         return f"{observe.ELSE}: {reach.NOTHING_CAME}: {reach.HINT}"

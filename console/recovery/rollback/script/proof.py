@@ -487,11 +487,13 @@ prove() {
   before=$(life)
   if [ -n "$EXPECT_LEFT_OUT" ]; then say completion "expect is not looked for by this script"; fi
   for tokens_asked in "$TOKENS" "$MORE_TOKENS"; do
+    came=$(segments)
     ask_in_time "$tokens_asked"
     if [ -n "$flat" ] && ! is_ours; then
       say completion "something else answers at the baseline's address$(stranger)"
       return 1
     fi
+    if unreached "$came"; then return 1; fi
     if [ "$status" = none ]; then cannot_ask; return 1; fi
     if [ -n "$overloaded" ]; then
       WORD=refusing; ALIVE=yes

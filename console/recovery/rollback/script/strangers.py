@@ -169,6 +169,26 @@ begun_at() {
   date -d "@$(($(date +%s) - age))" "+$form" 2>/dev/null || echo "$age s ago"
 }
 
+# The TCP segments that the network of a container has received that its engine publishes nowhere;
+# empty for any other, and where nothing in it listens on TCP.
+segments() {
+  [ "$KIND" = container ] && [ -n "$AT" ] || return 0
+  form='{{.State.Pid}} {{.Id}} {{.HostConfig.NetworkMode}} {{len .HostConfig.PortBindings}}'
+  set -- $(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
+  case "${3:-host} ${4:-1}" in host\ *|container:*|*[!0]) return 0 ;; esac
+  [ -n "$(sed -n "/$2/p" "/proc/$1/cgroup" 2>/dev/null)" ] || return 0
+  [ -n "$(sed -n '/ 0A /p' "/proc/$1/net/tcp" "/proc/$1/net/tcp6" 2>/dev/null)" ] || return 0
+  sed -n 's/^Tcp:\( [^ ]*\)\{9\} \([0-9]*\) .*/\2/p' "/proc/$1/net/snmp" 2>/dev/null
+}
+
+# Whether nothing has reached such a container since $1 segments had: whoever answers, or nobody,
+# says nothing of it, and no restart changes that.
+unreached() {
+  [ -n "$1" ] && [ "$(segments)" = "$1" ] || return 1
+  WORD=unknown; ALIVE=yes
+  say completion "$UNREACHED; $IS_LEFT"
+}
+
 # Whether `docker compose run --name` has made a container of the baseline's name, which is not the
 # baseline.
 has_name_of_one_off() {

@@ -236,7 +236,7 @@ unit_ends() {
 
 # Ends a baseline that hangs, and starts it again.
 start_again() {
-  if held; then return 1; fi
+  if held || unreached "$CAME"; then return 1; fi
   say start "restarting it once"
   FRESH=yes
   if [ "$KIND" = unit ]; then
@@ -261,6 +261,7 @@ start_again() {
 }
 
 prove_baseline() {
+  CAME=$(segments)
   wait_ready || return
   stop_containers
   prove

@@ -33,7 +33,7 @@ from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SITE, Baseline, SealedPlan, site_script
 from console.recovery.rollback.stages import left, start, stop, verify, whose
 from console.recovery.rollback.trigger import FIFO, INBOX
-from console.runtime import probe
+from console.runtime import probe, reach
 from console.runtime import proxy as relay
 from console.runtime.engine_address import DEFAULT_SOCKET
 from console.runtime.root_helper import HELPER
@@ -152,6 +152,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "ALL_THE_SAME": probe.wrong_path(base.ready_path),
         **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
         "IS_LEFT": whose.LEFT,
+        "UNREACHED": f"{reach.NOTHING_CAME}: {reach.HINT}",
         **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,

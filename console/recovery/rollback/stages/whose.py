@@ -6,15 +6,15 @@ from console.host.ports import held_words
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import CORRECT, OWNER_S, another_process
 from console.recovery.rollback.progress import StageName
-from console.recovery.rollback.reach import (
+from console.recovery.rollback.stages.start import Baseline
+from console.runtime.engine_api import can_answer, elsewhere_hint, published_elsewhere
+from console.runtime.reach import (
     HINT,
     NOTHING_CAME,
     PUBLISHED_NOWHERE,
     Reach,
     is_unpublished,
 )
-from console.recovery.rollback.stages.start import Baseline
-from console.runtime.engine_api import can_answer, elsewhere_hint, published_elsewhere
 
 PAUSE_S = 0.5
 ELSEWHERE_S = 10.0

@@ -8,15 +8,12 @@ nothing since a question was asked has not answered it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from console.common import files
-from console.common.errors import EngineError
 from console.host.memory import container_of
 from console.host.ports import is_local, shares_ports
-from console.recovery.rollback.sealed_plan import SealedPlan
 
 PUBLISHED_NOWHERE = "its container is published at no port of this machine"
 NOTHING_CAME = f"{PUBLISHED_NOWHERE}, and nothing that was asked there has reached it"
@@ -39,20 +36,6 @@ class Reach:
         if now is None:
             return False
         return any(before == after for before, after in zip(self._before, now, strict=True))
-
-
-def of_plan(plan: SealedPlan, limit_s: float) -> Reach:
-    """The reach of a plan's container as its engine describes it within `limit_s`; one that never
-    says "missed" for any other baseline, and where the engine does not answer."""
-    from console.recovery.rollback.observe import inspected
-    from console.runtime.engine_api import RawEngine
-
-    container: dict[str, Any] | None = None
-    if plan.baseline.kind == "container":
-        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
-        with contextlib.suppress(EngineError):
-            container = inspected(plan, engine)
-    return Reach(container, plan.baseline.url)
 
 
 def is_unpublished(container: Mapping[str, Any], url: str) -> bool:
