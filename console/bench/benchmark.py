@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from console.bench.answers import Answers, Exchange, Garbage, Kept
+from console.bench.beside.users import NOT_SAID, saw_others
 from console.bench.client import (
     PROMPTS,
     ChatRequest,
@@ -42,6 +43,8 @@ JUDGED_TOKENS = 48
 """From how many tokens an answer on the nonsense of a broken model shows in most measurements: with
 three prompts in 279 of 300 of them, with 32 in none."""
 TOO_SHORT = "answers of {} tokens cannot tell sense from nonsense: use 48 or more, or `expect`"
+OTHERS_GO_ON = "stopped, as others went on using the servers"
+NOBODY_SAYS = f"stopped, as a server {NOT_SAID}"
 WAIT_S, WAITS_S, LOOK_S = 60.0, 300.0, 2.0
 """How long one request of ours waits while others are answered, all of them together, and how often
 it looks meanwhile."""
@@ -158,7 +161,7 @@ class Benchmark:
         protocol = self.protocol
         self._retries: list[int] = []
         self._hangs = False
-        self._in_vain, self._may_wait_s = 0, WAITS_S
+        self._in_vain, self._may_wait_s, self._busy = 0, WAITS_S, ""
         self._answers = Answers(protocol.expect)
         self._ends = self.clock.monotonic() + protocol.budget_s
         self._request = ChatRequest(
@@ -297,9 +300,12 @@ class Benchmark:
             last_reason = busy
             self.clock.wait(self.cancelled, LOOK_S)
         if waited_s >= LOOK_S / 2:
-            around.users.waited_s += waited_s
+            if saw_others(busy or last_reason):
+                around.users.waited_s += waited_s
+            else:
+                around.users.waited_blindly_s += waited_s
             self._may_wait_s -= waited_s
-        self._in_vain = self._in_vain + 1 if busy else 0
+        self._in_vain, self._busy = self._in_vain + 1 if busy else 0, busy
         return f"not sent: {busy}" if busy else before
 
     def _send(
@@ -406,7 +412,7 @@ class Benchmark:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
         if self._in_vain >= MAX_FAILURES:
-            flags.append("stopped, as others went on using the servers")
+            flags.append(OTHERS_GO_ON if saw_others(self._busy) else NOBODY_SAYS)
         elif not result.cancelled and len(result.runs) < protocol.runs:
             late = "the time ran out" if self._left() <= 0 else ""
             late = "stopped, as the server hangs" if self._hangs else late

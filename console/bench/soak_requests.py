@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from console.bench.answers import Answers, Exchange
 from console.bench.benchmark import fetch_json, tokenizer
-from console.bench.beside.users import Users
+from console.bench.beside.users import Users, saw_others
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import SOAK_REQUEST_S
 from console.bench.prompt_rate import prompt as some_words
@@ -252,7 +252,8 @@ class Out:
         return answer_of(reply, asker.max_tokens, tell, cached=self._request.cached)
 
     def _beside(self, users: Users) -> Answer:
-        """The answer; its rate is not used if others were answered at the same time."""
+        """The answer; its rate is not used if others were answered at the same time, or if the
+        server does not say whether they were."""
         before = users.look()
         busy = users.busy(before)
         with users.following():
@@ -260,7 +261,10 @@ class Out:
         used = users.judge([answer.sample], before, users.look()) or busy
         if answer.error or answer.void or not used:
             return answer
-        users.spoilt += 1
+        if saw_others(used):
+            users.spoilt += 1
+        else:
+            users.unsure += 1
         return replace(answer, sample=replace(answer.sample, void=used), void=used)
 
 

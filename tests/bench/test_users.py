@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.bench.benchmark import MAX_FAILURES, WAIT_S, WAITS_S, Benchmark, Protocol
-from console.bench.beside.users import STALE_S, Users, WatchedServer
+from console.bench.beside.users import NOT_KNOWN, STALE_S, Users, WatchedServer, saw_others
 from console.bench.interference import Engine
 from console.bench.sample import Sample
 from console.bench.soak_requests import Asker
@@ -313,6 +313,47 @@ def test_the_answer_of_a_soak_beside_others_counts_without_its_rate() -> None:
     assert [answer.error for answer in answers] == ["", ""]
     assert users.spoilt == 1
     assert len(users.flags()) == 1
+
+
+def test_an_answer_of_a_soak_beside_nobody_knows_whom_is_not_said_to_have_been_beside_others() -> (
+    None
+):
+    """A server that hangs for a while does not tell in time who it answers."""
+    quiet = Occupancy(0, 1, live=True)
+    rows = iter([quiet, quiet, quiet, Occupancy(why="/slots: no answer; in time")])
+    with scripted(streams(reply(8), 0.001)) as server:
+        users = Users(WatchedServer("it", server.url), (), lambda _: next(rows), poll_s=NEVER_S)
+        asker = Asker(server.url, 8, "m", users=users)
+        for _ in range(2):
+            out = asker("hello")
+            assert out.ended.wait(30)
+    assert "is not known (/slots: no answer, in time)" in out.answer().void
+    assert (users.spoilt, users.unsure) == (0, 1)
+    assert users.flags() == [
+        "whether others were answered at the same time as 1 answer is not known, so that its rate "
+        "is not used"
+    ]
+
+
+def test_a_benchmark_that_waits_for_a_server_that_does_not_say_names_nobody_else(
+    host: Host,
+) -> None:
+    looks = iter([Occupancy(1, 1, live=True)])
+    clock = Skipping()
+    result, _, sent = measured(host, lambda _: next(looks, SILENT), clock)
+    assert sent == 0
+    said = "a server does not say whether it answers others"
+    assert f"stopped, as {said}" in result.flags
+    assert f"waited 3 min 00 s in all while {said}" in result.flags
+    assert not any("others were" in flag or "others went" in flag for flag in result.flags)
+
+
+def test_a_reason_of_which_a_part_was_seen_tells_of_others() -> None:
+    seen = "others used the server at the same time (1 request)"
+    blind = f"whether others used base {NOT_KNOWN} (/slots says HTTP 501)"
+    assert [saw_others(words) for words in (seen, blind, f"{blind}; {seen}", "")] == [
+        True, False, True, False,
+    ]  # fmt: skip
 
 
 def test_surroundings_ask_the_servers_that_have_an_address(host: Host) -> None:

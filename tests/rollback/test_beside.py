@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from console.common.clock import SystemClock
 from console.recovery.rollback import evidence
 from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.procedure import Procedure
-from console.recovery.rollback.progress import Line, Result
+from console.recovery.rollback.progress import Line, Report, Result, new_trigger
 from console.recovery.rollback.sealed_plan import Proof, SealedPlan
 from console.recovery.rollback.stages import measure
+from console.runtime.answers.completion import Completion
 from console.runtime.occupancy import Occupancy
 from tests.rollback.conftest import Stage, serving
 
@@ -129,3 +132,27 @@ def test_answers_that_fall_apart_are_judged_together(
     if not serves:
         assert "garbled, repetition and stray pieces in place of a text: " in result.detail
         assert evidence.state(plan).word is Word.GARBLED
+
+
+@pytest.mark.parametrize(
+    ("works", "words"),
+    [
+        (True, "others use it"),
+        (False, "clients are connected, and it does not say for whom it works"),
+    ],
+)
+def test_others_use_a_slow_server_only_if_it_was_seen_at_work_for_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, works: bool, words: str
+) -> None:
+    stage.base(reference_tok_s=50.0)
+    monkeypatch.setattr(measure, "busy", lambda *_, **__: works)
+    monkeypatch.setattr(measure, "is_used_silently", lambda _: True)
+    plan = stage.plan
+    clock = SystemClock()
+    report = Report(stage.root / "lines", new_trigger(clock), clock, None)
+    context = RollbackContext(plan, clock, report, None)
+    samples = measure.Samples()
+    late = Completion(False, "no answer", "", 0, 9.0, None)
+    assert measure._ends(context, samples, late, 9.0)
+    report.close()
+    assert (samples.beside, samples.bounds) == (words, [])

@@ -41,6 +41,8 @@ minute while it is idle."""
 SLACK_TOKENS, SLACK = 8.0, 0.1
 """What a counter may be beyond our own tokens: engines count a template, a first or a last token
 differently, and some count late."""
+NOT_SAID = "does not say whether it answers others"
+NOT_KNOWN = "at the same time is not known"
 ask = partial(occupancy.look, counters=True)
 LookAt = Callable[[str], Occupancy]
 Seen = dict[str, Occupancy]
@@ -53,6 +55,13 @@ class WatchedServer:
 
     name: str
     url: str
+
+
+def saw_others(reason: str) -> bool:
+    """Whether a reason of `busy` or `judge` tells of requests of others that were seen. A server
+    that did not say whether there were any may have answered nobody."""
+    parts = filter(None, reason.split("; "))
+    return any(NOT_SAID not in part and NOT_KNOWN not in part for part in parts)
 
 
 def clients_at(url: str) -> int:
@@ -75,8 +84,9 @@ class _ServerRecord:
 @dataclass(slots=True)
 class Users:
     """Looks for others' requests at the measured server, `server`, and at `others`. Nothing raises.
-    `waited_s`: how long our requests waited for those of others; `spoilt`: how many of a soak's
-    were answered beside them."""
+    `waited_s`: how long our requests waited for those of others, `waited_blindly_s` for a server
+    that did not say whether there were any; `spoilt`: how many of a soak's were answered beside
+    them, `unsure`: of how many that is not known."""
 
     server: WatchedServer
     others: Sequence[WatchedServer] = ()
@@ -85,7 +95,9 @@ class Users:
     poll_s: float = POLL_S
     clients_at: Callable[[str], int] = clients_at
     waited_s: float = 0.0
+    waited_blindly_s: float = 0.0
     spoilt: int = 0
+    unsure: int = 0
     _records: dict[str, _ServerRecord] = field(default_factory=dict)
     _polled: list[Seen] = field(default_factory=list)
     _asked_at: float | None = None
@@ -114,7 +126,7 @@ class Users:
                 continue  # nobody listens: what is asked fails at once, and says that it has ended
             if status.processing is None:
                 if self._records[server.url].known:
-                    return f"{self._name(server)} does not say whether it answers others"
+                    return f"{self._name(server)} {NOT_SAID}"
             elif status.processing > self._late(server, status):
                 count = plural(status.processing, "request")
                 return f"{self._name(server)} answers {count} of others"
@@ -152,9 +164,9 @@ class Users:
             record, ours = self._records[server.url], server.url == self.server.url
             if not (then.known and now.known):
                 why = then.why or now.why
-                words = f"whether others used {self._name(server)} at the same time is not known"
+                words = f"whether others used {self._name(server)} {NOT_KNOWN}"
                 if record.known:
-                    reasons.append(f"{words} ({why})")
+                    reasons.append(f"{words} ({why.replace('; ', ', ')})")
                 continue
             polled = [snapshot[server.url] for snapshot in self._polled if server.url in snapshot]
             count = self._beside(samples if ours else (), server, then, now, polled)
@@ -188,10 +200,19 @@ class Users:
         if self.waited_s >= 1.0:
             waited = format_duration(self.waited_s)
             remarks.append(f"waited {waited} in all while others were answered")
+        if self.waited_blindly_s >= 1.0:
+            waited = format_duration(self.waited_blindly_s)
+            remarks.append(f"waited {waited} in all while a server {NOT_SAID}")
         if self.spoilt:
             count = plural(self.spoilt, "answer")
             remarks.append(
                 f"others were answered at the same time as {count}, whose rate is not used"
+            )
+        if self.unsure:
+            count = plural(self.unsure, "answer")
+            remarks.append(
+                f"whether others were answered at the same time as {count} is not known, so that "
+                f"{'its' if self.unsure == 1 else 'their'} rate is not used"
             )
         return remarks
 

@@ -181,11 +181,13 @@ def _ends(context: RollbackContext, samples: Samples, answer: Completion, limit_
     longer than it may bounds the rate of a server that nobody else uses."""
     plan = context.plan.baseline
     if answer.status == 0 and answer.elapsed_s >= limit_s:
-        if busy(plan.url, clock=context.clock) or is_used_silently(plan.url):
-            context.report.note(
-                "measure", "others use it: how long it takes says nothing of its speed"
-            )
-            samples.beside = "others use it"
+        used = "others use it" if busy(plan.url, clock=context.clock) else ""
+        if not used and is_used_silently(plan.url):
+            used = "clients are connected, and it does not say for whom it works"
+        if used:
+            words = "how long it takes says nothing of its speed"
+            context.report.note("measure", f"{used}: {words}")
+            samples.beside = used
             return True
         samples.bounds.append(TOKENS / limit_s)
     return health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY
