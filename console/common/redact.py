@@ -16,6 +16,7 @@ from typing import Any
 from console.common import passwords
 from console.common.patterns import lazy
 from console.common.secrets import fields, forms, given, lines, logins, refused, sentences
+from console.common.secrets.bare import bare
 from console.common.secrets.names import (
     BY_VALUE,
     BY_VALUES,
@@ -83,6 +84,7 @@ _SEPARATOR = lazy(
     r"(?:\"\"(?=\")|''(?='))?"
     r"|(?P<gap>\\?[\"']?,?\s{1,8}|\\?[\"'],\s{0,8})"
 )
+_QUOTATIONS = {"”": "“", "’": "‘", "»": "«", "“": "„"}
 _BARE = lazy(r"([a-z]+)(?=[.,;:)]{0,3}(?:\s|$))")
 _LONE = lazy(r"([a-z]+)(?=\s{0,64}(?:[,}|│#]|$))")
 _BEGUN = lazy(r"[\s#>|│•*-]{0,40}[\"'`]?")
@@ -96,7 +98,7 @@ _SCHEME = lazy(r"\\?[\"']?(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?
 _COOKIE = lazy(r"[\w.!#$%&*+^`|~-]{1,100}=[^\"'\r\n]+")
 _CREDENTIALS = lazy(r"[^\s\"']+")
 _BEARER = lazy(
-    r"(?:\\?[\"'])?[\s:=\\]{1,8}+(?:\\?[\"'])?(?=[.~+/=-]*\w)(?P<value>[\w.~+/=-]++)(?!\*)"
+    r"(?:\\?[\"'],\s{0,4}(?=\\?[\"'])|(?:\\?[\"'])?[\s:=\\]{1,8}+)(?:\\?[\"'])?(?=[.~+/=-]*\w)(?P<value>[\w.~+/=-]++)(?!\*)"
 )
 _QUERY = lazy(r"(?<=://)(?<!unix://)(?:(?!://)[^\s?#\"'<>]){1,2048}\?(?P<query>[^\s\"'<>#]+)")
 _PARAMETERS = lazy(r"(?<![^?&;])(?:[^&;=]*=)?([^&;]+)")
@@ -302,14 +304,26 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
 
 def _hidden(line: str) -> str:
     spans = list(_spans(line))
+    if read := bare(line):
+        as_read, places = read
+        spans += ((places[start], places[end - 1] + 1) for start, end in _spans(as_read))
     if not spans:
         return line
     out, at = list[str](), 0
     for start, end in sorted(spans):
         if start > at or not out:  # two that touch are one
             out += (line[at:start], HIDDEN)
-        at = max(at, end)
+        at = max(at, end - _closes(line, start, end))
     return "".join((*out, line[at:]))
+
+
+def _closes(line: str, start: int, end: int) -> bool:
+    """Whether the last character of a secret closes a quotation that was opened in front of it."""
+    opening = _QUOTATIONS.get(line[end - 1 : end])
+    if opening is None or end - start < 2:
+        return False
+    before = line[:start]
+    return before.count(opening) > before.count(line[end - 1]) and opening not in line[start:end]
 
 
 def _is_marked(lower: str) -> bool:

@@ -15,6 +15,7 @@ from console.common import redact
 from console.common.output import UNLIMITED as UNLIMITED  # both belong to text, but load nothing
 from console.common.output import columns as columns
 from console.common.secrets import lines
+from console.common.secrets.bare import ESCAPES
 
 LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
@@ -24,14 +25,6 @@ EXAMINED = LINE_LIMIT * 2
 """Characters of a line that are looked at, however few are kept: the mark of a secret may lie
 behind it (`://user:secret@host`)."""
 
-_CSI = r"[0-?]*[ -/]*[@-~]?"
-_STRING = r"[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-# OSC, DCS, SOS, PM and APC have a payload that runs to BEL or ST; then two-byte escapes, and a
-# lone ESC. Each way begins with one letter: `re` then looks for those few at full speed.
-_ESCAPES = re.compile(
-    rf"\x1b(?:\[{_CSI}|[\]PX^_]{_STRING}|[ -/]*[0-~]?)|\x9b{_CSI}"
-    rf"|\x90{_STRING}|\x98{_STRING}|\x9d{_STRING}|\x9e{_STRING}|\x9f{_STRING}"
-)
 _C1 = re.compile("[\x90-\x9f]")
 _BIDI = (
     "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
@@ -74,7 +67,7 @@ def _without_acts(text: str, most: int) -> tuple[str, bool]:
     # cheap: an ordinary line passes here untouched.
     if not text.isprintable():
         if "\x1b" in text or (not text.isascii() and _C1.search(text)):
-            text = _ESCAPES.sub("", text)
+            text = ESCAPES.sub("", text)
         if not text.isprintable():
             text = text.translate(_CONTROLS)
     if not text.isascii():

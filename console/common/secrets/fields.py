@@ -72,6 +72,14 @@ _TABLE = tuple(hints.row(words, pattern) for words, pattern in (
     (('loc"', "loc'", 'loc\\"'),
      rf"\bloc\\?[\"']\s{{0,4}}:\s{{0,4}}[\[(][^\])]{{0,300}}?\\?[\"']{_NAME}\\?[\"'](?:,\s{{0,4}}\d{{0,6}})?"
      r"\s{0,4}[\])][^{}]{0,500}?\binput\\?[\"']\s{0,4}:\s{0,4}[\[(]?\s{0,4}\\?[\"'](?P<value>[^\"'\\]{1,4096})"),
+    # `<meta name="api-key" content="…">`
+    (('content="', "content='"),
+     rf"<meta\s{{1,4}}name=[\"']{_NAME}[\"']\s{{1,4}}content=[\"'](?P<value>[^\"'<>]{{1,4096}})"),
+    # `Digest username="…", response="…"`
+    (('response="',), r"\bresponse=\"(?P<value>(?=[^\"]*\d)[\w+/=-]{8,512})\""),
+    # `basicauth.users=admin:…`
+    (("auth.users=", "auth.users:", 'auth.users"'),
+     r"auth\.users[\"']?\s{0,4}[=:]\s{0,4}[\"']?[\w.@-]{1,64}:(?P<value>[^\s\"'<>]{1,4096})"),
     # `<password>…</password>`, `<entry key="password">…</entry>`
     (("</",),
      r"<(?:\w{1,20}\s{1,4}(?:key|name)=[\"'])?(?P<name>[\w.:-]{2,64})[\"']?>"

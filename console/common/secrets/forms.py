@@ -14,7 +14,7 @@ _SHAPES = lazy(
     r"(?<![A-Za-z0-9])(?:hf_(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{12,}|sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{4,}|sk-[A-Za-z0-9_-]{16,}"
     r"|gh[opusr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
     r"|nvapi-[\w-]{16,}|(?:gsk|npm|r8|rpa|dop_v1|dckr_pat|[sr]k_live|whsec|lsv2_pt)_[\w-]{16,}"
-    r"|(?:glrt|gldt|xai|pplx|csk|tvly|tskey)-[\w-]{16,}|pypi-Ag[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|(?:glrt|gldt|xai|pplx|csk|tvly|tskey)-[\w-]{16,}|pypi-Ag[\w-]{16,}|(?:pypi|pplx)-(?=[a-z_-]*[A-Z0-9])(?=[a-z0-9_-]*[A-Z])(?=[A-Za-z_-]*\d)[\w-]{10,}|SG\.[\w-]{16,}\.[\w-]{16,}"
     r"|(?:[rs]k_test|shpat|glsa|lin_api|tgp_v1|jina|syt)_\w{16,}|hvs\.[\w-]{16,}|dapi[0-9a-f]{32}"
     r"|xapp-\d-[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
     r"|eyJhdXRocyI6[\w+/=-]{8,}|LS0tLS1CRUdJTi(?!BDRVJU)[\w+/=-]{16,}"
@@ -24,7 +24,7 @@ _SHAPES = lazy(
     r"|(?<=hooks\.slack\.com/services/)[\w/]+|(?<=hooks\.slack\.com/workflows/)[\w/]+"
     r"|(?<=ntfy\.sh/)(?=[\w-]*\d)[\w-]{12,}|(?<=/api/webhooks/)[\w/-]+"
     r"|(?<=/webhook/)[\w@-]{20,}[\w@/.-]*|(?<=/webhookb2/)[\w@/.-]+"
-    r"|\$(?:apr1|argon2\w{1,2}|2[abxy]|y|[156])\$[\w./$=,+-]{16,}"
+    r"|\$(?:apr1|argon2\w{1,2}|2[abxy]|y|[156])\${1,2}[\w./$=,+-]{16,}"
 )
 """Secrets that are known by their own form."""
 _SHAPED = (

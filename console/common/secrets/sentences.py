@@ -149,7 +149,18 @@ _TABLE = tuple((words, hints.row(words, pattern)) for words, pattern in (
     # `api_key …`: a name that is no word of a sentence
     (_LABELS,
      rf"(?<![\w-])(?:[\w-]{{0,40}}[-_])?(?:(?:{KEPT_BY}|{OF})[-_](?:key|token|secret|password)"
-     rf"|apikey|authtoken)[\"']?\s{{1,4}}{_VALUE}"),
+     rf"|apikey|authtoken|cookie[-_]secret|secret[-_]key[-_]base)[\"']?\s{{1,4}}{_VALUE}"),
+    # `No api key passed in. got …`
+    (_LABELS,
+     rf"\b{_STRONG}\s{{1,4}}(?:passed|provided|given|supplied)(?:\sin)?[.,;:]?\s{{1,4}}(?:but\s)?"
+     rf"(?:got|received)\b:?\s{{1,4}}{_VALUE}"),
+    # `expected key '…'`, `Key … is not authorized`
+    (_NOUNS,
+     r"\b(?:expected|received|got|invalid|incorrect|wrong|bad)\s{1,4}key\s{1,4}[\"'`]?"
+     r"(?P<value>(?P<made>[\w.~+/-]{8,512}={0,2}))"),
+    (_NOUNS,
+     r"\bkey\s{1,4}[\"'`]?(?P<value>(?P<made>[\w.~+/-]{8,512}={0,2}))[\"'`]?\s{1,4}(?:is|was)\s{1,4}"
+     r"(?:not\s{1,4})?(?:authori[sz]ed|allowed|permitted|valid|invalid|revoked|expired|disabled)\b"),
     # `API KEY ...... …`, `API key (save it, it is shown once): …`, `JWT secret …`
     (_LABELS,
      rf"\b{_STRONG}\s{{0,4}}(?:\.{{3,80}}|\([^()]{{1,80}}\)\s{{0,4}}[:=])\s{{0,4}}{_VALUE}"),
