@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.checks.doctor.facts import GROUPS, Answer, Check, Facts, Finding, Level
+from console.checks.doctor import baseline
+from console.checks.doctor.facts import GROUPS, Answer, Check, Facts, Finding, Level, begun
 from console.checks.doctor.run import CHECKS, counts, in_order, iterate, run
 from console.common.errors import ConsoleError
 from tests.common.harmful import harmful
@@ -68,8 +69,41 @@ def test_silence_on_a_busy_machine_asks_for_no_reboot(
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (900.0, 9.0, 9.0))
     (answer,) = iterate(checks=(Check("gpu.cards", "cards", stuck),), deadline_s=0.05)
-    assert "busy (load 900" in answer.findings[0].hint
+    assert "the load average is 900 on " in answer.findings[0].hint
+    assert "busy" not in answer.findings[0].hint, "who is busy, nobody knows"
     assert "reboot" not in answer.findings[0].hint
+
+
+@pytest.mark.parametrize(
+    ("silent", "need", "at_work", "hint"),
+    [
+        (True, Level.FAILED, "", "the container engine does not answer: is dockerd frozen?"),
+        (True, Level.NOTE, "its process is stopped by a signal", "its process is stopped by a"),
+        (False, Level.FAILED, "its processes compute", "its processes compute"),
+        (False, Level.FAILED, "", "the load average is 900"),
+    ],
+)
+def test_what_is_known_of_the_baseline_comes_before_the_load(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch, silent: bool, need: Level, at_work: str,
+    hint: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "getloadavg", lambda: (900.0, 9.0, 9.0))
+    monkeypatch.setattr(Facts, "engine_is_silent", lambda _: silent)
+    monkeypatch.setattr(Facts, "engine_need", lambda _: need)
+    monkeypatch.setattr(baseline, "at_work", lambda _: at_work)
+    (answer,) = iterate(checks=(Check("baseline.health", "health", stuck),), deadline_s=0.05)
+    assert answer.findings[0].detail.startswith("this check was not over within")
+    assert answer.findings[0].hint.startswith(hint)
+
+
+def test_an_engine_is_silent_from_its_question_to_its_answer() -> None:
+    gate, facts = threading.Event(), Facts()
+    assert not facts.engine_is_silent()
+    facts._begun["the container engine"] = begun("engine", lambda: gate.wait(PATIENT_S))
+    assert facts.engine_is_silent()
+    gate.set()
+    facts._begun["the container engine"].result(PATIENT_S)
+    assert not facts.engine_is_silent()
 
 
 def test_a_check_that_hangs_does_not_keep_the_process(stuck: Stuck) -> None:

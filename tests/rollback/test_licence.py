@@ -20,16 +20,17 @@ from pathlib import Path
 import pytest
 
 from console.common import paths
+from console.common.errors import EngineError
 from console.common.options.engines import LLAMA
 from console.host import licence, process
 from console.host.licence import Licence, Reason, Refused
 from console.host.ports import ports_of
 from console.host.process import BASELINE_COOKIE, ProcessSpec
-from console.recovery.rollback import live
+from console.recovery.rollback import context, live
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.sealed_plan import Candidate, Proof
-from console.recovery.rollback.stages import stop
+from console.recovery.rollback.stages import start, stop, verify
 from tests.children import SLEEP
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, Stage, run_script, standin
@@ -349,6 +350,36 @@ def test_roots_helper_kills_what_this_user_may_not_signal(
     assert result.exit_code == (7 if refuses else 0), yard.lines
     assert ("that container is protected" in str(yard.lines)) is refuses
     assert stop._lives(candidate) is refuses
+
+
+def test_an_engine_that_answers_nothing_keeps_no_candidate_that_is_on_record(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists nothing, so that no container can be inspected; its id is on record."""
+    candidate, other = yard.candidate(), yard.candidate()
+    yard.record("cand", candidate)
+    hangs(yard, monkeypatch, candidate)
+
+    def gone(call: str) -> None:
+        raise OSError("nobody answers")
+
+    def no_command(*_: object) -> str:
+        raise EngineError("docker did not end in time")
+
+    yard.engine.answer = gone  # type: ignore[union-attr]
+    monkeypatch.setattr(context.RollbackContext, "command", no_command)
+    for module in (stop, context):
+        monkeypatch.setattr(module, "ENGINE_WAIT_S", 0.2)
+    for module in (start, stop):
+        monkeypatch.setattr(module, "ENGINE_RETRY_S", 0.05)
+    monkeypatch.setattr(verify, "FAILED_S", 0.1)
+    yard.plan = replace(yard.plan, exclusive=True, grace_s=0.1)
+    result = yard.roll_back()
+    yard.engine.answer = lambda call: None  # type: ignore[union-attr]
+    assert f"ending container {candidate[:12]} without the engine" in str(yard.lines)
+    assert not stop._lives(candidate), yard.lines
+    assert stop._lives(other), "no record is no licence where no engine tells of its labels"
+    assert result.exit_code == 7
 
 
 SERVES = """

@@ -21,6 +21,9 @@ from console.common.units import format_duration
 from console.host import children
 from console.runtime.engine_api import NoSuchContainer, unfit_as_baseline
 
+WORK_S = 0.2
+"""Seconds within which processes are seen to compute."""
+
 if TYPE_CHECKING:
     from console.config.site.site import Site
     from console.host.process import ProcessSpec
@@ -166,6 +169,37 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.failed(f"{summary}; run {beside}, which is on, is of another site", hint)
     else:
         yield check.failed(summary, _remedy(why, site))
+
+
+def at_work(facts: Facts) -> str:
+    """What the kernel tells of the baseline's processes, where it does not answer a check in time:
+    that they are stopped, or compute; "" where nothing is known."""
+    from console.host import process
+    from console.host.memory import pids_of_container
+    from console.host.process import BASELINE_COOKIE, ProcessSpec
+    from console.recovery.rollback import evidence
+    from console.runtime.loading import Work
+
+    site = facts.site()
+    if site is None:
+        return ""
+    spec, plan = site.baseline_spec(), _plan(site)
+    if isinstance(spec.runs, ProcessSpec):
+        known = process.known(paths.records_dir(site.name), "baseline", spec.runs, BASELINE_COOKIE)
+        pids = [known[0]] if known is not None else []
+    else:
+        base = plan.baseline
+        recorded = evidence.container_of(site.name, base.url, base.container_name)
+        pids = pids_of_container(recorded or base.container_id)
+    stats = [stat for pid in pids if (stat := process.stat(pid)) is not None]
+    if stats and all(stat.state in "Tt" for stat in stats):
+        named = " ".join(str(stat.pid) for stat in stats[:3])
+        return f"its process is stopped by a signal: kill -CONT {named} lets it go on"
+    work = Work()
+    work.look(pids, time.monotonic())
+    time.sleep(WORK_S)
+    work.look(pids, time.monotonic())
+    return "its processes compute: wait, then try again" if work.seen_at is not None else ""
 
 
 def _cut_over(check: Check, relay: Relay, site: Site) -> Finding:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.common import paths
-from console.common.errors import ConsoleError, EngineError, InvalidFile, Problem
+from console.common.errors import ConsoleError, EngineError, EngineTimeout, InvalidFile, Problem
 from console.common.paths import module_argv
 from console.common.text import clean_lines, decode, one_line
 from console.host import children
@@ -241,6 +241,14 @@ class Facts:
     def version(self) -> dict[str, Any]:
         """`/version` of the engine. Raises EngineError."""
         return self._shared("the container engine", lambda: self.engine().get("/version"))
+
+    def engine_is_silent(self) -> bool:
+        """Whether the engine was asked, and has not answered. Waits for nothing."""
+        with self._lock:
+            future = self._begun.get("the container engine")
+        if future is None:
+            return False
+        return not future.done() or isinstance(future.exception(), EngineTimeout)
 
     def info(self) -> dict[str, Any]:
         """`/info` of the engine. Raises EngineError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,19 +61,41 @@ def iterate(
         for future in done:
             position = waiting.pop(future)
             yield Answer(position, checks[position], future.result())
+    causes = {
+        group: _cause(group, shared) for group in {_group(checks[at]) for at in waiting.values()}
+    }
     for position in waiting.values():
         check = checks[position]
-        words = f"no answer within {deadline_s:g} s"
-        hint = _busy() or HANGS.get(check.id.partition(".")[0], "")
+        words = f"this check was not over within {deadline_s:g} s"
+        hint = causes[_group(check)] or _load() or HANGS.get(_group(check), "")
         yield Answer(position, check, (check.finding(check.silent, words, hint),))
 
 
-def _busy() -> str:
+def _group(check: Check) -> str:
+    return check.id.partition(".")[0]
+
+
+def _cause(group: str, facts: Facts) -> str:
+    """What is known to keep a check of engine or baseline from its end; "" for nothing."""
+    if group == "engine" and facts.engine_is_silent():
+        return HANGS[group]
+    if group != "baseline":
+        return ""
+    known = []
+    if facts.engine_is_silent() and facts.engine_need() is Level.FAILED:
+        known.append(f"the container engine does not answer: {HANGS['engine']}")
+    with contextlib.suppress(ConsoleError, OSError):
+        known.append(baseline.at_work(facts))
+    return "; ".join(filter(None, known))
+
+
+def _load() -> str:
     """What to do where nothing may hang at all: there is more to do than the processors can."""
     load, processors = os.getloadavg()[0], os.cpu_count() or 1
     if load <= processors:
         return ""
-    return f"the machine is busy (load {load:.0f} on {plural(processors, 'processor')}): try again"
+    many = plural(processors, "processor")
+    return f"the load average is {load:.0f} on {many}: it may only be slow; try again"
 
 
 def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:

@@ -45,7 +45,13 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     unfinished,
 )
-from console.recovery.rollback.script.write import ANSWERED, ITS_ENGINE_IS_DEAD, WAIT, commands
+from console.recovery.rollback.script.write import (
+    ANSWERED,
+    ITS_ENGINE_IS_DEAD,
+    LOOPS,
+    WAIT,
+    commands,
+)
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left, measure, stop, verify
 from console.recovery.rollback.stages.measure import Measured
@@ -355,6 +361,8 @@ class Procedure:
 
     def _failed_result(self, context: RollbackContext, readiness: verify.Readiness) -> Result:
         detail = context.failures[-1][1] if context.failures else "the baseline does not serve"
+        if survivor := stop.survivor_of(context):
+            detail += f"; {survivor.words} still runs"
         # one that answers elsewhere is well: only the site file is to be corrected
         well = readiness.elsewhere_since is not None
         lives = readiness.refuses or readiness.misplaced or bool(readiness.at_work)
@@ -364,7 +372,7 @@ class Procedure:
         by_hand = commands(
             self.plan, lives=lives, runs=runs,
             why=ITS_ENGINE_IS_DEAD if probe.DEAD in detail else ANSWERED if "garbled" in detail
-            else WAIT,
+            else LOOPS if readiness.loops else WAIT,
             container=readiness.baseline.container,
         )  # fmt: skip
         first = (f"# {NEXT[ended_by]}; then omni-console rollback",) if ended_by else ()

@@ -329,7 +329,7 @@ wait_ready() {
       who=$(stranger)
       say ready "the baseline ended${who:+; something else answers there$who}"; return 1
     fi
-    if [ $((looks % 5)) -eq 0 ] && ends_each_time; then return 1; fi
+    if [ $((looks % 5)) -eq 0 ] && ends_each_time; then return "$in_vain"; fi
     # A router answers 404 until what is behind it has loaded.
     case "$FRESH$code" in
       yes401|yes403|yes407|yes3??|[34]??) if [ $((now - allowed)) -ge "$REFUSING_S" ]; then

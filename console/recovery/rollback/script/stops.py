@@ -507,6 +507,19 @@ stop_containers() {
     done
     wait
   }
+  timeout 15 docker ps -q >/dev/null 2>&1 || end_without_engine
+}
+
+# Ends the recorded candidates that still run, which an engine that hangs does not list.
+end_without_engine() {
+  live | sed -n 's/^{"container":"\([0-9a-f]*\)",.*/\1/p' | sort -u | {
+    while read -r id; do
+      if is_kept "$id" || [ -z "$(pids_inside "$id")" ]; then continue; fi
+      say stop "ending container $id without the engine: a candidate of this run"
+      { stop_container "$id" || say stop "container $id still runs$(as_root)"; } &
+    done
+    wait
+  }
 }
 
 candidate_lives() { group_lives "$1" "$2" && ! is_baseline "$1" stop >/dev/null; }

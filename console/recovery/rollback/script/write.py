@@ -42,6 +42,7 @@ from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 _CURL, _CURL_REFUSED = "curl -q --noproxy '*' -sS", 7
 """A question that no user's settings and no proxy change; its exit code where nothing listens."""
 WAIT = "# the baseline runs, and may still load: wait, or see in its log why it does not answer"
+LOOPS = "# something starts the baseline again and again, and it ends: its log may say why"
 ANSWERED = "# the baseline runs and answers garbage: its log, or its engine's settings, may say why"
 ITS_ENGINE_IS_DEAD = "# the baseline runs, and its engine is dead: its log may say why; do not wait"
 MORE_TOKENS = 128

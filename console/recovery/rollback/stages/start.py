@@ -19,7 +19,7 @@ from console.host.licence import Reason, stop_group
 from console.host.ports import in_use, owners, port_of
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
-from console.recovery.rollback.observe import OWNER_S, Observed, is_up
+from console.recovery.rollback.observe import OWNER_S, Observed, _dict, is_up
 from console.recovery.rollback.stages import stop
 from console.recovery.rollback.stages.held import held
 from console.runtime.engine_api import (
@@ -308,7 +308,9 @@ class Baseline(Observed):
                 continue
             self.container = name
             self.started = self.started or fresh
-            return f"container {word}" + ("" if fresh else " runs already")
+            waits = not fresh and _dict(self._state(OWNER_S), "State").get("Restarting") is True
+            does = " has ended, and its engine is to start it again" if waits else " runs already"
+            return f"container {word}" + ("" if fresh else does)
         raise NoSuchContainer("no container that the plan names exists")
 
     def _start_by_compose(self) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.patterns import lazy
 from console.common.units import format_duration
 from console.host import licence, process
 from console.host.licence import Licence, Reason, Refused
@@ -27,6 +28,11 @@ from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left
+from console.recovery.rollback.stages.labels import (
+    is_of_image,
+    labels_by_command,
+    labels_of_image,
+)
 from console.recovery.rollback.stages.left import Survivor
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
@@ -48,6 +54,9 @@ TERM_AFTER_S = 2.0
 GRACE_EXTRA_S = 1.0
 """Seconds beyond the grace for the engine to stop a container itself, and to notice its end."""
 STEP_S = 0.05
+FULL_ID = lazy(r"[0-9a-f]{64}")
+"""A name, or a part of an id, may stand in the paths of anybody's control groups."""
+SUDO = "this user may not signal it: `sudo omni-console rollback` may"
 HUNG_KILL_S = 2.0
 """Seconds to kill a container that hangs inside the engine, besides those that its memory takes."""
 
@@ -219,6 +228,42 @@ def _end_without_engine(context: RollbackContext) -> None:
     if ended:
         context.count_ended(containers)
         context.report.note("stop", f"ended {ended} process(es) of containers, without the engine")
+    recorded = dict.fromkeys(_recorded(context))
+    left = [word for word in recorded if FULL_ID.fullmatch(word) and _lives(word)]
+    tasks = [
+        _direct_task(context, identity)
+        for identity in left
+        if not _untouchable(context, identity, "")
+    ]
+    holding = resident(pid for identity in left for pid in pids_of_container(identity))
+    run_all(tasks, context.grace_s + HUNG_KILL_S + kill_wait_s(holding) + LEEWAY_S)
+
+
+def _direct_task(context: RollbackContext, identity: str) -> Callable[[], None]:
+    """End a recorded candidate by the processes in its control group, which need not have the
+    run's cookie."""
+    why, short = context.licence(Reason.CANDIDATE), identity[:12]
+
+    def task() -> None:
+        context.report.note("stop", f"ending container {short} without the engine: {why.reason}")
+        context.count_held(resident(pids_of_container(identity)))
+        _signal_inside(identity, why, signal.SIGTERM)
+        deadline = context.clock.monotonic() + context.grace_s
+        while _lives(identity) and context.clock.monotonic() < deadline:
+            context.clock.sleep(STEP_S)
+        if not _kill_directly(context, None, identity, why):
+            context.count_ended([identity])
+        elif _all_denied(identity, why):
+            context.report.note("stop", f"container {short} still runs; {SUDO}")
+        else:
+            context.report.note("stop", f"container {short} still runs")
+
+    return task
+
+
+def _recorded(context: RollbackContext) -> list[str]:
+    """The containers of candidates that are on record and are to stop."""
+    return [e.container for e in context.live if e.container and not context.may_stay(e.name)]
 
 
 def _containers_run(context: RollbackContext) -> bool:
@@ -226,8 +271,7 @@ def _containers_run(context: RollbackContext) -> bool:
 
     The kernel knows this without the engine.
     """
-    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
-    return any(pids_of_container(container) for container in recorded)
+    return any(map(pids_of_container, _recorded(context)))
 
 
 def lives_on(context: RollbackContext) -> str:
@@ -243,8 +287,7 @@ def survivor_of(context: RollbackContext) -> Survivor | None:
         if members := context.members(*group):
             first = members[0]
             return Survivor(f"candidate pid {first.pid}", first.pid, first.start)
-    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
-    for container in dict.fromkeys([*context.containers, *recorded]):
+    for container in dict.fromkeys([*context.containers, *_recorded(context)]):
         if _lives(container) and not _untouchable(context, container, ""):
             return Survivor(f"candidate container {container[:12]}", container=container)
     return next(iter(left.at_candidates(context)), None)
@@ -282,8 +325,7 @@ def _targets(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]:
     that hangs inside the engine is killed here without it.
     """
     targets, why = _by_label(context, engine), context.licence(Reason.CANDIDATE)
-    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
-    for word in dict.fromkeys(recorded):
+    for word in dict.fromkeys(_recorded(context)):
         if word in targets:
             continue
         try:
@@ -384,36 +426,11 @@ def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]
         and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.labelled_for)
         and not context.may_stay(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(context, row.id, row.name)
-        and (row.id in recorded or not _is_of_image(context, row.id, _labels(engine, row.image)))
+        and (
+            row.id in recorded
+            or not is_of_image(context, row.id, labels_of_image(engine, row.image))
+        )
     }
-
-
-def _labels(engine: RawEngine, image: str) -> Collection[str]:
-    try:
-        return engine.image_labels(image) if image else ()
-    except EngineError:
-        return ()
-
-
-def _is_of_image(context: RollbackContext, identity: str, labels: Collection[str]) -> bool:
-    """Whether a container may have its role from its image (`docker commit` keeps the labels of
-    what it was made from): then they do not say that a run of this site has started it."""
-    if role_label() not in labels:
-        return False
-    context.report.note(
-        "stop", f"container {identity[:12]} is left alone: its labels are those of its image, and "
-        "no run has recorded it"
-    )  # fmt: skip
-    return True
-
-
-def _labels_by_command(context: RollbackContext, identity: str) -> Collection[str]:
-    """The labels of a container's image, as the docker command tells; () where it does not."""
-    form = "{{range $key, $value := .Config.Labels}}{{$key}}\n{{end}}"
-    with contextlib.suppress(EngineError):
-        image = context.command(["docker", "inspect", "-f", "{{.Image}}", identity]).strip()
-        return context.command(["docker", "image", "inspect", "-f", form, image]).split("\n")
-    return ()
 
 
 def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
@@ -467,7 +484,7 @@ def _container_task(
             context.count_ended([identity])
             return
         denied = seen and _all_denied(identity, why)
-        hint = "; this user may not signal it: `sudo omni-console rollback` may" if denied else ""
+        hint = f"; {SUDO}" if denied else ""
         context.fail("stop", f"container {short} still runs{hint}")
 
     return task
@@ -543,8 +560,8 @@ def _stop_by_command(context: RollbackContext) -> None:
             marked = role in ROLES and not context.may_stay(service)
             marked = marked and not is_of_another(owner, context.plan.labelled_for)
             if marked and identity not in ours:
-                own = _labels_by_command(context, identity)
-                marked = not _is_of_image(context, identity, own)
+                own = labels_by_command(context, identity)
+                marked = not is_of_image(context, identity, own)
             if (marked or identity in ours) and not _untouchable(context, identity, name):
                 reason = Reason.LABEL if marked else Reason.CANDIDATE
                 targets[identity] = context.licence(reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 from console.common.errors import ConsoleError
 from console.common.logs.cause import PORT, cause_of, last_words, may_be_taken
@@ -69,6 +70,14 @@ WORK_S = 1.0
 """Seconds within which a server that is at work for others is seen to compute."""
 
 
+def waits_to_start_again(container: dict[str, Any]) -> bool:
+    """Whether an inspected container has ended again and again, and waits for its engine to start
+    it once more. One that runs may have been started anew by somebody, with all that it needs."""
+    state, count = container.get("State"), container.get("RestartCount")
+    waits = isinstance(state, dict) and state.get("Restarting") is True
+    return waits and isinstance(count, int) and count >= MAX_STARTS
+
+
 class Readiness(Whose):
     """Waits for the baseline and proves that it serves. It restarts it once, if that may help."""
 
@@ -86,6 +95,8 @@ class Readiness(Whose):
         self.busy = False
         """It was seen at work on requests of others, and has answered none of this rollback: alive,
         and not proven."""
+        self.loops = False
+        """It ends soon after each start, and something starts it again: waiting has no end."""
         self.at_work = ""
         """The same, only that nobody sees it get on: clients are connected, and it computes, or it
         sends an answer that is not over in time."""
@@ -111,6 +122,7 @@ class Readiness(Whose):
             return False
         while True:
             self.misplaced = self.refuses = self.loads = self.busy = self.answers = False
+            self.loops = False
             self.at_work = ""
             trouble = self._ready()
             trouble = trouble or self._completion(self.baseline.life())
@@ -235,8 +247,9 @@ class Readiness(Whose):
         start = unit.invocation if unit is not None else container.get("RestartCount")
         if start not in (None, ""):
             self._starts.add(start)
-        if len(self._starts) <= MAX_STARTS:
+        if len(self._starts) <= MAX_STARTS and not waits_to_start_again(container):
             return ""
+        self.loops = True
         who = "systemd" if unit is not None else "its container engine"
         return f"{who} starts it again and again: {self._ended_words(earlier=True)}"
 
