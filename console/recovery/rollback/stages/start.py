@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
@@ -64,6 +65,12 @@ def _unread(argv: Sequence[str]) -> list[str]:
     beside = (os.path.join(place, name) for place in places for name in OVERRIDES)
     read = {os.path.realpath(file) for file in files}
     return [path for path in beside if os.path.isfile(path) and path not in read]
+
+
+def _already(container: dict[str, Any] | None) -> str:
+    """What one does that need not be started."""
+    waits = _dict(container, "State").get("Restarting") is True
+    return " has ended, and its engine is to start it again" if waits else " runs already"
 
 
 class Baseline(Observed):
@@ -308,9 +315,7 @@ class Baseline(Observed):
                 continue
             self.container = name
             self.started = self.started or fresh
-            waits = not fresh and _dict(self._state(OWNER_S), "State").get("Restarting") is True
-            does = " has ended, and its engine is to start it again" if waits else " runs already"
-            return f"container {word}" + ("" if fresh else does)
+            return f"container {word}" + ("" if fresh else _already(self._state(OWNER_S)))
         raise NoSuchContainer("no container that the plan names exists")
 
     def _start_by_compose(self) -> str:
