@@ -428,15 +428,19 @@ def _unit(check: Check, unit: UnitSpec) -> Finding:
 
 
 def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
-    from console.recovery.rollback.observe import inspected, renamed
+    from console.recovery.rollback.observe import inspected, is_up, renamed
 
-    url = site.model.baseline.url
+    url, plan = site.model.baseline.url, _plan(site)
     engine = facts.engine()
     facts.version()  # an engine that is silent is not asked twice
     try:
         container = engine.inspect(name)
+        serves = {} if is_up(container) else inspected(plan, engine)
+        if is_up(serves) and (other := renamed(plan.baseline, serves)):
+            what, _, remedy = other.partition(": ")
+            other_one = f"another container has that name, and does not run: {remedy}"
+            return check.warning(f"{what}; no run will start", other_one)
     except NoSuchContainer:
-        plan = _plan(site)
         with contextlib.suppress(NoSuchContainer):
             if other := renamed(plan.baseline, inspected(plan, engine)):
                 what, _, remedy = other.partition(": ")

@@ -162,8 +162,10 @@ def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str
 
     ref = container_ref(spec, client)
     container = inspect(client, ref)
-    if container is None:
-        renamed = inspect(client, known) if known else None
+    renamed = inspect(client, known) if known else None
+    # one that serves stays the baseline, whatever has its name and does not run (`observe.ways`)
+    displaced = _runs(renamed) and not _runs(container)
+    if container is None or displaced:
         if renamed is not None:
             now = one_line(str(renamed.get("Name", "")).lstrip("/"))
             raise BaselineNotReady(
@@ -196,6 +198,10 @@ def _container(spec: ServiceSpec, client: DockerClient, known: str) -> tuple[str
             "container again without it",
         )  # fmt: skip
     return str(container["Id"]), str(container.get("Name", "")).lstrip("/"), image
+
+
+def _runs(container: Mapping[str, Any] | None) -> bool:
+    return container is not None and observe.is_up(dict(container))
 
 
 def _same_files(container: Mapping[str, Any], runs: ComposeSpec, ref: str) -> None:

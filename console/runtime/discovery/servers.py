@@ -266,7 +266,7 @@ def unfit_process(running: Running) -> tuple[str, str]:
 def _in_a_container(running: Running) -> tuple[str, str]:
     if not running.container or running.container == process_container():
         return "", ""
-    what = f"it runs in the container {running.container[:12]}, which no engine told of"
+    what = f"it runs in the container {running.container[:12]}"
     return what, "where its engine answers (DOCKER_HOST), the container itself can be chosen"
 
 
