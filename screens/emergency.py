@@ -15,6 +15,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.journal.guard_status import ACTED, GuardView
 from console.recovery.rollback.baseline_state import Word
+from console.recovery.rollback.progress import AGAIN, BY_HAND
 from console.recovery.rollback.sealed_plan import site_script
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
@@ -250,6 +251,7 @@ class RollbackScreen(Dialog[None]):
         self.query_one("#foot", Rows).show(
             [
                 *(paragraph(other, width, "warn") if other else []),
+                *_waits(self.lines if self.result is None else [], width),
                 *_foot(self.result, trouble, width),
             ]
         )
@@ -298,6 +300,16 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
         )  # fmt: skip
         rows += behind(lead, clean(str(progress_line.get("detail", "")), 800), width)
     return rows
+
+
+def _waits(lines: list[dict[str, Any]], width: int) -> list[Row]:
+    """For what the rollback waits, where the commands that a person may type meanwhile stand below
+    the line that says so, and have scrolled it away."""
+    details = [str(line.get("detail", "")) for line in lines]
+    if not details or not details[-1].startswith(BY_HAND):
+        return []
+    reason = next((words for words in reversed(details) if not words.startswith(BY_HAND)), "")
+    return paragraph(clean(reason, 400), width, "warn") if AGAIN in reason else []
 
 
 def _whose(progress: RollbackProgress) -> str:

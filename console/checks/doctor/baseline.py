@@ -438,8 +438,8 @@ def _container(facts: Facts, check: Check, name: str, site: Site) -> Finding:
         serves = {} if is_up(container) else inspected(plan, engine)
         if is_up(serves) and (other := renamed(plan.baseline, serves)):
             what, _, remedy = other.partition(": ")
-            other_one = f"another container has that name, and does not run: {remedy}"
-            return check.warning(f"{what}; no run will start", other_one)
+            hint = f"another container has that name, and does not run: {remedy}"
+            return check.warning(f"{what}; no run will start", hint)
     except NoSuchContainer:
         with contextlib.suppress(NoSuchContainer):
             if other := renamed(plan.baseline, inspected(plan, engine)):

@@ -23,7 +23,7 @@ from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback import records, sealed_plan
 from console.recovery.rollback.live import Live
-from console.recovery.rollback.progress import Report, StageName
+from console.recovery.rollback.progress import AGAIN, BY_HAND, Report, StageName
 from console.recovery.rollback.records import CutOver
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.answers.completion import Completion
@@ -166,9 +166,9 @@ class RollbackContext:
         fact = (stage, str(error))
         if fact not in self.reported:
             self.reported.add(fact)
-            self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
+            self.report.note(stage, f"{error}; {AGAIN} {limit}{hint}")
         for command in self.manual():
-            self.report.note(stage, f"by hand: {command}")
+            self.report.note(stage, f"{BY_HAND}{command}")
         self.manual = tuple
         return self.denied_since is None or now - self.denied_since < DENIED_S
 

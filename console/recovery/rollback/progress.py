@@ -37,6 +37,8 @@ Line = dict[str, Any]
 Emit = Callable[[Line], None]
 
 
+AGAIN, BY_HAND = "asking again for up to", "by hand: "
+"""How a note says that a rollback waits, and what a person may type meanwhile."""
 RUNNER = "runner"
 """The first word of the id of a rollback that the runner asked for."""
 SCRIPT = "script"
