@@ -64,6 +64,8 @@ class Looker:
         self.cut_over = False
         """Whether clients are given to a candidate, which says nothing of the baseline itself."""
         self._life = ""
+        self._main: tuple[int, int] | None = None
+        """The first process of this life, and its start, where this machine has it."""
         self._remark = ""
         self._other = ""
         self._owner_looked = float("-inf")
@@ -170,11 +172,13 @@ class Looker:
 
         self._heard = True
         now = time.monotonic()
-        if word is not self._owner_of or now - self._owner_looked >= OWNER_S:
+        due = now - self._owner_looked >= OWNER_S or self._has_ended()
+        if word is not self._owner_of or due:
             self._owner_looked, self._owner_of = now, word
             self.stranger = _stranger(plan) if spoke else _holder(plan)
             well = word is Word.SERVING and not self.stranger
             self._life = observe.life(plan) if well else ""
+            self._main = _first_process(self._life)
             self._remark = _renamed(plan) if well else ""
             does = observe.ANSWERS if spoke else observe.HAS_PORT
             self._other = "" if self.stranger else observe.another_process(plan, does)
@@ -186,6 +190,18 @@ class Looker:
         shares = self.stranger.partition(":")[0].endswith(", too")
         words = f"{self.stranger}: {detail}" if detail else self.stranger
         return Word.UNKNOWN if shares else Word.DOWN, words
+
+    def _has_ended(self) -> bool:
+        """Whether the process that was seen to answer is gone: a proxy in front of it may go on
+        answering."""
+        return self._main is not None and process.start_time(self._main[0]) != self._main[1]
+
+
+def _first_process(life: str) -> tuple[int, int] | None:
+    """The process whose pid a life begins with, and its start; None where this machine has none."""
+    pid = life.partition(" ")[0]
+    start = process.start_time(int(pid)) if pid.isdecimal() else None
+    return (int(pid), start) if start is not None else None
 
 
 def reach_of(plan: SealedPlan, limit_s: float) -> reach.Reach:
