@@ -402,6 +402,12 @@ is_owned() {
   form="{{index .Config.Labels \"$ROLE_LABEL\"}}"
   role=$(timeout 15 docker image inspect -f "$form" "${image:-none}" 2>/dev/null)
   if [ -n "$role" ] && [ "$role" != '<no value>' ]; then return 1; fi
+  form="{{index .Config.Labels \"$RUN_LABEL\"}}"
+  run=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null)
+  case "$run" in ''|"$RUN"|*[!A-Za-z0-9._-]*) ;; *)
+    # The runner of another run is alive: it is of a console with directories of its own.
+    if [ -n "$(pids_with cmdline "/^runner\$/{n;/\/$run\$/F}")" ]; then return 1; fi ;;
+  esac
   form="{{index .Config.Labels \"$OWNER_LABEL\"}}"
   owner=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null) || return 1
   case "$owner" in ''|"$OWNER") return 0 ;; esac

@@ -37,7 +37,7 @@ from console.runtime import probe, reach
 from console.runtime import proxy as relay
 from console.runtime.engine_address import DEFAULT_SOCKET
 from console.runtime.root_helper import HELPER
-from console.runtime.spec import OWNER_LABEL, owner_on, role_label
+from console.runtime.spec import OWNER_LABEL, RUN_LABEL, owner_on, role_label
 
 _CURL, _CURL_REFUSED = "curl -q --noproxy '*' -sS", 7
 """A question that no user's settings and no proxy change; its exit code where nothing listens."""
@@ -157,6 +157,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
+        "RUN_LABEL": RUN_LABEL,
         "OWNER": owner_on(plan.site_name),
         "EXCLUSIVE": "yes" if plan.exclusive else "",
         "BOXES": "yes" if stop.has_containers(plan) else "",

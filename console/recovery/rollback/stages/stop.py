@@ -30,6 +30,7 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import drain, fence, left
 from console.recovery.rollback.stages.labels import (
     is_of_image,
+    is_of_live_run,
     labels_by_command,
     labels_of_image,
 )
@@ -37,7 +38,7 @@ from console.recovery.rollback.stages.left import Survivor
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 from console.runtime.root_helper import helper_is_there, kill_by_helper
-from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
+from console.runtime.spec import OWNER_LABEL, RUN_LABEL, SERVICE_LABEL, is_of_another, role_label
 
 ROLES = ("candidate", "oneoff")
 ENGINE_RETRY_S = 2.0
@@ -430,6 +431,7 @@ def _by_label(context: RollbackContext, engine: RawEngine) -> dict[str, Licence]
             row.id in recorded
             or not is_of_image(context, row.id, labels_of_image(engine, row.image))
         )
+        and not is_of_live_run(context, row.id, row.labels.get(RUN_LABEL, ""))
     }
 
 
@@ -550,18 +552,19 @@ def _await_gone(
 def _stop_by_command(context: RollbackContext) -> None:
     """Stop containers with the docker command, which may reach an engine that our client cannot."""
     ours = {e.container for e in context.live if e.container and not context.may_stay(e.name)}
-    labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
+    labels = (role_label(), SERVICE_LABEL, OWNER_LABEL, RUN_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
     try:
         targets: dict[str, Licence] = {}
         for line in context.command(argv).splitlines():
-            identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
+            identity, role, service, owner, run, name = [*line.split("\t"), *5 * [""]][:6]
             marked = role in ROLES and not context.may_stay(service)
             marked = marked and not is_of_another(owner, context.plan.labelled_for)
             if marked and identity not in ours:
                 own = labels_by_command(context, identity)
                 marked = not is_of_image(context, identity, own)
+                marked = marked and not is_of_live_run(context, identity, run)
             if (marked or identity in ours) and not _untouchable(context, identity, name):
                 reason = Reason.LABEL if marked else Reason.CANDIDATE
                 targets[identity] = context.licence(reason)
