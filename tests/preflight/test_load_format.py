@@ -40,7 +40,6 @@ def levels(engine: str, words: str, *names: str) -> list[Level]:
         ("mistral", Level.FAIL),
         ("sharded_state", Level.FAIL),
         ("bitsandbytes", Level.UNKNOWN),
-        ("runai_streamer", Level.WARN),
         ("fastsafetensors", Level.WARN),
         ("instanttensor", Level.UNKNOWN),
         ("layered", Level.UNKNOWN),
@@ -52,7 +51,14 @@ def test_a_repository_of_safetensors(engine: str, name: str, level: Level | None
     if engine == "sglang" and name == "tensorizer":
         return  # no word of its closed set
     expected = [] if level is None else [level]
+    if (engine, name) == ("sglang", "fastsafetensors"):
+        expected += [Level.UNKNOWN]  # its own package does not bring it
     assert levels(engine, f"--load-format {name}", *SAFE) == expected
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_loader_that_no_package_brings_is_named(engine: str) -> None:
+    assert levels(engine, "--load-format runai_streamer", *SAFE) == [Level.WARN, Level.UNKNOWN]
 
 
 def test_mistrals_own_configuration_has_to_be_there() -> None:

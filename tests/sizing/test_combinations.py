@@ -174,12 +174,17 @@ def test_weights_in_ram_that_a_runner_passes_over(
 @pytest.mark.parametrize(
     "words",
     ["-tp 2 -pp 2", "-tp 2 --kv-cache-dtype fp8", "-dp 4", "-tp 2 -pp 2 --kv-cache-dtype fp8",
-     "-tp 4 --attention-backend FLASHINFER", "--kv-cache-dtype fp8 --attention-backend FLASHINFER",
-     "-tp 4 --distributed-executor-backend ray"],
+     "-tp 4 --attention-backend FLASHINFER", "--kv-cache-dtype fp8 --attention-backend FLASHINFER"],
 )  # fmt: skip
 def test_usual_combinations_stay_known(words: str) -> None:
     assert vllm(PLAIN, words).verdict is Verdict.GO
     assert vllm(qwen("27B"), f"{words} --max-num-seqs 16").verdict is Verdict.GO
+
+
+def test_ray_may_not_be_there() -> None:
+    assert vllm(PLAIN, "-tp 4 --distributed-executor-backend mp").verdict is Verdict.GO
+    unknown = vllm(PLAIN, "-tp 4 --distributed-executor-backend ray")
+    assert "whether Ray is installed" in unknown.because
 
 
 def gguf(

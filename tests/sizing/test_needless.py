@@ -69,7 +69,9 @@ def test_what_fit_leaves_free_decides_how_many_layers_it_takes() -> None:
 @pytest.mark.parametrize("backend", ["ray", "mp", "uni"])
 def test_who_starts_the_ranks_is_known(backend: str) -> None:
     words = f"--max-model-len 8192 -tp 2 --distributed-executor-backend {backend}"
-    assert vllm(words).verdict is Verdict.GO
+    found = vllm(words)
+    assert ("whether Ray is installed" in found.because) is (backend == "ray")
+    assert found.verdict is (Verdict.UNKNOWN if backend == "ray" else Verdict.GO)
     four = vllm(words.replace("-tp 2", "-tp 4"))
     assert four.verdict is (Verdict.UNKNOWN if backend == "ray" else Verdict.NO_GO)
     assert vllm("--distributed-executor-backend my.Own").verdict is Verdict.UNKNOWN

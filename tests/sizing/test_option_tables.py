@@ -23,6 +23,60 @@ BESIDE = {
     "-cpent", "--checkpoint-every-n-tokens",
 }  # fmt: skip
 """Of open pull requests, of builds before, and beginnings that many take for a name."""
+ANY_VALUE = ("str", "list", "opt", "two", "json", "object", "map", "path", "template")
+CHOOSES = re.compile(
+    "backend|mode|format|connector|method|impl|algo|strategy|policy|plugin|loader|template|numa"
+)
+FREE = {
+    "a name, and words that the server gives or takes": """
+        --alias --served-model-name --api-key --admin-api-key --hf-token --tags --weight-version
+        --fingerprint-value --response-role --otlp-service-name --forward-pass-metrics-worker-id
+        --ssl-keyfile-password --reasoning-budget-message --reverse-prompt --allowed-media-domains
+        --tokenizer-metrics-custom-labels-header --tokenizer-metrics-allowed-custom-labels""",
+    "a host, an address of it, or a part of one": """
+        --host --master-addr --data-parallel-address --dist-init-addr --uds --root-path
+        --fastapi-root-path --api-prefix --otlp-traces-endpoint --allowed-headers --allowed-methods
+        --allowed-origins --cors-headers --cors-methods --cors-origins
+        --disable-access-log-for-endpoints --uvicorn-access-log-exclude-prefixes""",
+    "a version of the repository": "--revision --code-revision --tokenizer-revision",
+    "where something is written, in a directory that is made": """
+        --download-dir --log-file --log-prompts-dir --crash-dump-folder --file-storage-path
+        --export-metrics-to-file-dir --debug-tensor-dump-output-folder --spec-trace-dir
+        --log-requests-target --slot-save-path --sql-save-file --draft-output-file --output-file""",
+    "buckets and labels of metrics": """
+        --custom-histogram-buckets --bucket-e2e-request-latency --bucket-inter-token-latency
+        --bucket-time-to-first-token --prefill-delayer-forward-passes-buckets
+        --prefill-delayer-wait-seconds-buckets --extra-metric-labels
+        --show-hidden-metrics-for-version""",
+    "what a request has that says nothing, as JSON or words": """
+        --default-chat-template-kwargs --chat-template-kwargs --override-generation-config
+        --preferred-sampling-params --limit-mm-data-per-request --reasoning-effort-map
+        --reasoning-effort --completion-template --constrained-json-whitespace-pattern --samplers
+        --sampling-seq --dry-sequence-breaker --json-schema""",
+    "its bad values are judged by its kind, by beside.txt, or by what it opens": """
+        --structured-outputs-config --chat-template --api-key-file --mcp-servers-json
+        --webui-config""",
+    "it is passed over, with a warning or without one": """
+        --defrag-thold --fused-delta-net --help --video-ffmpeg-dir --tools-runtime --webui
+        --ctx-checkpoints-eviction --allowlist-keyword --allowlist-pieces --minilog
+        --sqlite-zstd-ext-file""",
+    "builds since refuse it, and the words of before are others'": """
+        --draft-min --draft-p-min --spec-ngram-min-hits --spec-ngram-size-m --spec-ngram-size-n
+        --suffix-corpus --suffix-max-depth --suffix-pattern-len""",
+    "of other tools than the server": """
+        --audio --cfg-negative-prompt --cfg-negative-prompt-file --chunk-separator
+        --embd-output-format --embd-separator --in-file --in-prefix --in-suffix
+        --kl-divergence-base --negative-file -npl -npp -ntg --output-tensor-name --positive-file
+        --prompt --prompt-cache --spec-replace --method --output-format""",
+    "every word of its closed set is of the engine itself, and needs nothing else": """
+        --numa --reasoning-format --log-format --chat-template-content-format --fingerprint-mode
+        --jit-monitor-mode --logprobs-mode --mm-hasher-algorithm --scheduling-policy
+        --expert-placement-strategy --cuda-graph-backend-prefill --speculative-attention-mode
+        --expert-balancedness-report-mode --grammar-backend --image-processor-backend
+        --kt-expert-placement-strategy --load-balance-method --log-requests-format
+        --radix-eviction-policy --retraction-policy --schedule-policy --tokenizer-mode""",
+}
+"""Harmless options that take any value, with the reason why none of it is refused."""
 APPLIERS = {
     "llama_cpp": llama._LLAMA, "ik_llama": {**llama._LLAMA, **llama._IK}, "vllm": vllm._VLLM,
     "sglang": sglang._SGLANG,
@@ -79,6 +133,32 @@ def test_what_the_table_says_is_read_is_read(engine: str) -> None:
     known = named(options, APPLIERS[engine])
     lacking = [o.name for o in options.options if o.effect is Effect.READ and o.name not in known]
     assert lacking == []
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_a_harmless_option_is_so_for_every_value(engine: str) -> None:
+    """An option that names a backend, a mode, a format, a package or a file may be refused for its
+    value (--moe-backend was passed over): it has values that are safe, or stands in `FREE`."""
+    harmless = [one for one in table(engine).options if one.effect is Effect.HARMLESS]
+    free = {one.name for one in harmless if one.kind in ANY_VALUE and not one.safe}
+    closed = {
+        one.name for one in harmless
+        if one.choices and not one.safe and CHOOSES.search(one.name)
+    }  # fmt: skip
+    listed = {name for names in FREE.values() for name in names.split()}
+    assert (free | closed) - listed == set()
+
+
+@pytest.mark.parametrize("engine", GRAMMARS)
+def test_safe_values_are_some_of_those_that_are_taken(engine: str) -> None:
+    for option in table(engine).options:
+        assert set(option.safe) <= set(option.choices or option.safe), option.name
+        assert option.effect is Effect.HARMLESS or not option.safe, option.name
+
+
+def test_no_free_option_is_gone() -> None:
+    names = {option.name for engine in GRAMMARS for option in table(engine).options}
+    assert {name for words in FREE.values() for name in words.split()} <= names
 
 
 @pytest.mark.parametrize("engine", GRAMMARS)

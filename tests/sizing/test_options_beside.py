@@ -31,7 +31,7 @@ def test_what_an_engines_checks_speak_of_is_not_passed_over(path: Path) -> None:
     engine = path.name.partition("-")[0]
     named, unjudged = judged(engine), []
     for row in path.read_text().splitlines():
-        if row.startswith("#"):
+        if row.startswith(("#", "@")):
             continue
         name, _, *beside = row.split("  ")
         option = table(engine).option(name)
@@ -43,7 +43,22 @@ def test_what_an_engines_checks_speak_of_is_not_passed_over(path: Path) -> None:
 
 
 def _is_judged(option: Option) -> bool:
-    return option.effect is not Effect.HARMLESS or BOUNDED.match(option.kind) is not None
+    bounded = BOUNDED.match(option.kind) is not None
+    return option.effect is not Effect.HARMLESS or bounded or bool(option.safe)
+
+
+def test_no_module_of_an_engines_checks_is_left_out() -> None:
+    """The list said "of arg_groups", and had two of its modules."""
+    rows = [
+        row.split("  ") for row in (LISTS / "sglang-0.5.23.txt").read_text().splitlines()
+        if not row.startswith("#")
+    ]  # fmt: skip
+    modules = {row[0].removeprefix("@ "): row[2:] == ["alone"] for row in rows if row[0][0] == "@"}
+    named = {row[1] for row in rows if row[0][0] != "@"}
+    assert named == {module for module, alone in modules.items() if not alone}
+    hooks = {"moe_hook.py", "attention_hook.py", "speculative_hook.py", "parallel_hook.py",
+             "kv_cache_hook.py", "lora_hook.py", "mamba_hook.py", "overrides.py"}  # fmt: skip
+    assert hooks <= named
 
 
 @pytest.mark.parametrize(
@@ -65,6 +80,10 @@ def _is_judged(option: Option) -> bool:
         ("sglang", "--default-chat-template-kwargs [1]", '--default-chat-template-kwargs {"a":1}'),
         ("sglang", "--grpc-port 5 --api-key x", "--grpc-port 5 --api-key x --smg-grpc-mode"),
         ("sglang", "--grpc-port 30000", "--grpc-port 30000 --port 30001"),
+        ("sglang", '--limit-mm-data-per-request {"image":1,"picture":2}',
+         '--limit-mm-data-per-request {"image":1,"video":2}'),
+        ("sglang", '--preferred-sampling-params {"watermark":1}',
+         '--preferred-sampling-params {"top_p":0.9}'),
         ("vllm", "--headless --api-server-count 2", "--headless --api-server-count 0"),
         ("vllm", "--grpc-port 50051", "--grpc"),
         ("vllm", "--enable-per-request-metrics --disable-log-stats",

@@ -46,6 +46,14 @@ STREAMS = {
 cache is made."""
 PARAMS = "params.json"
 NOISE = "dummy"
+PACKAGES = {
+    SglangPlan: {
+        "fastsafetensors": "fastsafetensors", "runai_streamer": "sglang[runai]",
+    },
+    VllmPlan: {"runai_streamer": "vllm[runai]"},
+}  # fmt: skip
+"""Formats whose loader the engine's own package does not bring, with what brings it (the wheels of
+vLLM 0.28 and 0.33 and SGLang 0.5.23); the images of vLLM's publisher have it."""
 
 
 def findings(plan: LoaderPlan, chosen: WeightSet, listing: Listing) -> Iterator[Finding]:
@@ -65,6 +73,14 @@ def findings(plan: LoaderPlan, chosen: WeightSet, listing: Listing) -> Iterator[
     else:
         patterns = () if name in OF_PATTERN and plan.loader_extra else READS.get(name, ())
         yield from _files(name, patterns, chosen, listing)
+        yield from _package(plan, name)
+
+
+def _package(plan: VllmPlan | SglangPlan, name: str) -> Iterator[Finding]:
+    package = PACKAGES[type(plan)].get(name)
+    if package and not (isinstance(plan, VllmPlan) and plan.release):
+        words = f"whether the loader of --load-format {name} is installed: {package} brings it"
+        yield Finding(Level.UNKNOWN, TITLE, words, "leave --load-format out")
 
 
 def _params(chosen: WeightSet, listing: Listing) -> Iterator[Finding]:

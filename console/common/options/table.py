@@ -3,12 +3,13 @@
 A table is a text file beside this module, one option a line:
 
     EFFECT  KIND  SPELLINGS  [env=NAME,NAME]  [gone=WHEN[: INSTEAD]]  [bare=WHEN[: INSTEAD]]
-                             [lacks=FORK]
+                             [lacks=FORK]  [safe=VALUE,VALUE]
 
 Columns are parted by two blanks or more, spellings by one, and `#` begins a comment, the first
 of which names engine and version. The last spelling is the one for messages. `gone`: builds from
 then on refuse the option; `bare`: builds from then on refuse it without a value. Builds before take
-it so, and INSTEAD is what newer ones have. `lacks`: the fork that does not have it.
+it so, and INSTEAD is what newer ones have. `lacks`: the fork that does not have it. `safe`: the
+values of a harmless option that do no harm; with another one it is uncounted.
 """
 
 from __future__ import annotations
@@ -26,14 +27,12 @@ FOLDER = Path(__file__).parent
 
 class Effect(StrEnum):
     """What an option does. READ: a sum has it. UNCOUNTED: it changes the memory, or whether the
-    engine takes the model, and no sum has it. NOTED: it chooses among kernels or caches, changes
-    little of the memory, and is said beside the verdict. ENDS: the program prints something and
-    ends. HARMLESS: none of these: it takes no memory, and is refused for no value but what its kind
-    and the rows of beside.txt say."""
+    engine takes the model, and no sum has it. ENDS: the program prints something and ends.
+    HARMLESS: none of these: it takes no memory, and is refused for no value but what its kind, its
+    safe values and the rows of beside.txt say."""
 
     READ = "read"
     UNCOUNTED = "uncounted"
-    NOTED = "noted"
     ENDS = "ends"
     HARMLESS = "harmless"
 
@@ -44,7 +43,8 @@ class Option:
     or what its value has to be (`console.common.options.values`), like {a,b} or int(0..2). `env`:
     variables that give its value as well. `gone` and `bare`: since when newer builds refuse it, or
     refuse it without a value, and what they have instead; "" where all known builds take it.
-    `lacks`: the fork of the engine that does not have it; "" for none."""
+    `lacks`: the fork of the engine that does not have it; "" for none. `safe`: the values that do
+    no harm; none where all do none."""
 
     effect: Effect
     kind: str
@@ -53,6 +53,7 @@ class Option:
     gone: str = ""
     bare: str = ""
     lacks: str = ""
+    safe: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -172,5 +173,9 @@ def is_same(spelling: str, other: str, engines: tuple[str, ...] = tuple(GRAMMARS
 def _option(row: str) -> Option:
     effect, kind, spellings, *rest = re.split(r"\s{2,}", row.strip())
     more = dict(column.split("=", 1) for column in rest)
-    env = tuple(filter(None, more.pop("env", "").split(",")))
-    return Option(Effect(effect), kind, tuple(spellings.split()), env, **more)
+    env, safe = (_words(more.pop(name, "")) for name in ("env", "safe"))
+    return Option(Effect(effect), kind, tuple(spellings.split()), env, safe=safe, **more)
+
+
+def _words(column: str) -> tuple[str, ...]:
+    return tuple(filter(None, column.split(",")))

@@ -231,8 +231,9 @@ class SglangPlan:
     few builds have). `states` of layers without a cache are kept, else so many that they take
     `state_share` of the cache, or one for each request where no prefixes are kept (`radix`); in
     `state_type`. `refused`: what its start refuses. `load_format` as given, with `loader_extra`
-    where its loader is told more. `release`: the one that the tag of its publisher's image names,
-    `at_least`: or a later one. `newer`: what not all known releases have.
+    where its loader is told more. `moe_backend` of experts and `fp8_backend` of other matrices, as
+    named. `release`: the one that the tag of its publisher's image names, `at_least`: or a later
+    one. `newer`: what not all known releases have.
     """
 
     ranks: int = 1
@@ -281,6 +282,8 @@ class SglangPlan:
     kt_mmap: bool = False
     kt_weights: str = ""
     kt_experts: int | None = None
+    moe_backend: str = ""
+    fp8_backend: str = ""
     release: tuple[int, ...] | None = None
     at_least: bool = False
     newer: tuple[Newcomer, ...] = ()
@@ -314,9 +317,9 @@ class VllmPlan:
     before. `ahead`: steps are scheduled before the last one ends. `ray`: its ranks may be on other
     hosts, too; `config_format`: which configuration it reads.
     `calls_tools` and `logs_answers` each need a second option: `tool_parser`, `logs_requests`.
-    `attention`: the backend for it that is named; `refused`: what its start refuses. `load_format`
-    as given, with `loader_extra` where its loader is told more. `release`: the one that the tag of
-    its publisher's image names. `newer`: what not all known releases have.
+    `attention` and `moe_backend`: the backends that are named; `refused`: what its start refuses.
+    `load_format` as given, with `loader_extra` where its loader is told more. `release`: the one
+    that the tag of its publisher's image names. `newer`: what not all known releases have.
     """
 
     ranks: int = 1
@@ -351,6 +354,7 @@ class VllmPlan:
     ahead: bool = False
     state_type: str = ""
     attention: str = ""
+    moe_backend: str = ""
     calls_tools: bool = False
     tool_parser: str = ""
     logs_answers: bool = False

@@ -26,6 +26,7 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.combinations.kernels import kernels_of_sglang
 from console.models.sizing.combinations.serving import by_sglang_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import least
@@ -187,7 +188,10 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += too_long(facts, plan.ctx, "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1")
     ledger.notes += plan.notes
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
-    ledger.stops += [f"SGLang refuses {what}" for what in (*plan.refused, *refused_backends(plan))]
+    refused, unknown = kernels_of_sglang(facts, plan, machine.cards)
+    refused = [*plan.refused, *refused_backends(plan), *refused]
+    ledger.stops += [f"SGLang refuses {what}" for what in refused]
+    ledger.unknown += unknown
     ledger.unknown += not_known_of_backends(facts, plan, machine.cards)
     ledger.unknown += not_known_of_encoder(facts, plan, _ranks(plan).attention)
     factor, unknown = as_loaded(facts, plan.dtype, plan.quantization)

@@ -23,6 +23,7 @@ from console.models.sizing.assessment import (
     held,
     resident,
 )
+from console.models.sizing.combinations.kernels import experts_of_vllm
 from console.models.sizing.combinations.serving import by_vllm_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.kv_cache import head_bytes
@@ -114,6 +115,7 @@ FP8_WANTED = (
     "the checkpoint wants its cache in FP8, and it is counted so; a vLLM of before December 2025 "
     "takes 16 bits for ModelOpt's, unless --kv-cache-dtype fp8 is given (vllm#29980)"
 )
+NO_RAY = "whether Ray is installed: the wheels of vLLM 0.28 and 0.33 do not bring it"
 MIN_CONTEXT = 250 * MIB
 """What a CUDA context takes of a card at least, before vLLM looks at what is free."""
 
@@ -126,6 +128,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.unknown += [NO_RAY] if plan.ray else []
     ledger.stops += [f"vLLM refuses {what}" for what in plan.refused]
     ledger.unknown += facts.missing
     ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
@@ -187,6 +190,7 @@ def _of_cards(
     yield scaled_cache(facts, plan)
     yield cache_of_vllm(facts, plan, cards)
     yield marlin_tiles(facts, plan, cards)
+    yield experts_of_vllm(facts, plan, cards)
 
 
 def _may_be_less(plan: VllmPlan, options: Sequence[str]) -> bool:

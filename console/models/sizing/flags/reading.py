@@ -94,12 +94,10 @@ def read(
             )
         elif wrong := (wanted_in_python if of.grammar.python else wanted)(argument):
             _refuse(reading, option, argument.value or "", wrong, of)
-        elif option.effect is Effect.UNCOUNTED:
+        elif option.effect is Effect.UNCOUNTED or _may_harm(argument):
             reading.uncounted.append(_shown(argument))
         elif doubt := doubtful(argument):
             reading.problems.append(f"{option.name}: {doubt}")
-        elif option.effect is Effect.NOTED:
-            reading.notes.append(f"{_shown(argument)} is not judged")
         elif option.effect is Effect.READ:
             _apply(reading, argument, appliers)
 
@@ -171,6 +169,13 @@ def _of_json(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _may_harm(argument: Given) -> bool:
+    """Whether a harmless option has a value that an engine may refuse: a backend, a package or a
+    file that is not everywhere."""
+    safe = argument.option.safe if argument.option is not None else ()
+    return bool(safe) and (argument.value or "").strip() not in safe
 
 
 def _refuse(reading: Reading, option: Option, value: str, wanted: str, of: Table) -> None:

@@ -134,18 +134,12 @@ def _all_to_all(reading: Reading, flag: str, value: str) -> None:
     """Only what DeepEP takes is counted."""
     reading.got["all_to_all"] = value
     if value not in ("none", "deepep"):
-        reading.notes.append(f"{flag} {value} is not judged")
-
-
-def _attention(reading: Reading, flag: str, value: str) -> None:
-    reading.got["attention"] = value
-    reading.notes.append(f"{flag} {value} is not judged")
+        reading.uncounted.append(f"{flag} {value}")
 
 
 def _phase(reading: Reading, flag: str, value: str) -> None:
     """The backend of one phase: prompts, or answers."""
     reading.got["phases"] = (*reading.got.get("phases", ()), value)
-    reading.notes.append(f"{flag} {value} is not judged")
 
 
 def _branches(reading: Reading, flag: str, value: str) -> None:
@@ -194,9 +188,10 @@ _SGLANG: Mapping[str, Apply] = {
     "--kt-skip-gpu-expert-cpu-copy": fixed("kt_skips", True),
     "--model-path": text("model"), "--language-model-only": fixed("text_only", True),
     "--enable-multimodal": fixed("multimodal", True), "--moe-a2a-backend": _all_to_all,
-    "--page-size": number("page", 1), "--attention-backend": _attention,
+    "--page-size": number("page", 1), "--attention-backend": text("attention"),
     "--prefill-attention-backend": _phase, "--decode-attention-backend": _phase,
     "--max-mamba-cache-size": number("states", 1), "--disable-radix-cache": fixed("radix", False),
     "--mamba-full-memory-ratio": fraction("state_share", 100.0),
     "--mamba-ssm-dtype": choice("state_type", tuple(WIDTHS)),
+    "--moe-runner-backend": text("moe_backend"), "--fp8-gemm-backend": text("fp8_backend"),
 }  # fmt: skip

@@ -136,6 +136,26 @@ def _graph_sizes(reading: Reading, flag: str, value: str) -> None:
         reading.got["graph_batches"] = len(set(sizes))
 
 
+def _moe_backend(reading: Reading, flag: str, value: str) -> None:
+    """The last --moe-backend counts unless it is auto (`create_engine_config` of arg_utils.py)."""
+    name = value.lower().replace("-", "_")
+    if name != "auto":
+        reading.got["moe_backend"] = name
+
+
+def _kernels(reading: Reading, flag: str, value: str) -> None:
+    """Of --kernel-config the backend of experts is judged, and nothing else is known."""
+    try:
+        config = json.loads(value)
+    except ValueError:
+        config = None
+    backend = config.get("moe_backend") if isinstance(config, dict) else None
+    if not isinstance(backend, str) or len(config) > 1:
+        reading.uncounted.append(f"{flag} {one_line(value, 60)}")
+    if isinstance(backend, str):
+        reading.got.setdefault("moe_backend", backend.lower().replace("-", "_"))
+
+
 def _experts(reading: Reading, flag: str, value: str) -> None:
     reading.got["whole_experts"] = flag == "--enable-expert-parallel"
 
@@ -220,4 +240,5 @@ _VLLM: Mapping[str, Apply] = {
     "--no-enable-log-outputs": fixed("logs_answers", False),
     "--enable-log-requests": fixed("logs_requests", True),
     "--no-enable-log-requests": fixed("logs_requests", False),
+    "--moe-backend": _moe_backend, "--kernel-config": _kernels,
 }  # fmt: skip

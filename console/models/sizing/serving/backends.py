@@ -15,16 +15,19 @@ from console.host.sample import Card
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.kernels import (
-    LATENT as LATENT_KIND,
-)
-from console.models.sizing.serving.kernels import PLAIN as PLAIN_KIND
-from console.models.sizing.serving.kernels import (
+    CHUNKS,
+    COMPRESSED,
     SINKS,
+    SPARSE,
     SPARSE_LATENT,
     STATES,
     WIDE,
     WINDOW,
 )
+from console.models.sizing.serving.kernels import (
+    LATENT as LATENT_KIND,
+)
+from console.models.sizing.serving.kernels import PLAIN as PLAIN_KIND
 from console.models.sizing.serving.refused import E5M2
 
 
@@ -126,6 +129,10 @@ SINK_SPANS: Mapping[str, Span] = {
     "FLASH_ATTN": _HOPPER, "FLASHINFER": _BLACKWELL_OF_SERVERS, "TRITON_ATTN": _ANY,
 }  # fmt: skip
 """Where one takes heads with a sink, as gpt-oss has them (vllm#40153, flashinfer#4070)."""
+ELSEWHERE = ("aiter", "ascend", "intel_amx", "intel_xpu", "wave")
+"""Backends of SGLang for processors of other makers than NVIDIA."""
+OWN_CHOICE = (SPARSE, SPARSE_LATENT, COMPRESSED, CHUNKS)
+"""Kinds of attention of which the matrix has no rows, and each of which has backends of its own."""
 WITHOUT_GUESSES = ("flex_attention", "torch_native")
 """Backends that end the server wherever something guesses ahead."""
 
@@ -156,9 +163,13 @@ def not_known_of_backends(
         yield from _without_kernels(name, span, left)
     rows = LATENT if facts.attention.latent else PLAIN
     for name in used(plan):
+        if name in ELSEWHERE and any(card.compute for card in cards):
+            yield f"whether --attention-backend {name} serves on these cards: it is for others"
+            continue
         row = rows.get(name)
         if row is None:
-            if plan.speculates or name in (*PLAIN, *LATENT):
+            own = facts.attends in OWN_CHOICE
+            if plan.speculates or name in (*PLAIN, *LATENT) or not own:
                 yield f"whether --attention-backend {name} serves this model"
             continue
         lacks = {
