@@ -9,12 +9,12 @@ from console.checks.preflight.compatibility import Question, check
 from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Verdict
+from console.models.sizing.cards.fit import chosen
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.flags.sglang import sglang_plan
 from console.models.sizing.flags.vllm import vllm_plan
-from console.models.sizing.llama_cpp import chosen
 from console.models.sizing.model_facts import Experts
 from console.models.sizing.serving.kt import by_kt
 from tests.sizing import shapes

@@ -5,10 +5,10 @@ import pytest
 from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import HOST, Verdict
+from console.models.sizing.cards.fit import chosen
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.flags.llama import ik_plan, llama_plan
 from console.models.sizing.kv_cache import cache_of
-from console.models.sizing.llama_cpp import chosen
 from console.models.sizing.placement import place
 from tests.sizing.known import KNOWN
 from tests.waiting import some

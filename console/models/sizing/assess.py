@@ -25,8 +25,9 @@ from console.models.sizing.assessment import (
     Reference,
     Verdict,
 )
+from console.models.sizing.cards.fit import least
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.llama_cpp import best_split, by_layers, least, words
+from console.models.sizing.llama_cpp import best_split, by_layers, words
 from console.models.sizing.loader_plan import (
     ALL,
     ConversionPlan,

@@ -7,7 +7,7 @@ computed by the same sum.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from console.common.text import clean
@@ -27,23 +27,24 @@ from console.models.sizing.assessment import (
     resident,
 )
 from console.models.sizing.cards.division import divided_by_graph, exchanged
+from console.models.sizing.cards.fit import BESIDE_GUESSES, chosen, gives_up, spare
 from console.models.sizing.cards.flash_attention import PAIRS, PLAIN, takes_types
 from console.models.sizing.cards.half_copies import doubt
 from console.models.sizing.compute import CONTEXT
-from console.models.sizing.kv_cache import CELLS
 from console.models.sizing.latent import LIMIT_MIB
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
+from console.models.sizing.loader_plan import ALL, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.newer.builds import judge_arrivals
 from console.models.sizing.placement import Placement, Share, capacity, cards_of, labels, place
 
 PERCENT = 100
+NO_LAYERS = (
+    "ik_llama.cpp before 30 July 2026 takes no layer to the cards where --n-gpu-layers is not "
+    "given (ik_llama.cpp#2209)"
+)
 ALONE = 1 << 50
 """Bytes of a card on which any model fits."""
-
-MIN_CTX = 4096
-"""The smallest context that llama.cpp's --fit goes down to."""
 
 
 def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
@@ -90,113 +91,6 @@ def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str 
     return f"a split by layers instead ({how}): {loads}"
 
 
-def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
-    """The result of llama.cpp's `auto`: all layers if they fit, else a smaller context if none was
-    given, else experts on the host, else fewer layers. Its own choice may differ a little."""
-    whole = replace(plan, gpu_layers=ALL)
-    if not cards_of(plan, cards):
-        return replace(plan, gpu_layers=0)
-    if not plan.fit or plan.split_mode == "tensor" or spare(facts, whole, cards) >= 0:
-        return whole  # --fit knows no split by rows
-    auto_plan = _shorter(facts, whole, cards)
-    if spare(facts, auto_plan, cards) < 0:
-        auto_plan = _fewer_on_cards(facts, auto_plan, cards)
-    return auto_plan
-
-
-def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
-    """The context that --fit takes where none was given and the cards together are too small for
-    the whole one: what a straight line between the shortest and the longest leaves room for."""
-    streams = 1 if whole.unified else whole.slots
-    longest, shortest = whole.tokens(facts.context_length) or 0, MIN_CTX * streams
-    given = whole.ctx is not None or whole.whole_ctx or whole.per_slot > 0
-    if given or longest <= shortest:
-        return whole
-    sizes = [capacity(cards[number]) for number in cards_of(whole, cards)]
-    if None in sizes:
-        return whole
-    room = sum((size or 0) - kept_free(whole, at) for at, size in enumerate(sizes))
-    shortest_plan = replace(whole, ctx=shortest)
-    most, few = place(facts, whole, cards), place(facts, shortest_plan, cards)
-    if room >= most.on_cards:
-        return whole
-    if len(sizes) > 1:  # what is lost to whole layers, or to whole tensors of experts
-        layer = sum(share.weights for share in most.cards) // max(1, facts.layers or 0)
-        room -= (len(sizes) + 1) * layer // (6 if facts.experts.count else 2)
-    if room <= few.on_cards:
-        return shortest_plan
-    step = CELLS * streams
-    longer = (longest - shortest) * (room - few.on_cards) // (most.on_cards - few.on_cards)
-    return replace(whole, ctx=max(shortest, (shortest + longer) // step * step))
-
-
-def _fewer_on_cards(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
-    """Keep as few layers' experts on the host as each card needs, else fewer layers on cards."""
-    if facts.experts.count:
-        bare = {share.card: share.layers for share in place(facts, plan, cards).cards}
-        moved = {card: len(layers) for card, layers in bare.items()}
-        if spare(facts, _moving(plan, bare, moved), cards) >= 0:
-            for card in bare:
-
-                def fits(count: int, card: int = card) -> bool:
-                    tried = _moving(plan, bare, {**moved, card: count})
-                    return spare(facts, tried, cards, card) >= 0
-
-                moved[card] = least(moved[card], fits) or 0
-            return _moving(plan, bare, moved)
-    units = (facts.layers or 0) + facts.spare_layers + 1
-    fewer = least(
-        units, lambda gone: spare(facts, replace(plan, gpu_layers=units - gone), cards) >= 0
-    )
-    return replace(plan, gpu_layers=0 if fewer is None else units - fewer)
-
-
-def _moving(
-    plan: LlamaPlan, layers: Mapping[int, Sequence[int]], moved: Mapping[int, int]
-) -> LlamaPlan:
-    """The plan with the experts of the first so many layers of each card kept on the host."""
-    names = [str(layer) for card, count in moved.items() for layer in layers[card][:count]]
-    if not names:
-        return plan
-    pattern = rf"^blk\.({'|'.join(names)}){EXPERTS_OF_LAYER}"
-    return replace(plan, overrides=(*plan.overrides, (pattern, "CPU")))
-
-
-def spare(
-    facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], only: int | None = None
-) -> int:
-    """Bytes left on the fullest card, less the margin; negative: does not fit. `only`: of this
-    card."""
-    placement = place(facts, plan, cards)
-    left = [
-        have - share.bytes - kept_free(plan, at)
-        for at, share in enumerate(placement.cards)
-        if (have := capacity(cards[share.card])) is not None and only in (None, share.card)
-    ]
-    return min(left, default=0)
-
-
-def kept_free(plan: LlamaPlan, at: int) -> int:
-    """What --fit leaves free on the card at this place of those that are used."""
-    if not plan.fit_target:
-        return CARD_MARGIN
-    return int(plan.fit_target[min(at, len(plan.fit_target) - 1)] * MIB)
-
-
-def least(most: int, works: Callable[[int], bool]) -> int | None:
-    """The smallest number up to `most` for which `works`, if it works for all above it too."""
-    if not works(most):
-        return None
-    low, high = 0, most
-    while low < high:
-        middle = (low + high) // 2
-        if works(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
-
-
 OVERFLOWS = "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
 """Lets what a card has no room for lie in RAM (the guide to building llama.cpp)."""
 
@@ -226,7 +120,7 @@ def weigh(
         ledger.unknown.append("the file has no layers for --spec-type draft-mtp")
     if facts.layers is None:
         return ledger, None
-    if plan.gpu_layers is None:
+    if plan.gpu_layers is None or plan.fit:
         plan = _auto(facts, plan, machine.cards, ledger)
     _context(facts, plan, ledger)
     placement = place(facts, plan, machine.cards)
@@ -317,12 +211,25 @@ def _auto(
     """The plan llama.cpp would choose, and a note that says so."""
     auto_plan = chosen(facts, plan, cards)
     layers = min(auto_plan.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
-    words = f"--n-gpu-layers is auto: about {layers}"
-    if auto_plan.overrides != plan.overrides:
-        words += ", with part of the experts on the host"
+    auto = plan.gpu_layers is None or plan.fits_all
+    words = [f"--n-gpu-layers is auto: about {layers}"] if auto else []
+    moves = auto_plan.overrides != plan.overrides
+    if moves:
+        words.append("with part of the experts on the host")
     if auto_plan.ctx != plan.ctx:
-        words += f", and a context of {auto_plan.ctx:,} tokens"
-    ledger.notes.append(words)
+        whose = "" if words else "--fit chooses "
+        words.append(f"{'and ' if words else ''}{whose}a context of {auto_plan.ctx:,} tokens")
+    reason = gives_up(plan, cards) if plan.fit and cards_of(plan, cards) else ""
+    if reason and auto and spare(facts, auto_plan, cards) < 0:
+        words.append(f'--fit gives up ("{reason}, abort"), so that all layers go to the cards')
+    if words:
+        ledger.notes.append(", ".join(words))
+    if plan.ik and plan.gpu_layers is None and not plan.fit and cards_of(plan, cards):
+        ledger.notes.append(NO_LAYERS)
+    made_room = moves or auto_plan.ctx != plan.ctx or layers <= (facts.layers or 0)
+    own = plan.gpu_layers is None or auto_plan.ctx != plan.ctx
+    if plan.mtp and plan.fit and own and made_room and not (plan.ik or plan.build.serves):
+        ledger.unknown.append(BESIDE_GUESSES)
     return auto_plan
 
 

@@ -174,6 +174,12 @@ class LlamaPlan:
         return self.split_mode == "row" or copied or bool(self.newer)
 
     @property
+    def fits_all(self) -> bool:
+        """Whether ik_llama.cpp chooses the layers itself: its --fit passes --n-gpu-layers over
+        (src/llama.cpp of 8337e4cd)."""
+        return self.ik and self.fit
+
+    @property
     def slots(self) -> int:
         return AUTO_SLOTS if self.parallel is None else max(1, self.parallel)
 

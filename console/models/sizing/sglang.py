@@ -26,10 +26,10 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.cards.fit import least
 from console.models.sizing.combinations.kernels import kernels_of_sglang
 from console.models.sizing.combinations.serving import by_sglang_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.llama_cpp import least
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import AS_STORED, ConversionPlan, SglangPlan
 from console.models.sizing.model_facts import Kind, ModelFacts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from console.models.sizing.assessment import Assessment, Verdict
-from console.models.sizing.llama_cpp import least
+from console.models.sizing.cards.fit import least
 from console.models.suggest.ways import Args, Way
 
 USEFUL, SHORT, MIN_CONTEXT = 16384, 8192, 4096

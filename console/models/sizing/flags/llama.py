@@ -69,17 +69,18 @@ def ik_plan(
     argv: Sequence[str], env: Mapping[str, str] | None = None, *, takes: Takes | None = None
 ) -> LlamaPlan:
     """The same of ik_llama.cpp's llama-server."""
-    plan = _plan(argv, env or {}, table("ik_llama"), {**_LLAMA, **_IK}, takes or {})
+    appliers = {**_LLAMA, **_IK}
+    plan = _plan(argv, env or {}, table("ik_llama"), appliers, takes or {}, {"fit": False})
     # its windows keep the whole context, and its slots share one cache
     return replace(plan, swa_full=True, kv_unified=True, ik=True)
 
 
 def _plan(
     argv: Sequence[str], env: Mapping[str, str], options: Table, appliers: Mapping[str, Apply],
-    takes: Takes,
+    takes: Takes, defaults: Mapping[str, object] | None = None,
 ) -> LlamaPlan:  # fmt: skip
     refusals: list[str] = []
-    reading = Reading(refused=refusals)
+    reading = Reading(dict(defaults or {}), refused=refusals)
     known = named(options, appliers)
     sources = [list(_of_environment(env, options)), list(given(argv, options))]
     for source in sources:
