@@ -54,6 +54,7 @@ def sglang(words: str, weights: str, compute: tuple[int, int],
         ("flashinfer_trtllm", "half", CONSUMER, NO_GO), ("aiter", "half", HOPPER, NO_GO),
         ("flashinfer_cutlass", "half", A100, NO_GO), ("flashinfer_cutlass", "half", CONSUMER, GO),
         ("marlin", "blocks", A100, GO), ("marlin", "fp8", HOPPER, GO),
+        ("auto", "blocks", A100, UNKNOWN), ("auto", "blocks", ADA, GO),  # vllm#39610
         ("triton", "blocks", A100, NO_GO), ("triton", "blocks", ADA, GO),
         ("deep_gemm", "blocks", A100, NO_GO), ("flashinfer_cutlass", "fp8", A100, NO_GO),
         ("flashinfer_trtllm", "blocks", HOPPER, NO_GO), ("triton_unfused", "fp8", HOPPER, NO_GO),
@@ -80,6 +81,8 @@ def test_releases_differ_in_what_they_take() -> None:
     assert vllm("--moe-backend marlin", "half", HOPPER) is UNKNOWN
     assert vllm("--moe-backend marlin", "half", HOPPER, (0, 28)) is NO_GO
     assert vllm("--moe-backend marlin", "half", HOPPER, (0, 33)) is GO
+    assert vllm("", "blocks", A100, (0, 33)) is GO
+    assert vllm("", "half", A100) is GO
 
 
 def test_what_else_is_in_a_kernel_config_is_not_known() -> None:

@@ -114,10 +114,12 @@ class Preflight:
         return seconds_for(self.here.to_fetch, self.machine.line_bps)
 
     def lines(self, width: int = fit_text.WIDTH) -> list[str]:
-        """Files, disk and line, checks, then the arithmetic; clean."""
+        """The verdict, files, disk and line, checks, the arithmetic, and the verdict with all its
+        reasons; clean."""
         listing = self.contents.listing
         pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
-        out = [f"{one_line(listing.repo, 60)}{pinned}"]
+        out = [one_line(f"{self.verdict}: {self.because}", width), ""]
+        out.append(f"{one_line(listing.repo, 60)}{pinned}")
         for line in [*self.contents.lines(), self.here.words, self._line()]:
             out += fit_text.wrapped(f"  {line}", "    ", width) if line else []
         if self.arguments:

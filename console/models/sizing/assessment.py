@@ -7,7 +7,7 @@ for every loader.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -221,15 +221,23 @@ class Assessment:
         spread = self.spread(limit.where) if limit.where == HOST else 0
         least = "at least " if spread else ""
         need, short = format_bytes(limit.need - spread), format_bytes(limit.short_by - spread)
-        return f"needs {least}{need}: {short}"
+        return f"{least}{need}: {short}"
+
+    def _short(self) -> Iterator[str]:
+        """What is short, the largest first; equal cards that lack the same are said once."""
+        alike: dict[tuple[str, str], list[str]] = {}
+        for limit in sorted(self.short, key=lambda limit: -limit.short_by):
+            name, mark, number = limit.where.rpartition(" #")
+            words = f"{format_bytes(limit.have)} and {{}} {self._needs(limit)} short"
+            alike.setdefault((name if mark else limit.where, words), []).append(mark and number)
+        for (name, words), numbers in alike.items():
+            has, needs = ("has", "needs") if len(numbers) == 1 else ("each have", "need")
+            yield f"{name}{_numbered(numbers)} {has} {words.format(needs)}"
 
     def _reasons(self) -> str:
         verdict = self.summed
         if verdict is Verdict.NO_GO:
-            words = [
-                f"{limit.where} has {format_bytes(limit.have)} and {self._needs(limit)} short"
-                for limit in sorted(self.short, key=lambda limit: -limit.short_by)
-            ]
+            words = list(self._short())
             besides = f"besides not known: {'; '.join(self.unknown)}" if self.unknown else ""
             return "; ".join([*self.stops, *words, *([besides] if besides else [])])
         if verdict is Verdict.UNKNOWN:
@@ -237,6 +245,18 @@ class Assessment:
         if verdict is Verdict.TIGHT:
             return "; ".join([*self.tight, *([self.streaming] if self.streaming else [])])
         return self.streaming or "everything fits"
+
+
+def _numbered(numbers: Sequence[str]) -> str:
+    """` #0`, ` #0 and #2` or ` #0 to #7`; nothing of a card without a number."""
+    if not numbers[0]:
+        return ""
+    first, *others = [f"#{number}" for number in sorted(numbers, key=int)]
+    if not others:
+        return f" {first}"
+    in_a_row = len(others) > 1 and int(others[-1][1:]) - int(first[1:]) == len(others)
+    between = " to " if in_a_row else f"{''.join(f', {place}' for place in others[:-1])} and "
+    return f" {first}{between}{others[-1]}"
 
 
 def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> None:

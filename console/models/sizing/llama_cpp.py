@@ -189,7 +189,8 @@ def absent(plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment) -> None:
     if plan.split_mode == "none" and used and plan.main_gpu >= len(used):
         ledger.stops.append(f"--main-gpu {plan.main_gpu}: {len(used)} of the devices are used")
     if len(used) < plan.min_devices:
-        ledger.stops.append(f"the split mode takes {plan.min_devices} devices or more, and {has}")
+        left = has if plan.devices is None else f"--device leaves it {len(used)} of {len(cards)}"
+        ledger.stops.append(f"the split mode takes {plan.min_devices} devices or more, and {left}")
     if len(plan.tensor_split) > len(used) and used:
         ledger.notes.append(
             f"--tensor-split has {len(plan.tensor_split)} entries for {len(used)} devices: the "

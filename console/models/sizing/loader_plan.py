@@ -310,8 +310,9 @@ class VllmPlan:
 
     `ranks`, `stages` and `replicas` are its tensor, pipeline and data parallel sizes; with
     `whole_experts` experts are shared out whole. `ctx` None: the model's own length, which it
-    insists on; -1: as long as there is room for. `batch`: tokens of a step, `seqs`: requests of a
-    step. `graph_batches`: of how many batches graphs are made (0: the usual ones, up to the
+    insists on; -1: as long as there is room for; `longer`: a variable lets it be longer.
+    `batch`: tokens of a step, `seqs`: requests of a step.
+    `graph_batches`: of how many batches graphs are made (0: the usual ones, up to the
     `largest_graph`). `type_kv`: the size of the cache's numbers, `asked_type`: the option's word
     for it. `cache_bytes` replaces the fraction, `cpu_offload` is in bytes a card.
     `chunked`: a prompt may take several steps; `active`: --max-num-active-seqs, `long_prefill`:
@@ -348,6 +349,7 @@ class VllmPlan:
     graphs_beyond: bool = False
     cpu_offload: int = 0
     cache_bytes: int | None = None
+    longer: bool = False
     chunked: bool = True
     active: int | None = None
     long_prefill: int = 0

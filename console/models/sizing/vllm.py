@@ -26,6 +26,7 @@ from console.models.sizing.assessment import (
 from console.models.sizing.combinations.kernels import experts_of_vllm
 from console.models.sizing.combinations.serving import by_vllm_pairs
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
+from console.models.sizing.flags.vllm import LONG
 from console.models.sizing.kv_cache import head_bytes
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import VllmPlan
@@ -131,7 +132,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     ledger.unknown += [NO_RAY] if plan.ray else []
     ledger.stops += [f"vLLM refuses {what}" for what in plan.refused]
     ledger.unknown += facts.missing
-    ledger.unknown += too_long(facts, plan.ctx, "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
+    ledger.unknown += too_long(facts, plan.ctx, f"{LONG}=1", given=plan.longer)
     ledger.unknown += (needs := _encoders(facts, plan))
     refused, doubts = by_vllm_encoder(facts, plan)
     ledger.stops += refused

@@ -26,7 +26,7 @@ from console.models.sizing.serving.kernels import BLOCK
 from console.models.sizing.serving.loaded import ALIKE, HALF, is_online
 
 ROWS = Path(__file__).with_name("kernels.txt")
-AUTO = ("", "auto")
+AUTO = "auto"
 INT4 = ("awq", "gptq", "w4a16", "auto-round")
 _FIRST, _LAST = (0, 0), (99, 9)
 Span = tuple[tuple[int, int], tuple[int, int]]
@@ -123,12 +123,13 @@ def _judged(
 ) -> tuple[list[str], list[str]]:
     """(refused, not known) of a backend that is named, by the first row that fits and those of the
     same kind behind it, which are other releases'."""
-    if backend in AUTO:
-        return [], []
+    backend = backend or AUTO
     words = f"{option} {backend}"
     computes = [card.compute for card in cards if card.compute]
     fitting = [row for row in rows(of) if _fits(row, kind, backend, computes)]
     same = [row for row in fitting if row[:3] == fitting[0][:3]]
+    if backend == AUTO and not same:
+        return [], []  # the engine chooses one that it has
     if not same or len(computes) < len(cards):
         return [], [f"whether {words} serves this model on these cards"]
     doubt = ""
@@ -149,7 +150,8 @@ def _is_until(release: Release | None, last: Release) -> bool:
 
 def _fits(row: Row, kind: str, backend: str, computes: Iterable[tuple[int, int]]) -> bool:
     """Whether a row is about this: `works` for all of the cards, others for one of them."""
-    if kind not in row.kinds or (backend not in row.backends and ANY not in row.backends):
+    every = ANY in row.backends and backend != AUTO
+    if kind not in row.kinds or (backend not in row.backends and not every):
         return False
     inside = [any(low <= compute <= high for low, high in row.spans) for compute in computes]
     return all(inside) if row.state == WORKS else any(inside) or not inside

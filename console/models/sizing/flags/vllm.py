@@ -8,6 +8,7 @@ from typing import Any
 
 from console.common.text import one_line
 from console.models.sizing.flags.reading import (
+    ON,
     Apply,
     Reading,
     beyond_one,
@@ -39,6 +40,8 @@ LOAD_NOTHING = ("ngram", "ngram_gpu", "suffix")
 """Ways to guess ahead without a model; only suffix decoding has a number of tokens of its own."""
 MEASURES, MEASURED_SINCE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", (0, 21)
 """Whether CUDA graphs are measured before the cache is made, and since when they usually are."""
+LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+"""Lets a context be longer than the model's own (`_get_and_verify_max_len` of config/model.py)."""
 OWN_LAYERS = ("mtp", "qwen3_next_mtp", "qwen3_5_mtp")
 """Ways to guess ahead with layers of the checkpoint itself; for others than gated delta nets what
 they take is not known here."""
@@ -59,7 +62,8 @@ def vllm_plan(
     if "type_kv" not in got and of_cache_type(got["problems"]):
         got["type_kv"] = NOT_COUNTED
     beyond = old or (env or {}).get(MEASURES) == "0"
-    return VllmPlan(**got, graphs_beyond=beyond, release=release)
+    longer = (env or {}).get(LONG, "").strip().lower() in ON[2:4]
+    return VllmPlan(**got, graphs_beyond=beyond, longer=longer, release=release)
 
 
 def _human(name: str) -> Apply:

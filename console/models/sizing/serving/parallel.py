@@ -80,13 +80,20 @@ def step_bytes(facts: ModelFacts, tokens: int, ranks: int, expert_ranks: int) ->
     return tokens * (max(dense, routed) + 4 * width + 2 * heads // ranks) * 2
 
 
-def too_long(facts: ModelFacts, context: int | None, leave: str) -> list[str]:
+def too_long(
+    facts: ModelFacts, context: int | None, leave: str, *, given: bool = False
+) -> list[str]:
     """What is not known where a context is asked for that is longer than the model's own: the
-    engine refuses it, unless a variable gives leave or the configuration stretches its positions.
-    """
+    engine refuses it, unless a variable gives leave (`given`: it does), or the configuration
+    stretches its positions."""
     own = facts.context_length
     if context is None or own is None or context <= own:
         return []
+    if given:
+        return [
+            f"what the model answers beyond its own {own:,} tokens: {leave} lets it start with "
+            f"{context:,}, and positions beyond may give nan or end the server"
+        ]
     return [
         f"whether a context of {context:,} tokens is taken: the model's own has {own:,}, and more "
         f"needs {leave} or a rope scaling"
