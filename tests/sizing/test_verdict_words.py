@@ -2,6 +2,7 @@
 
 import pytest
 
+from console.checks.preflight.architecture.names import NO_BUILD, not_known
 from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Verdict
@@ -53,3 +54,13 @@ def test_a_variable_that_is_set_is_not_asked_for() -> None:
     [told] = too_long(PLAIN, plan.ctx, f"{LONG}=1", given=plan.longer)
     assert "needs" not in told
     assert "lets it start" in told
+
+
+def test_a_program_that_is_no_build_is_not_named_as_one() -> None:
+    """It was "whether true (sha256 …) knows tokenizer 'gpt2'"."""
+    line = f"{NO_BUILD}; /bin/true is no llama.cpp program"
+    said = not_known("true (sha256 d8a7b796dc5a)", "tokenizer 'gpt2'", line)
+    assert said.startswith(
+        "whether a build knows tokenizer 'gpt2' is not known: no llama.cpp build"
+    )
+    assert not_known("b1", "this", "") == "whether b1 knows this is not known"

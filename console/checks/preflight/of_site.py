@@ -16,7 +16,6 @@ from console.checks.preflight import host as on_host
 from console.checks.preflight.architecture import (
     absent,
     memory,
-    names,
     options,
     support,
     tensor_types,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 Kept = dict[int, tuple[Header, list[Finding]]]
 """What was found of headers, by their ids."""
-NO_BUILD = "no llama.cpp build is known here: name one with --binary"
 AskedBuild = Callable[[], Engine | Absent | None]
 """Looks for the build that would load a GGUF; None where there is none to be asked."""
 BUILD_S = 180.0
@@ -88,8 +86,6 @@ def build_here(
         spec = specs.get(service)
         if spec is not None and isinstance(spec.runs, ProcessSpec):
             own = HostProgram(spec.runs.argv, dict(spec.runs.env))
-            if own.program and names.call(spec.runs.argv, "", 0) is None:
-                return Absent(f"{NO_BUILD}; {one_line(spec.runs.argv[0], 60)} is no program of it")
             return own if own.program else Absent("it has no program")
         return build_of(specs, connect, service=service)
     except ConsoleError as error:

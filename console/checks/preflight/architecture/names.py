@@ -36,6 +36,7 @@ MAX_FILES = 12
 MAX_TRIES = 120
 NEAR = 6
 SPAN = 200
+NO_BUILD = "no llama.cpp build is known here: name one with --binary"
 MARK = b"%s.context_length\0"
 """A string of llama.cpp's own: the file that has it holds the table of architectures."""
 TYPE_MARK = b"q8_K\0"
@@ -303,6 +304,14 @@ class Call:
 
     argv: tuple[str, ...]
     program: tuple[str, ...] = ()
+
+
+def not_known(build: str, what: str, line: str) -> str:
+    """That a build's answer about something is not known, and why: it was not asked, or it said
+    something else. A program that is none of llama.cpp's is no build."""
+    whose = "a build" if NO_BUILD in line else build
+    words = f"whether {whose} knows {what} is not known"
+    return f"{words}: {line}" if line else words
 
 
 def call(words: Sequence[str], model: str, port: int) -> Call | None:

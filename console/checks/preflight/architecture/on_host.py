@@ -123,7 +123,7 @@ class HostProgram:
             call = names.call(self.argv, str(path), _free_port())
             if call is None:
                 raise ServiceError(
-                    f"{one_line(self.argv[0])} is not known as a llama.cpp program",
+                    f"{names.NO_BUILD}; {one_line(self.argv[0])} is no llama.cpp program",
                     "none of its words is llama-server or a model name ending in .gguf",
                 )
             return _output([*call.argv, *words], self.env)

@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.architecture.names import MARK, LoaderAnswer, Presence, Scan, is_name
+from console.checks.preflight.architecture.names import (
+    MARK,
+    NO_BUILD,
+    LoaderAnswer,
+    Presence,
+    Scan,
+    is_name,
+)
 from console.common import paths, record
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
@@ -314,6 +321,7 @@ def _second_best(architecture: str, identity: Identity, why: str, scan: Scan | N
 def _unasked(architecture: str, identity: Identity, why: str) -> ArchVerdict:
     """Without both witnesses: the package's list, labelled as such."""
     reason = f"{identity.text} could not be asked" + (f" ({why})" if why else "")
+    reason = why if NO_BUILD in why else reason
     listed = package_list()
     if listed is None:
         return ArchVerdict(architecture, None, Witness.NOBODY, identity, reason)

@@ -76,10 +76,9 @@ class TypeVerdict:
             words = f"{self.build} refuses {_listed(self.refused)}: {self.refused[0].reply.line}"
             return Finding(Level.FAIL, TYPES, words, _hint(self.refused))
         if self.unknown:
-            words = f"whether {self.build} knows {_listed(self.unknown)} is not known"
             line = self.unknown[0].reply.line
             hint = "load any small model with tensors of this type with the build first"
-            words = f"{words}: {line}" if line else words
+            words = names.not_known(self.build, _listed(self.unknown), line)
             words += names.since(type_name(answer.number) for answer in self.unknown)
             return Finding(Level.UNKNOWN, TYPES, words, hint)
         known = ", ".join(type_name(answer.number) for answer in self.answers)

@@ -69,8 +69,7 @@ class WordsVerdict:
             return Finding(
                 Level.FAIL, TITLE, f"{self.build} refuses {what}: {self.reply.line}", hint
             )
-        words = f"whether {self.build} knows {what} is not known"
-        words = f"{words}: {self.reply.line}" if self.reply.line else words
+        words = names.not_known(self.build, what, self.reply.line)
         words += names.since([self.pre])
         hint = "load any small model with this tokenizer with the build first"
         return Finding(Level.UNKNOWN, TITLE, words, hint)
