@@ -84,6 +84,7 @@ def test_642_gib_resident_are_a_no_go_with_the_sum(hub: LocalHub, told: Told) ->
     assert code == 3
     for words in ("163 files", "642.0 GiB", "3 h 03 min", "RTX PRO 6000", "NO-GO"):
         assert words in said
+    assert said.startswith("NO-GO: "), "the verdict is not only the last of 60 lines"
     assert all("resolve" not in path or path.endswith(".json") for path in hub.fetched())
 
 
