@@ -12,14 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from console.common.options.since import Release, release_in
 from console.host.sample import Card
-from console.models.sizing.combinations.table import (
-    ANY,
-    REFUSED,
-    WORKS,
-    Release,
-    release_in,
-)
+from console.models.sizing.combinations.table import ANY, REFUSED, WORKS
 from console.models.sizing.loader_plan import SglangPlan, VllmPlan
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.serving.kernels import BLOCK

@@ -134,8 +134,6 @@ def name_variables(
     for variable in judged(env, of, release):
         if variable.effect is Effect.UNCOUNTED:
             reading.uncounted.append(variable.words)
-        elif variable.effect is Effect.NOTED:
-            reading.notes.append(f"{variable.words} is not judged")
         elif variable.effect is None:
             reading.notes.append(f"{variable.words}: {of.of} has no such variable")
 
