@@ -13,8 +13,9 @@ from console.common.text import clean
 from console.journal.run_dir import RunDir
 from console.journal.state import Decision
 from console.render.cells import glyphs
+from console.render.facts.words import VERDICT_TONE
 from screens.base import Page, ReadingPage
-from widgets.bars import DECISION_TONE, STATE_TONE, bindings
+from widgets.bars import STATE_TONE, bindings
 from widgets.rows import PickList, Row, Rows, fit
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
             (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{room}}", "bold"),
             (f"{note} ", "warn"),
             (f"{state:<{STATE}} ", STATE_TONE.get(row.state, "")),
-            (f"{decision:<{DECISION}} ", DECISION_TONE.get(row.decision or "", "")),
+            (f"{decision:<{DECISION}} ", VERDICT_TONE.get(decision, "")),
             (f"{took:>{TOOK}} ", ""), (clean(row.id[-ID:]), "dim"),
         ),
         width + len(mark),

@@ -18,10 +18,11 @@ from textual.timer import Timer
 from console.common.progress import clock
 from console.common.text import clean
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, STANDING, UNDECIDED, RunState, possible_verbs, stands
+from console.journal.state import ENDS, STANDING, UNDECIDED, Mark, RunState, possible_verbs, stands
 from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
+from console.render.facts.words import VERDICT_TONE
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
 from console.render.upcoming import NOTHING, ShownBaseline, on_site
@@ -61,7 +62,6 @@ NAMED = 100
 """Columns from which on the run's row names its playbook."""
 MIN_ROOM = 24
 """Cells for a run's progress below which it is only words."""
-DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
 
 def bindings(scope: str) -> list[BindingType]:
@@ -389,7 +389,7 @@ def status(
     state = waits or word.replace("_", " ").upper()
     # first, where no width cuts it off
     left: list[Part] = [("last run ", "dim")] if view.over else []
-    left += [("REHEARSAL ", "warn")] if view.rehearsal else []
+    left += [(f"{Mark.REHEARSAL} ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
     if elsewhere := on_site(view, shown):
         left.append((f" {elsewhere}", "warn"))
@@ -412,7 +412,7 @@ def status(
         left.append((f"{dot}BASELINE DOWN", "bad"))
     left += [(f"{dot}{lease}", "warn")] if lease else []
     if view.decision and view.reason not in UNDECIDED:
-        tone = DECISION_TONE.get(view.decision, "")
+        tone = VERDICT_TONE.get(view.decision.word, "")
         left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))

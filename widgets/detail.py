@@ -21,11 +21,13 @@ from console.journal.state import UNDECIDED, Decision, RunState, StepState
 from console.recovery.rollback.baseline_state import time_words
 from console.render.cells import glyphs, outcome, padded, standing
 from console.render.cutover import cut_over
+from console.render.facts.gate import doubts, gates
+from console.render.facts.words import VERDICT_TONE
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
 from console.render.upcoming import NOTHING, ShownBaseline, of_site, on_site
 from widgets.rows import Row, fit, width_of
-from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
+from widgets.steps import behind, paragraph, tone_of, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
@@ -249,28 +251,20 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
     """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion. What
     makes one doubtful leads, before the word GO is read."""
     rows: list[Row] = []
-    doubts = [doubt for doubt in view.doubts if step_id in ("", doubt.gate)]
-    if doubts:
-        from console.render.report.decision import doubt_words  # few runs need it
-
-        for words in (f"DOUBTFUL: {doubt_words(view, doubt)}" for doubt in doubts):
-            whole = paragraph(words, width, "warn")
-            rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
-    for verdict in view.verdicts:
-        if step_id and verdict.step != step_id:
-            continue
-        named = f"  {clean(verdict.outcome)}" if verdict.outcome else ""
-        tone = VERDICT_TONE.get(verdict.verdict, "")
-        rows.append((("GATE ", "bold"), (verdict.verdict, tone), (named, "bold")))
-        for row in verdict.criteria:
-            word = row.get("verdict", "")
-            lead, why = (f"{word:>6} ", VERDICT_TONE.get(word, "")), clean(row.get("why", ""))
+    for doubt in doubts(view, step_id):
+        whole = paragraph(doubt.line, width, doubt.tone)
+        rows += [fit(((doubt.line, doubt.tone),), width, glyphs().ellipsis)] if low else whole
+    for gate in gates(view, step_id):
+        named = f"  {gate.outcome}" if gate.outcome else ""
+        rows.append((("GATE ", "bold"), (gate.verdict, gate.tone), (named, "bold")))
+        for row in gate.criteria:
+            lead = (f"{row.word:>6} ", row.tone)
             if low:
-                rows.append(fit((lead, (why, "")), width, glyphs().ellipsis))
+                rows.append(fit((lead, (row.why, "")), width, glyphs().ellipsis))
             else:
-                rows += behind((lead,), why, width)
-        if verdict.overridden:
-            rows += paragraph(f"overridden by {clean(verdict.overridden)}", width, "warn")
+                rows += behind((lead,), row.why, width)
+        for mark in gate.marks:
+            rows += paragraph(mark.line, width, mark.tone)
     return rows
 
 

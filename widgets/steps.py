@@ -14,13 +14,13 @@ from console.common.text import clean
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.render.cells import glyphs, standing
+from console.render.facts.words import VERDICT_TONE
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
 TONE = {
     "running": "accent", "succeeded": "good", "failed": "bad", "skipped": "dim",
     "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "pending": "dim",
 }  # fmt: skip
-VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
 
 LATE, MIN_LATE_S = 1.05, 2.0

@@ -14,6 +14,7 @@ from console.fleet.table import state_words
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.store import Event, event_of
+from console.render.facts.gate import gates
 from console.render.report.markdown import code, prose, table
 
 HEAD = ("host", "run", "playbook", "started", "by", "decision", "state", "took", "who decided")
@@ -69,9 +70,8 @@ def decided(host: str, line: Asks, name: str) -> Decided:
 
 def _who(view: RunView) -> list[str]:
     lines = [
-        f"gate {verdict.step}: {verdict.verdict}"
-        + (f", overridden by {verdict.overridden}" if verdict.overridden else "")
-        for verdict in view.verdicts
+        ", ".join([f"gate {gate.step}: {gate.verdict}", *(mark.line for mark in gate.marks)])
+        for gate in gates(view)
     ]
     for verb in view.verbs:
         who, why = verb.who, verb.why

@@ -12,12 +12,12 @@ from console.journal.run_view import (
     BaselineServes,
     ClientsElsewhere,
     GateDoubt,
+    GateVerdict,
     GuardEvent,
     PeaksSoFar,
     RunView,
     StepView,
     VerbGiven,
-    Verdicts,
 )
 from console.journal.state import ENDS, StepState
 from console.journal.store import Event
@@ -156,9 +156,8 @@ def _verdict(view: RunView, event: Event, body: events.Verdict) -> None:
     overridden = body.overridden
     if body.verdict == "GO" and not overridden:
         overridden = _moved_words(view, event.step, before)
-    view.verdicts.append(
-        Verdicts(event.step, body.verdict, body.outcome, list(body.criteria), overridden)
-    )
+    fields = {**body.fields(), "step": event.step, "overridden": overridden}
+    view.verdicts.append(GateVerdict(**fields))
 
 
 def _moved_words(view: RunView, gate: str, before: list[str]) -> str:

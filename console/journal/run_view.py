@@ -9,7 +9,7 @@ from console.common.errors import Exit
 from console.common.progress import Progress
 from console.journal import events
 from console.journal.events import Breach, MovedTarget, RunCreated, Rung, body_type
-from console.journal.state import ENDS, Decision, RunState, StepState, exit_code
+from console.journal.state import ENDS, Decision, Mark, RunState, StepState, exit_code
 
 MAX_TROUBLE = 20
 """Most lines of a journal's trouble that are printed."""
@@ -47,18 +47,6 @@ class StepView:
     started: float = 0.0
     duration_s: float | None = None
     exit_code: int | None = None
-
-
-@dataclass(slots=True)
-class Verdicts:
-    """What a gate decided: `criteria` are {metric, verdict, why}, and `lacks`, the step that
-    measured too few samples for it, if one did."""
-
-    step: str
-    verdict: str
-    outcome: str
-    criteria: list[dict[str, str]]
-    overridden: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +95,13 @@ class VerbGiven(events.Verb):
     """A verb, when it was given, and at which step."""
 
     at: float = 0.0
+    step: str = ""
+
+
+@body_type
+class GateVerdict(events.Verdict):
+    """What the gate of a step decided last."""
+
     step: str = ""
 
 
@@ -182,7 +177,7 @@ class RunView:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     measured: dict[str, StepMeasurement] = field(default_factory=dict)
     """How they came about, by the same names."""
-    verdicts: list[Verdicts] = field(default_factory=list)
+    verdicts: list[GateVerdict] = field(default_factory=list)
     peaks: PeaksSoFar = field(default_factory=PeaksSoFar)
     guards: tuple[GuardEvent, ...] = ()
     moved: list[MovedTarget] = field(default_factory=list)
@@ -266,11 +261,11 @@ class RunView:
 
     @property
     def mark(self) -> str:
-        """The word that must accompany the decision everywhere: REHEARSAL, OVERRIDDEN, DOUBTFUL or
-        "". REHEARSAL wins, as a rehearsal decides nothing."""
+        """The word that must accompany the decision everywhere, or "". That of a rehearsal wins, as
+        one decides nothing."""
         if self.rehearsal:
-            return "REHEARSAL"
-        return "DOUBTFUL" if self.doubts else "OVERRIDDEN" if self.overridden else ""
+            return Mark.REHEARSAL
+        return Mark.DOUBTFUL if self.doubts else Mark.OVERRIDDEN if self.overridden else ""
 
     @property
     def rehearsal(self) -> dict[str, Any]:

@@ -88,6 +88,14 @@ class Decision(StrEnum):
         return self.value.upper().replace("_", "-")
 
 
+class Mark(StrEnum):
+    """What must accompany a decision wherever it stands: it is no plain one."""
+
+    REHEARSAL = "REHEARSAL"
+    OVERRIDDEN = "OVERRIDDEN"
+    DOUBTFUL = "DOUBTFUL"
+
+
 R = RunState
 ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})
 STANDING = (R.PAUSED, R.WAITING_APPROVAL)

@@ -12,10 +12,11 @@ from console.common.units import format_duration
 from console.config.site.notify import KINDS
 from console.journal import events
 from console.journal.fold import fold
-from console.journal.run_view import GateDoubt, RunView
+from console.journal.run_view import RunView
 from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
 from console.journal.store import Event as JournalEvent
 from console.recovery.guard.config import ALLOCATION
+from console.render.facts.gate import doubts
 
 __all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
 
@@ -131,20 +132,12 @@ def _end(view: RunView) -> News:
     }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
     text += "".join(f" Answers of {name}: {answer}." for name, answer in answers.items())
-    text += "".join(f" DOUBTFUL: {_doubt(doubt)}." for doubt in view.doubts)
+    text += "".join(f" {doubt.line}." for doubt in doubts(view, moved=True))
     data = {
         "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
         "baseline_serves": serves, **({"contracts": answers} if answers else {}),
     }  # fmt: skip
     return "run-end", f" has ended: {decision or state}", text, data
-
-
-def _doubt(doubt: GateDoubt) -> str:
-    """By how much the baseline moved, and what its gate would say."""
-    words, moved = clean(doubt.words, 300), clean(doubt.moved, 120)
-    lead = f"the baseline moved by {moved}; " if moved and moved not in words else ""
-    gate, verdict = clean(doubt.gate, 60), clean(doubt.verdict, 10)
-    return f"{lead}gate {gate} would be {verdict}: {words}"
 
 
 def _ended(view: RunView) -> str:

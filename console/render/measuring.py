@@ -14,8 +14,10 @@ from console.bench.metrics import METRICS
 from console.common.text import clean
 from console.common.units import format_number, number
 from console.config.playbook.threshold import Threshold, parse_threshold
-from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.run_view import RunView, StepView
 from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_of
+from console.render.facts.gate import GateFacts
+from console.render.facts.words import VERDICT_TONE
 
 SHARE_OF_TOP = 1.15
 MIN_RUNS = 3
@@ -27,7 +29,6 @@ MAX_ANSWER, MAX_BRIEF = 300, 160
 """Characters of an answer in a table, and in a row of a panel."""
 Kept = dict[str, Any]
 """An answer as a journal has it: console.bench.answers.Kept."""
-VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "open": "warn"}
 
 
 def runs_of(step: StepView, metric: str) -> list[float]:
@@ -202,9 +203,9 @@ def answer_lines(view: RunView, scope: str) -> list[str]:
     return [f"{who + ' said':<15}  {words}" for who, words, _ in brief_answers(view, scope)]
 
 
-def judged_answers(view: RunView, verdict: Verdicts) -> list[str]:
+def judged_answers(view: RunView, gate: GateFacts) -> list[str]:
     """The same for the measurements whose figures a gate has judged."""
-    scopes = dict.fromkeys(str(row["metric"]).partition(".")[0] for row in verdict.criteria)
+    scopes = dict.fromkeys(row.metric.partition(".")[0] for row in gate.criteria)
     return [line for scope in scopes for line in answer_lines(view, scope)]
 
 

@@ -13,7 +13,7 @@ from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.steps import Step
 from console.journal import events
-from console.journal.run_view import Verdicts
+from console.journal.run_view import GateVerdict
 from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context
@@ -226,7 +226,7 @@ class Runner:
             return Flow.AGAIN
         return Flow.ON
 
-    def _after_gate(self, planned: PlannedStep, step: Step, verdict: Verdicts) -> Flow:
+    def _after_gate(self, planned: PlannedStep, step: Step, verdict: GateVerdict) -> Flow:
         if verdict.verdict == "NO-GO":
             if step.on_no_go == "rollback":
                 return Flow.ROLLBACK

@@ -148,7 +148,7 @@ def test_when_a_host_comes_back_by_itself(snapshot: SnapshotAssertion) -> None:
 def test_report(snapshot: SnapshotAssertion) -> None:
     go = Decided(
         "boxa", "20250615-160000-trial-ab12", "trial", NOW - 900, "ops", "GO (migrate) OVERRIDDEN",
-        "succeeded", 412.0, ("gate go: GO, overridden by ops: known noise", "approve by ops"),
+        "succeeded", 412.0, ("gate go: GO, OVERRIDDEN by ops: known noise", "approve by ops"),
     )  # fmt: skip
     lost = Decided("b|c", "x", trouble="No route to host")
     assert markdown([go, lost]) == snapshot

@@ -78,7 +78,8 @@ def test_the_end_says_by_how_much_the_baseline_moved() -> None:
     journal.add("doubt", "go", verdict="NO-GO", words=words, moved=moved)
     (end,) = journal.state("succeeded").news
     assert end.title == "DOUBTFUL: trial has ended: HOLD"
-    assert f"DOUBTFUL: the baseline moved by {moved}; gate go would be NO-GO: {words}." in end.text
+    doubt = f"the baseline moved by {moved}; gate go said GO, but it would be NO-GO: {words}."
+    assert f"DOUBTFUL: {doubt}" in end.text
 
 
 def test_text_of_others_does_no_harm() -> None:

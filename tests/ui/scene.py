@@ -21,7 +21,7 @@ from console.journal.events import RunCreated
 from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
-from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.run_view import GateVerdict, RunView, StepView
 from console.journal.samples import Gauge
 from console.journal.state import RunState, StepState
 from console.recovery.guard.config import defaults
@@ -142,7 +142,7 @@ def held() -> RunView:
     made.steps[6].warned = True
     why = "bench.tok_s 21.3 tok/s: 2 of 9 runs valid; 5 needed"
     row = {"metric": "bench.tok_s", "verdict": "HOLD", "why": why}
-    made.verdicts = [Verdicts("go", "HOLD", "", [row])]
+    made.verdicts = [GateVerdict(step="go", verdict="HOLD", criteria=[row])]
     return made
 
 
@@ -181,7 +181,7 @@ def ended() -> RunView:
     return made
 
 
-def verdict(word: str, outcome: str) -> Verdicts:
+def verdict(word: str, outcome: str) -> GateVerdict:
     said = "21.3 tok/s (20.9 to 21.6 tok/s) meets >= 20 tok/s"
     if word == "NO-GO":
         said = "11.1 tok/s (10.9 to 11.2 tok/s) is NO-GO by < 12 tok/s"
@@ -191,7 +191,7 @@ def verdict(word: str, outcome: str) -> Verdicts:
         {"metric": "bench.ttft_s", "verdict": "GO",
          "why": "bench.ttft_s 0.81 s (0.79 to 0.92 s) meets < 2 s (9 valid samples)"},
     ]  # fmt: skip
-    return Verdicts("go", word, outcome, rows)
+    return GateVerdict(step="go", verdict=word, outcome=outcome, criteria=rows)
 
 
 def earlier(view: RunView) -> list[RunRow]:

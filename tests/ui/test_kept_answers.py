@@ -9,8 +9,9 @@ from console.frontends.tui.watch.actions import question_lines
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
-from console.journal.run_view import GateDoubt, RunView, StepMeasurement, StepView, Verdicts
+from console.journal.run_view import GateDoubt, GateVerdict, RunView, StepMeasurement, StepView
 from console.journal.state import StepState
+from console.render.facts.gate import gates
 from console.render.measuring import answer_lines, judged_answers
 from widgets.detail import answer_rows, detail_rows, summary_rows
 from widgets.rows import width_of
@@ -28,7 +29,7 @@ JUDGED = RunView(
         "bench.baseline": answered({"prompt": "?", "answer": "Paris.", "garbled": ""}),
     },
     metrics={"bench": {}, "bench.baseline": {}},
-    verdicts=[Verdicts("go", "HOLD", "", SAID)],
+    verdicts=[GateVerdict(step="go", verdict="HOLD", criteria=SAID)],
     steps=[StepView("go", "Gate", "Trial", "gate", state=StepState.RUNNING)],
 )
 
@@ -52,7 +53,7 @@ def test_who_overrides_a_gate_reads_both_answers() -> None:
     assert lines[1:] == ["HOLD: too few", *answer_lines(JUDGED, "bench")]
     assert lines[2].split() == ["candidate", "said", "GARBLED,", "one", "letter"]
     assert lines[3].split() == ["baseline", "said", "Paris."]
-    assert judged_answers(JUDGED, JUDGED.verdicts[0]) == lines[2:]
+    assert judged_answers(JUDGED, gates(JUDGED)[0]) == lines[2:]
 
 
 @pytest.mark.parametrize("scope", ["bench.baseline", "bench.baseline-after"])
@@ -74,7 +75,9 @@ def test_what_makes_a_gate_doubtful_stands_before_its_word() -> None:
     words = "bench.tok_s may have moved as the baseline did, by -54.9 % (99.6 before, 44.9 after)"
     doubt = GateDoubt(gate="go", verdict="NO-GO", words=words)
     step = StepView("go", "Gate", "Trial", "gate", state=StepState.SUCCEEDED)
-    view = RunView(verdicts=[Verdicts("go", "GO", "", SAID)], doubts=[doubt], steps=[step])
+    view = RunView(
+        verdicts=[GateVerdict(step="go", verdict="GO", criteria=SAID)], doubts=[doubt], steps=[step]
+    )
     for rows in (summary_rows(view, 76, 0.0), detail_rows(view, step, [], 76, 0.0, 9)):
         lines = ["".join(text for text, _ in row) for row in rows]
         at = next(number for number, line in enumerate(lines) if line.startswith("GATE"))

@@ -23,15 +23,15 @@ from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
 from console.journal.run_view import RunView
-from console.journal.state import RunState, StepState, possible_verbs
+from console.journal.state import Mark, RunState, StepState, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
 from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
+from console.render.facts.gate import doubts, gates, marks
 from console.render.guard import deeds, event_words
 from console.render.measuring import judged_answers
 from console.render.progress import said_words, step_words
-from console.render.report.decision import doubt_words
 from console.render.report.timeline import sign
 from console.runner import control
 
@@ -156,13 +156,13 @@ class EventPrinter:
         return " · ".join(verbs)
 
     def _on_verdict(self, event: Event) -> None:
-        verdict = next(v for v in self.view.verdicts if v.step == event.step)
-        named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
-        over = f" OVERRIDDEN by {clean(verdict.overridden)}" if verdict.overridden else ""
-        self._line(f"        GATE {verdict.verdict}{named}{over}")
-        for row in verdict.criteria:
-            self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
-        for line in judged_answers(self.view, verdict):
+        gate = gates(self.view, event.step)[0]
+        named = f" → {gate.outcome}" if gate.outcome else ""
+        over = "".join(f" {mark.line}" for mark in gate.marks)
+        self._line(f"        GATE {gate.verdict}{named}{over}")
+        for row in gate.criteria:
+            self._line(f"        {row.word:>6}  {row.why}")
+        for line in judged_answers(self.view, gate):
             self._line(f"        {line}")
 
     def _on_outage(self) -> None:
@@ -192,9 +192,8 @@ class EventPrinter:
         code = view.exit_code
         decision = view.decision.word or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
-        named += " REHEARSAL" if view.rehearsal else ""
-        over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
-        over += "".join(f" DOUBTFUL: {doubt_words(view, doubt)}" for doubt in view.doubts)
+        named += f" {Mark.REHEARSAL}" if view.rehearsal else ""
+        over = "".join(f" {mark.line}" for mark in [*marks(view), *doubts(view)])
         ended = f"state: {view.state}   exit code: {int(code)}"
         self._line(f"decision: {decision}{named}{over}   {ended}")
         return code

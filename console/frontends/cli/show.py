@@ -44,12 +44,12 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.breach import cause_of
 from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
+from console.render.facts.gate import doubts, gates
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
 from console.render.measuring import answer_lines
 from console.render.progress import said_words
 from console.render.report.benchmarks import figures_line, taken_at
-from console.render.report.decision import doubt_words
 from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 from console.runner.slurm.standing import waiting
@@ -143,14 +143,14 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         print(f"\n{clean(scope)}{when}: {clean(figures_line(metrics))}")
         for line in answer_lines(view, scope):
             print(f"  {line}")
-    for verdict in view.verdicts:
-        print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
-        if verdict.overridden:
-            print(f"  OVERRIDDEN by {clean(verdict.overridden)}")
-        for row in verdict.criteria:
-            print(f"  {row['verdict']:>6}  {clean(row['why'])}")
-    for doubt in view.doubts:
-        print(f"\nDOUBTFUL: {doubt_words(view, doubt)}")
+    for gate in gates(view):
+        print(f"\ngate {gate.step}: {gate.verdict} {gate.outcome}".rstrip())
+        for mark in gate.marks:
+            print(f"  {mark.line}")
+        for row in gate.criteria:
+            print(f"  {row.word:>6}  {row.why}")
+    for doubt in doubts(view):
+        print(f"\n{doubt.line}")
 
 
 def _curve(breach: GuardEvent) -> list[str]:

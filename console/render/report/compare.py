@@ -18,13 +18,13 @@ from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
+from console.render.facts.gate import doubts, marks
 from console.render.report.benchmarks import AFTER, BEFORE, drifts, targets
 from console.render.report.decision import (
     BAD,
     decided,
     deciding,
     decision_words,
-    doubt_words,
     stopped_by,
 )
 from console.render.report.markdown import change, code, figure, prose, table
@@ -39,6 +39,7 @@ def _columns(metrics: Mapping[str, Metric]) -> list[str]:
 
 BENCH, SOAK = _columns({**METRICS, **OUTPUT_METRICS}), _columns(SOAK_METRICS)
 MAX_METRICS = 6
+MAX_MARK = 134
 VRAM = "VRAM at most"
 INPUTS = "inputs"
 HELD = "\xa0"
@@ -165,9 +166,8 @@ def wrong(view: RunView) -> str:
         troubles += [clean(row.get("why", ""), 200) for row in deciding(verdict)[:2]]
     elif stopped_by(view):
         troubles.append(stopped_by(view))
-    troubles += [f"DOUBTFUL: {doubt_words(view, doubt)}" for doubt in view.doubts]
-    if view.overridden:
-        troubles.append(f"OVERRIDDEN by {clean(view.overridden, 120)}")
+    troubles += [doubt.line for doubt in doubts(view)]
+    troubles += [clean(mark.line, MAX_MARK) for mark in marks(view)]
     if view.cutover:
         troubles.append(cut_over(view))
     elif view.outage:

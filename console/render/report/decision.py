@@ -5,9 +5,10 @@ from __future__ import annotations
 from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
-from console.journal.run_view import GateDoubt, RunView, StepView, Verdicts
-from console.journal.state import JUDGING, Decision, RunState, StepState
+from console.journal.run_view import GateVerdict, RunView, StepView
+from console.journal.state import JUDGING, Decision, Mark, RunState, StepState
 from console.render.cutover import cut_over
+from console.render.facts.gate import doubts, gate_name, gates
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import code, figure, prose, table, when
 
@@ -15,13 +16,13 @@ BAD = (StepState.FAILED, StepState.IN_DOUBT)
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
 
 
-def decided(view: RunView) -> Verdicts | None:
+def decided(view: RunView) -> GateVerdict | None:
     """The verdict behind the run's decision: among the worst, the last that names its outcome."""
     verdicts = [v for v in view.verdicts if v.verdict == view.worst]
     return next((v for v in reversed(verdicts) if v.outcome), verdicts[-1] if verdicts else None)
 
 
-def deciding(verdict: Verdicts) -> list[dict[str, str]]:
+def deciding(verdict: GateVerdict) -> list[dict[str, str]]:
     """The criteria with the same answer as the whole verdict."""
     return [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
 
@@ -35,19 +36,12 @@ def decision_words(view: RunView) -> str:
     """`NO-GO (retain)`, `GO so far`, `HOLD DOUBTFUL`, or `none`."""
     if not view.decision:
         return "none"
-    rehearsed = "REHEARSAL " if view.rehearsal else ""
+    rehearsed = f"{Mark.REHEARSAL} " if view.rehearsal else ""
     if not settled(view):
         return f"{rehearsed}{view.decision.word} so far"
     named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    doubtful = " DOUBTFUL" if view.doubts else ""
+    doubtful = f" {Mark.DOUBTFUL}" if view.doubts else ""
     return f"{rehearsed}{view.decision.word}{doubtful}{named}"
-
-
-def doubt_words(view: RunView, doubt: GateDoubt) -> str:
-    """`gate go said GO, but it would be NO-GO: …`, without a full stop; clean."""
-    verdict = next((v.verdict for v in view.verdicts if v.step == doubt.gate), "GO")
-    lead = f"{_gate(view, doubt.gate)} said {verdict}, but it would be {doubt.verdict}"
-    return f"{lead}: {clean(doubt.words, 400)}"
 
 
 def because(view: RunView) -> str:
@@ -55,20 +49,20 @@ def because(view: RunView) -> str:
     baseline."""
     verdict = decided(view)
     if view.doubts and verdict is None:
-        return doubt_words(view, view.doubts[0])
+        return doubts(view)[0].value
     if verdict is None or not settled(view):
         stop = stopped_by(view)
         tail = f"; before that, {_verdict_words(view, verdict)}" if verdict is not None else ""
         if open_gates := view.open_gates or [step.id for step in _judges(view)]:
-            what = f"{_gate(view, open_gates[0])} was not reached"
+            what = f"{gate_name(view, open_gates[0])} was not reached"
             return f"{what}: {stop}{tail}" if stop else what + tail
         return f"no gate is in this playbook{f'; {stop}' if stop else ''}"
     return _verdict_words(view, verdict)
 
 
-def _verdict_words(view: RunView, verdict: Verdicts) -> str:
+def _verdict_words(view: RunView, verdict: GateVerdict) -> str:
     """A verdict's first criterion that decided, and how many more there are."""
-    lead = _gate(view, verdict.step)
+    lead = gate_name(view, verdict.step)
     rows = deciding(verdict)
     missed = [c for c in verdict.criteria if c.get("verdict") != "GO"]
     if verdict.overridden and missed:
@@ -117,14 +111,14 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     word = prose(decision_words(view)) if settled(view) else "No decision"
     why = because(view)
     lines = [f"**{word}.** {prose(why[:1].upper() + why[1:], 900)}."]
-    for verdict in view.verdicts:
-        if verdict.overridden:
-            who = prose(verdict.overridden)
-            lines.append(f"**OVERRIDDEN**: {prose(_gate(view, verdict.step))}, by {who}.")
+    for gate in gates(view):
+        lines += [
+            f"**{mark.label}**: {prose(gate.name)}, {prose(mark.value)}." for mark in gate.marks
+        ]
     if judged := decided(view):  # else the reason is a doubt already
-        for doubt in view.doubts:
-            if doubt.gate == judged.step:
-                lines.append(f"**DOUBTFUL**: {prose(doubt_words(view, doubt), 600)}.")
+        lines += [
+            f"**{doubt.label}**: {prose(doubt.value)}." for doubt in doubts(view, judged.step)
+        ]
     for drift in drifts(view):
         if drift.moved:
             spare = ""
@@ -210,12 +204,6 @@ def _judges(view: RunView) -> list[StepView]:
     ]  # fmt: skip
 
 
-def _gate(view: RunView, step_id: str) -> str:
-    step = view.step(step_id)
-    kind = "gate" if step is None or step.kind == "gate" else step.kind
-    return f"{kind} {clean(step_id, 60)}"
-
-
 def with_baseline(view: RunView, row: dict[str, str]) -> str:
     """A criterion's words, plus the baseline's figure if they do not name it."""
     why = clean(row.get("why", ""), 400)
@@ -230,28 +218,24 @@ def with_baseline(view: RunView, row: dict[str, str]) -> str:
 def gate_lines(view: RunView) -> list[str]:
     """Every criterion that was judged: thresholds, verdict and words."""
     rows = []
-    for verdict in view.verdicts:
-        planned = [t for t in view.header.targets if t.get("gate") == verdict.step]
-        in_order = len(planned) == len(verdict.criteria)
+    for gate in gates(view):
+        planned = [t for t in view.header.targets if t.get("gate") == gate.step]
+        in_order = len(planned) == len(gate.criteria)
         by_name = {str(gate_target.get("metric")): gate_target for gate_target in planned}
-        for at, row in enumerate(verdict.criteria):
-            target = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
-            named = f" → {prose(verdict.outcome, 60)}" if verdict.outcome and at == 0 else ""
+        for at, row in enumerate(gate.criteria):
+            target = planned[at] if in_order else by_name.get(row.metric, {})
+            named = f" → {prose(gate.outcome, 60)}" if gate.outcome and at == 0 else ""
             of = f" ({target['of']})" if target.get("of") else ""
             rows.append([
-                (code(verdict.step, 60) if at == 0 else "") + named,
-                code(f"{row.get('metric', '')}{of}"),
+                (code(gate.step, 60) if at == 0 else "") + named,
+                code(f"{row.metric}{of}"),
                 prose(target.get("go") or "–", 80), prose(target.get("no_go") or "–", 80),
-                f"**{prose(row.get('verdict', ''), 10)}**", prose(row.get("why", "")),
+                f"**{prose(row.word)}**", prose(row.why),
             ])  # fmt: skip
-        if verdict.overridden:
-            word = f"**{prose(verdict.verdict, 10)}**"
-            who = f"by {prose(verdict.overridden)}"
-            rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
         rows += [
-            [code(verdict.step, 60), "**DOUBTFUL**", "", "", f"**{prose(doubt.verdict, 10)}**",
-             prose(doubt.words)]
-            for doubt in view.doubts if doubt.gate == verdict.step
+            [code(gate.step, 60), f"**{mark.label}**", "", "",
+             f"**{mark.brief}**" if mark.brief else "", prose(mark.detail or mark.value)]
+            for mark in [*gate.marks, *doubts(view, gate.step)]
         ]  # fmt: skip
     if not rows:
         return []

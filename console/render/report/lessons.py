@@ -18,6 +18,7 @@ from console.journal.run_files import view_of
 from console.journal.run_view import RunView
 from console.journal.samples import Gauge
 from console.journal.state import Decision, RunState, StepState
+from console.render.facts.gate import gates
 from console.render.report.benchmarks import drift_words, drifts, figures_line, voids
 from console.render.report.decision import (
     decided,
@@ -80,12 +81,12 @@ def _of_decision(view: RunView) -> Iterator[str]:
 
 
 def _of_overrides(view: RunView) -> Iterator[str]:
-    for verdict in view.verdicts:
-        if verdict.overridden:
+    for gate in gates(view):
+        for mark in gate.marks:
             yield (
-                f"Attempted: going on past {plain(verdict.step, 60)}, which held. "
-                "Result: overridden "
-                f"by {plain(verdict.overridden, 200)}. To be added: whether that was right."
+                f"Attempted: going on past {plain(gate.step, 60)}, which held. Result: "
+                f"{mark.label.lower()} {plain(mark.value, 203)}. To be added: whether that was "
+                "right."
             )
 
 

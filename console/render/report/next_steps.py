@@ -8,7 +8,7 @@ from typing import Any
 from console.bench.metrics import metric_of
 from console.common.units import format_duration, number, plural
 from console.config.playbook.threshold import parse_threshold
-from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.run_view import GateVerdict, RunView, StepView
 from console.journal.state import LOST_AFTER_LAST, Decision, RunState, StepState
 from console.render.cutover import next_words, service
 from console.render.report.benchmarks import (
@@ -179,7 +179,7 @@ def _after_failure(view: RunView, failed: list[StepView]) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
+def _after_go(view: RunView, verdict: GateVerdict) -> Iterator[str]:
     name = f": the playbook calls this `{plain(verdict.outcome, 60)}`" if verdict.outcome else ""
     kept = [plain(n, 60) for n in view.services]
     still = f"{', '.join(kept)} is still up" if kept else "nothing of the trial is up any more"
@@ -198,7 +198,7 @@ def _after_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
         yield "Before anything is switched over: mind what this run does not show, below."
 
 
-def _after_no_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
+def _after_no_go(view: RunView, verdict: GateVerdict) -> Iterator[str]:
     outcome = f" (`{plain(verdict.outcome, 60)}`)" if verdict.outcome else ""
     yield f"NO-GO: stay with the baseline{outcome}."
     tried: list[str] = []
@@ -219,7 +219,7 @@ def _after_no_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
         )
 
 
-def _after_hold(view: RunView, verdict: Verdicts) -> Iterator[str]:
+def _after_hold(view: RunView, verdict: GateVerdict) -> Iterator[str]:
     outcome = f" (`{plain(verdict.outcome, 60)}`)" if verdict.outcome else ""
     yield f"HOLD{outcome}: the data does not decide. Nothing is to be switched over on it."
     step = view.step(verdict.step)

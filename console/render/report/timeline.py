@@ -9,6 +9,7 @@ from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView, VerbGiven
 from console.journal.state import StepState
 from console.render.cells import UNICODE, standing
+from console.render.facts.gate import marks
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, prose, table, took, when
@@ -55,7 +56,7 @@ def sign(view: RunView, step: StepView) -> str:
 
 def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
     """What was tried, where, when, and the result, in one table."""
-    over = f", **OVERRIDDEN** by {prose(view.overridden)}" if view.overridden else ""
+    over = "".join(f", **{mark.label}** {prose(mark.value)}" for mark in marks(view))
     open_gates = ", ".join(code(step, 60) for step in view.open_gates)
     left = f"; not judged: {open_gates}" if open_gates and not settled(view) else ""
     state = f"{view.state}" + (f" ({view.reason})" if view.reason else "")

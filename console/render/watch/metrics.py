@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from console.common.text import clean
 from console.host.sample import Sample
+from console.journal.state import Mark
 from console.journal.watch_record import WORDS, WatchState
 from console.recovery.rollback.baseline_state import BaselineState, Word
 
-DOUBTFUL = "DOUBTFUL"
 GAUGE, COUNTER = "gauge", "counter"
 Labels = Mapping[str, str]
 Row = tuple[Labels, float | None]
@@ -194,8 +194,9 @@ def _runs(runs: list[RunFacts]) -> Iterator[Family]:
         [({"verdict": verdict, **({"mark": mark} if mark else {})}, float(count))
          for (verdict, mark), count in sorted(gates.items())],
     )  # fmt: skip
+    doubtful = sum(run.mark == Mark.DOUBTFUL for run in runs)
     yield _family("omni_runs_doubtful", "Runs with a gate that would decide otherwise, as the "
-               "baseline moved meanwhile.", sum(run.mark == DOUBTFUL for run in runs))  # fmt: skip
+               "baseline moved meanwhile.", doubtful)  # fmt: skip
     yield _family("omni_guard_kills", "Loads of these runs that the guard stopped.",
                sum(run.kills for run in runs))  # fmt: skip
     restored = [run for run in runs if run.restored_s is not None]

@@ -17,7 +17,7 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import view_of
 from console.journal.run_view import RunView
-from console.journal.state import Decision, RunState, StepState
+from console.journal.state import Decision, Mark, RunState, StepState
 from console.render.report.decision import baseline_words, because, decided, deciding
 from console.render.report.markdown import figure
 from console.runner.bisect.candidates import shown
@@ -196,9 +196,10 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
     lead = f"{view.decision.word or view.state}: " if word is Word.SKIP else ""
     if view.doubts:
         moved = any(doubt.moved for doubt in view.doubts)
-        word, lead = Word.SKIP, "the baseline moved meanwhile: " if moved else "doubtful: "
+        why = "the baseline moved meanwhile" if moved else Mark.DOUBTFUL.lower()
+        word, lead = Word.SKIP, f"{why}: "
     if view.overridden:  # a person's word is no measurement
-        word, lead = Word.SKIP, "overridden by a person: "
+        word, lead = Word.SKIP, f"{Mark.OVERRIDDEN.lower()} by a person: "
     verdict = decided(view)
     rows = deciding(verdict) if verdict is not None else []
     gates = {step.id for step in view.steps if step.kind == "gate"}

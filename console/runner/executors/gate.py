@@ -21,8 +21,8 @@ from console.config.playbook.measuring_steps import FIGURES, MIN_SAMPLES
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict, combine, judge
 from console.journal import events
-from console.journal.run_view import RunView, Verdicts
-from console.journal.state import StepState
+from console.journal.run_view import GateVerdict, RunView
+from console.journal.state import Mark, StepState
 from console.render.report.benchmarks import Drift, drift_words, drifts
 from console.runner.context import Attempt, Context, Done
 from console.runner.disturbed import connected, disturbances
@@ -67,7 +67,7 @@ def doubt(context: Context) -> None:
 
 
 def _otherwise(
-    view: RunView, step: Step, drift: Drift, verdict: Verdicts, cards: Sequence[str]
+    view: RunView, step: Step, drift: Drift, verdict: GateVerdict, cards: Sequence[str]
 ) -> tuple[str, str]:
     """What a gate would decide with the baseline as it is now, or with its own figures as much
     faster or slower as the baseline has become; and why. Two empty texts if a GO stays a GO, and a
@@ -148,7 +148,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         words = "; ".join(sentences)
         context.record(events.Doubt(verdict=str(Verdict.HOLD), words=words), step.id)
         more = [sentence for sentence in sentences if sentence not in why]
-        return Done("; ".join([f"DOUBTFUL: {why}", *more]), warned=True)
+        return Done("; ".join([f"{Mark.DOUBTFUL}: {why}", *more]), warned=True)
     return Done(why)
 
 

@@ -9,6 +9,7 @@ from console.common.errors import ConsoleError, ControlError
 from console.common.text import clean, one_line
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.journal.state import ENDS, VERBS, RunState, possible_verbs, refusal
+from console.render.facts.gate import gates
 from console.render.keymap import action
 from console.render.measuring import judged_answers
 from console.runner import control
@@ -54,13 +55,9 @@ def question_lines(snapshot: Snapshot) -> list[str]:
     """What a person decides about: the question, what the gate said of each figure, and what
     candidate and baseline answered. Clean."""
     view, lines = snapshot.view, [clean(snapshot.view.detail)]
-    for verdict in view.verdicts:
-        if view.current is not None and verdict.step == view.current.id:
-            lines += [
-                f"{criterion['verdict']}: {clean(criterion['why'])}"
-                for criterion in verdict.criteria
-            ]
-            lines += judged_answers(view, verdict)
+    for gate in gates(view, view.current.id) if view.current is not None else ():
+        lines += [f"{criterion.word}: {criterion.why}" for criterion in gate.criteria]
+        lines += judged_answers(view, gate)
     return lines
 
 
