@@ -21,9 +21,10 @@ from console.fleet.table import HEAD, cells, needs, notes, waits_for_slurm
 from console.frontends.tui.terminal.driver import RESTORE
 from console.frontends.tui.terminal.guest import BROWSER, Left, lend
 from console.frontends.tui.watch.hosts import HostsWatch
+from console.render.facts.words import RUN_TONE
 from console.render.keymap import EMERGENCY
 from screens.base import MIN_COLUMNS, Page
-from widgets.bars import STATE_TONE, TONE
+from widgets.bars import TONE
 from widgets.rows import PickList, Row, Rows, TextView, fit, width_of
 from widgets.steps import behind, paragraph
 
@@ -317,7 +318,7 @@ def _tones(status: Known) -> list[str]:
         tones[KNOWN] = "warn"
         return tones
     tones[BASELINE] = TONE.get(str(status.part("baseline").get("word")), "dim")
-    tones[RUN] = STATE_TONE.get(str(status.part("run").get("state")), "")
+    tones[RUN] = RUN_TONE.get(str(status.part("run").get("state")), "")
     tones[KNOWN] = "dim"
     return tones
 

@@ -14,6 +14,7 @@ from console.journal.guard_status import ENDED, LOOKING, NONE, OK, WARN
 from console.journal.run_view import RunView
 from console.journal.state import STANDING, RunState
 from console.render.cells import glyphs
+from console.render.facts.step import facts_of
 from console.render.feed import feed
 from console.render.guard import filling, line
 from console.render.upcoming import upcoming
@@ -259,10 +260,9 @@ class RunPanels(Guarded):
             confirm = str(snapshot.control.get("confirm") or "")
             can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
-        verdicts = {verdict.step: verdict.verdict for verdict in view.verdicts}
         before: list[Row] = []
         if current and last and last.id != step.id:
-            before = [result_row(last, width, verdicts.get(last.id, ""))]
+            before = [result_row(facts_of(view, last), width)]
         now = snapshot.clock(time.time())
         rows = [*before, *detail_rows(view, step, can, width, now, height)]
         return rows + more_rows(view, step, self.earlier, width, height - len(rows))

@@ -13,9 +13,9 @@ from console.common.text import clean
 from console.journal.run_dir import RunDir
 from console.journal.state import Decision
 from console.render.cells import glyphs
-from console.render.facts.words import VERDICT_TONE
+from console.render.facts.words import RUN_TONE, VERDICT_TONE, state_words
 from screens.base import Page, ReadingPage
-from widgets.bars import STATE_TONE, bindings
+from widgets.bars import bindings
 from widgets.rows import PickList, Row, Rows, fit
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
     form = "%Y-%m-%d %H:%M" if width >= 76 else "%m-%d %H:%M"
     when = time.strftime(form, time.localtime(row.created)) if row.created else "?" * 11
     decision = Decision(row.decision).word
-    state = row.state.replace("_", " ").upper()
+    state = state_words(row.state).upper()
     took = clock(row.took_s) if row.took_s is not None else ""
     note = f" {row.mark}" if row.mark else ""
     rest = sum(column_width + 1 for column_width in (len(when), STATE, DECISION, TOOK, ID))
@@ -178,7 +178,7 @@ def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
         (
             (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{room}}", "bold"),
             (f"{note} ", "warn"),
-            (f"{state:<{STATE}} ", STATE_TONE.get(row.state, "")),
+            (f"{state:<{STATE}} ", RUN_TONE.get(row.state, "")),
             (f"{decision:<{DECISION}} ", VERDICT_TONE.get(decision, "")),
             (f"{took:>{TOOK}} ", ""), (clean(row.id[-ID:]), "dim"),
         ),

@@ -16,6 +16,8 @@ from tests.test_architecture import name, sources
 HOMES = {
     r"\b(OVERRIDDEN|DOUBTFUL)\b": {"console/journal/state.py"},
     r"(?i)\boverridden,? by\b": set(),
+    r"\bevaluated: ": {"console/render/facts/step.py"},
+    r"^ with a warning$": {"console/render/facts/step.py"},
     r"\bsaid (\{\}|[A-Z-]+), but it would be\b": {"console/render/facts/gate.py"},
 }
 """Words, and the modules that may have them; a mark and who is behind it are joined by a fact."""
@@ -44,6 +46,17 @@ def texts() -> dict[str, list[str]]:
 def test_words_stand_in_one_module(words: str, texts: dict[str, list[str]]) -> None:
     saying = {path for path, lines in texts.items() if any(re.search(words, x) for x in lines)}
     assert saying == HOMES[words]
+
+
+def test_states_and_causes_become_words_in_one_module() -> None:
+    """The others make words of the name of a metric, and of what the engine answers."""
+    others = {"console/config/playbook/threshold.py", "console/runtime/docker/container.py"}
+    making = {
+        name(path)
+        for path in sources("console", "screens", "widgets")
+        if re.search(r"""replace\(["']_["'], ["'] ["']\)""", path.read_text("utf-8"))
+    }
+    assert making == {"console/render/facts/words.py", *others}
 
 
 def test_the_search_sees_what_a_module_says(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from console.journal.state import ENDS, STANDING, UNDECIDED, Mark, RunState, pos
 from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
-from console.render.facts.words import VERDICT_TONE
+from console.render.facts.words import RUN_TONE, VERDICT_TONE, state_words
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
 from console.render.upcoming import NOTHING, ShownBaseline, on_site
@@ -51,11 +51,6 @@ TONE = {
     "down": "bad", "cut over": "warn", "unknown": "warn", "none": "dim",
 }  # fmt: skip
 
-STATE_TONE = {
-    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
-    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
-    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
-}  # fmt: skip
 NO_TITLES: dict[str, str] = {}
 TENS = 10
 NAMED = 100
@@ -386,15 +381,15 @@ def status(
     dot = f" {glyphs().pending} "
     step = at or (view.current.id if view.current is not None else "")
     waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
-    state = waits or word.replace("_", " ").upper()
+    state = waits or state_words(word).upper()
     # first, where no width cuts it off
     left: list[Part] = [("last run ", "dim")] if view.over else []
     left += [(f"{Mark.REHEARSAL} ", "warn")] if view.rehearsal else []
-    left.append((state, STATE_TONE.get(word, "")))
+    left.append((state, RUN_TONE.get(word, "")))
     if elsewhere := on_site(view, shown):
         left.append((f" {elsewhere}", "warn"))
     if view.reason and not waits:
-        left.append((f" {view.reason.replace('_', ' ')}", "warn"))
+        left.append((f" {state_words(view.reason)}", "warn"))
     if view.playbook and width >= NAMED and word != "unreadable":
         job = clean(view.allocation.partition(":")[0], 40)
         left.append((f"{dot}{clean(view.playbook, 40)}{f' in {job}' if job else ''}", ""))

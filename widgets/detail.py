@@ -19,15 +19,16 @@ from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import UNDECIDED, Decision, RunState, StepState
 from console.recovery.rollback.baseline_state import time_words
-from console.render.cells import glyphs, outcome, padded, standing
+from console.render.cells import glyphs, padded
 from console.render.cutover import cut_over
 from console.render.facts.gate import doubts, gates
-from console.render.facts.words import VERDICT_TONE
+from console.render.facts.step import StepFacts, facts_of
+from console.render.facts.words import VERDICT_TONE, state_words
 from console.render.measuring import brief_answers, measuring, run_bars
 from console.render.progress import step_progress
 from console.render.upcoming import NOTHING, ShownBaseline, of_site, on_site
 from widgets.rows import Row, fit, width_of
-from widgets.steps import behind, paragraph, tone_of, wrapped
+from widgets.steps import behind, paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
@@ -80,19 +81,10 @@ def detail_rows(
 
 def _state_row(view: RunView, step: StepView, width: int, *, awaits_approval: bool) -> Row:
     """`failed (not ready)  attempt 2, service in Trial`; the phase goes where it has no room."""
-    verdict_word = next(
-        (verdict.verdict for verdict in view.verdicts if verdict.step == step.id), ""
-    )
-    state = (
-        "waits for an answer"
-        if awaits_approval
-        else outcome(step.state, verdict_word, warned=step.warned)
-    )
-    state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
-    tone = (VERDICT_TONE.get(verdict_word) if step.state is StepState.SUCCEEDED else "") or tone_of(
-        step
-    )
-    attempt = f"attempt {step.attempt}, " if step.attempt > 1 else ""
+    facts = facts_of(view, step)
+    state, tone = "waits for an answer" if awaits_approval else facts.state, facts.tone
+    state += f" ({state_words(facts.cause)})" if facts.cause else ""
+    attempt = f"{facts.again}, " if facts.again else ""
     forms = (f"  {attempt}{step.kind} in {clean(step.phase)}", f"  {attempt}{step.kind}")
     return next(
         (row for form in forms if width_of(row := ((state, tone), (form, "dim"))) <= width),
@@ -112,10 +104,9 @@ def _why(view: RunView, step: StepView, width: int, *, awaits_approval: bool) ->
     if view.reason in UNDECIDED and step is view.current:
         rows += paragraph(clean(view.detail), width, "warn")
     elif step.detail and not awaits_approval:
-        rows += paragraph(clean(step.detail), width, tone_of(step))
-    cause = cause_of(step.lines)[1] if step.state is StepState.FAILED else ""
-    if cause and cause not in clean(step.detail):
-        rows += _line_rows(cause, width, "bad")
+        rows += paragraph(clean(step.detail), width, StepFacts(step).tone)
+    if explanation := StepFacts(step).explanation:
+        rows += _line_rows(explanation, width, "bad")
     return rows
 
 
@@ -140,14 +131,14 @@ def summary_rows(
     where = on_site(view, shown)
     rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
-    rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
+    rows.append(((state_words(view.state), "bold"), (f"{took}", "dim")))
     if where:
         rows.append(((where, "warn"),))
     if view.detail:
         rows += paragraph(clean(view.detail), width)
     for step in view.steps:
         if step.state is StepState.FAILED:
-            rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
+            rows += paragraph(f"{step.id}: {StepFacts(step).why}", width, "bad")
     rows += _verdict_rows(view, "", width)
     if view.cutover:
         cutover_words = of_site(where, cut_over(view))
@@ -220,7 +211,7 @@ def _earlier_row(row: RunRow, width: int) -> Row:
     word = decision.word or "none"
     parts: Row = (
         (f"{when}  ", "dim"), (f"{word:<6}", VERDICT_TONE.get(decision.word, "dim")),
-        (f"{took:>7}  ", ""), (row.outcome or row.state.replace("_", " "), ""),
+        (f"{took:>7}  ", ""), (row.outcome or state_words(row.state), ""),
         (f"  {row.id[-4:]}", "dim"),
     )  # fmt: skip
     return fit(parts, width, glyphs().ellipsis)
@@ -233,16 +224,14 @@ def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
     return (*bearing, *view.header.lessons)
 
 
-def result_row(step: StepView, width: int, verdict: str = "") -> Row:
+def result_row(facts: StepFacts, width: int) -> Row:
     """The result of a step in one line, for a run that waits before the next one."""
+    step = facts.step
     took = f" {clock(step.duration_s)}" if step.duration_s is not None else ""
-    tone = VERDICT_TONE.get(verdict) or tone_of(step)
-    words = f" {clean(step.detail)}" if step.detail else ""
-    state = outcome(step.state, verdict, warned=step.warned)
+    words = f" {facts.detail}" if facts.detail else ""
     parts: Row = (
-        (f"{glyphs().step(standing(step.state, verdict, warned=step.warned))} ", tone),
-        (clean(step.id), "bold"),
-        (f" {state}{took}", "dim"), (words, ""),
+        (f"{glyphs().step(facts.standing)} ", facts.tone), (clean(step.id), "bold"),
+        (f" {facts.state}{took}", "dim"), (words, ""),
     )  # fmt: skip
     return fit(parts, width, glyphs().ellipsis)
 

@@ -13,23 +13,12 @@ from console.common.progress import clock
 from console.common.text import clean
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
-from console.render.cells import glyphs, standing
-from console.render.facts.words import VERDICT_TONE
+from console.render.cells import glyphs
+from console.render.facts.step import StepFacts, facts_of
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
-
-TONE = {
-    "running": "accent", "succeeded": "good", "failed": "bad", "skipped": "dim",
-    "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "pending": "dim",
-}  # fmt: skip
-
 
 LATE, MIN_LATE_S = 1.05, 2.0
 """A step that takes so many times what it usually does, and so much longer, is late."""
-
-
-def tone_of(step: StepView) -> str:
-    """The tone of a step: that of its state, or that of a warning."""
-    return "warn" if step.warned else TONE.get(step.state, "")
 
 
 def elapsed(step: StepView, now: float) -> float | None:
@@ -47,21 +36,19 @@ def times(step: StepView, now: float) -> str:
 
 
 def step_row(
-    step: StepView, width: int, now: float, verdict: str = "", *, down: bool = False,
-    until: float = 0.0,
-) -> Row:  # fmt: skip
+    facts: StepFacts, width: int, now: float, *, down: bool = False, until: float = 0.0
+) -> Row:
     """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
     edge, or when a question expires, and a sign if the baseline is `down` for it. A gate that ran
     and said no has the sign of its verdict."""
-    signs = glyphs()
-    tone = VERDICT_TONE.get(verdict) or tone_of(step)
+    signs, step = glyphs(), facts.step
     again = f" #{step.attempt}" if step.attempt > 1 else ""
     left: list[Part] = [
-        (f"{signs.step(standing(step.state, verdict, warned=step.warned))} ", tone),
+        (f"{signs.step(facts.standing)} ", facts.tone),
         (clean(step.id) + again, _name_tone(step)),
     ]
-    if verdict:
-        left.append((f" {verdict}", tone))
+    if facts.verdict:
+        left.append((f" {facts.verdict}", facts.tone))
     if width >= 52 and step.title and step.title != step.id:
         left.append((f"  {clean(step.title)}", "dim"))
     over = _late(step, now)
@@ -110,7 +97,6 @@ def list_rows(
         else:
             groups.append([number])
     too_many = len(view.steps) + len(groups) - height if height else 0
-    verdicts = {verdict.step: clean(verdict.verdict, 10) for verdict in view.verdicts}
     down = outage_steps(view)
     rows: list[Row] = []
     index: list[int] = []
@@ -127,10 +113,10 @@ def list_rows(
         rows.append(fit(heading, width, glyphs().ellipsis))
         index.append(-1)
         for number, step in zip(group, steps, strict=True):
-            verdict_word = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
+            facts = facts_of(view, step)
             asks = view.state is RunState.WAITING_APPROVAL and step.state is StepState.RUNNING
             until = view.until if asks else 0.0
-            row = step_row(step, width, now, verdict_word, down=step.id in down, until=until)
+            row = step_row(facts, width, now, down=step.id in down, until=until)
             if step.id == at and step.state is StepState.PENDING:
                 row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
             rows.append(row)

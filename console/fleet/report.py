@@ -10,11 +10,11 @@ from typing import Any
 from console.common.text import clean
 from console.common.units import format_duration
 from console.fleet.protocol import Asks
-from console.fleet.table import state_words
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.store import Event, event_of
 from console.render.facts.gate import gates
+from console.render.facts.words import state_words
 from console.render.report.markdown import code, prose, table
 
 HEAD = ("host", "run", "playbook", "started", "by", "decision", "state", "took", "who decided")

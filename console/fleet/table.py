@@ -12,6 +12,7 @@ from console.fleet.known import Known, clock
 from console.fleet.protocol import part
 from console.host.gpu.nvml import NO_LIBRARY
 from console.recovery.rollback.baseline_state import Word
+from console.render.facts.words import state_words
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
 WHY = " --reason WHY"
@@ -111,18 +112,12 @@ def _run(record: Known) -> str:
         return f"{waiting} waits for Slurm"
     if not run:
         return "none"
-    state, name = state_words(run.get("state", "")), clean(str(run.get("playbook", "")), 30)
+    state, name = (clean(str(run.get(key, "")), 30) for key in ("state", "playbook"))
     decision = clean(str(run.get("decision") or ""), 10) if run.get("over") else ""
     mark = clean(str(run.get("mark") or ""), 12) if decision else ""
     at = clean(str(run.get("step") or ""), 30) if run.get("alive") else ""
     step = f" {at} ({run.get('step_number')}/{run.get('steps')})" if at else ""
-    return " ".join(filter(None, (name, state, decision, mark))) + step
-
-
-def state_words(state: object) -> str:
-    """A run's state as words; what is none, as of a run that cannot be read, as it came."""
-    word = clean(str(state), 30)
-    return word.replace("_", " ") if word.isidentifier() else word
+    return " ".join(filter(None, (name, state_words(state), decision, mark))) + step
 
 
 def waits_for_slurm(record: Known) -> str:

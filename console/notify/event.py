@@ -17,6 +17,7 @@ from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
 from console.journal.store import Event as JournalEvent
 from console.recovery.guard.config import ALLOCATION
 from console.render.facts.gate import doubts
+from console.render.facts.words import state_words
 
 __all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
 
@@ -109,7 +110,7 @@ def _waiting(event: JournalEvent, view: RunView) -> News | None:
         text = f"{view.detail} Answer within {left}, until {until}: {_how(view)}"
         return "approval", f" asks you: {step}", text, {"step": step, "until": view.until}
     if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
-        title = stands(view.state, view.reason, step) or clean(view.reason).replace("_", " ")
+        title = stands(view.state, view.reason, step) or state_words(view.reason)
         verbs = ", ".join(possible_verbs(view.state, view.reason))
         why = f"{view.detail}. " if view.detail else ""
         text = f"{why}It waits until you decide ({verbs}): {_how(view)}"
@@ -121,7 +122,7 @@ def _end(view: RunView) -> News:
     took = view.ended - view.created if view.created else 0.0
     outcome = f" ({clean(view.outcome, 80)})" if view.outcome else ""
     decision = f"{view.decision.word}{outcome}" if view.decision else ""
-    state = str(view.state).replace("_", " ")
+    state = state_words(view.state)
     if view.state is not RunState.SUCCEEDED:
         state = state.upper() if view.state in TURNED else state
         decision = f"{state} after {decision}" if decision else state

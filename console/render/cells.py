@@ -72,23 +72,6 @@ ASCII = Glyphs(
     corners=("+", "+", "+", "+"), side="|", celsius="C", done="=", head=">",
 )  # fmt: skip
 
-VERDICT_STATES = {"NO-GO": "failed", "HOLD": "in_doubt"}
-"""Verdicts that are no success, and the state whose sign they have."""
-
-
-def standing(state: str, verdict: str = "", *, warned: bool = False) -> str:
-    """The name of a step's sign: that of a verdict that is no GO, that of a success with a warning,
-    else that of its state."""
-    return VERDICT_STATES.get(verdict, "warned" if warned else state)
-
-
-def outcome(state: str, verdict: str = "", *, warned: bool = False) -> str:
-    """What became of a step, in words: `evaluated: HOLD` for one that judged."""
-    if verdict and state == "succeeded":
-        return f"evaluated: {verdict}"
-    return str(state).replace("_", " ") + (" with a warning" if warned else "")
-
-
 _current = UNICODE
 
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from console.common.text import clean, one_line
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
-from console.render.cells import Glyphs, Row, cut, standing
+from console.render.cells import Glyphs, Row, cut
+from console.render.facts.gate import gates
+from console.render.facts.step import facts_of
+from console.render.facts.words import state_words
 from console.render.guard import event_words
 
-TONES = {
-    "running": "accent", "succeeded": "good", "failed": "bad", "cancelled": "warn",
-    "in_doubt": "warn", "warned": "warn", "retry_wait": "warn",
-}  # fmt: skip
 GUARD = {"warn": "warn", "act": "bad", "breach": "bad", "gone": "bad", "lease": "warn"}
 Line = tuple[float, str, str, str]
 """Unix seconds, sign, tone, words."""
@@ -47,8 +46,7 @@ def _lines(view: RunView, signs: Glyphs) -> Iterator[Line]:
     if view.outage and view.down_since:
         yield view.down_since, signs.down, "warn", "the baseline is down for this run"
     if view.ended:
-        state = str(view.state).replace("_", " ")
-        yield view.ended, signs.dot, "", f"the run has ended: {state}"
+        yield view.ended, signs.dot, "", f"the run has ended: {state_words(view.state)}"
 
 
 def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
@@ -59,18 +57,7 @@ def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
         message = f": {one_line(step.message, 200)}" if step.message else ""
         yield step.started, signs.step("running"), "accent", f"{name} began{message}"
         return
-    verdict = next(
-        (gate_verdict for gate_verdict in view.verdicts if gate_verdict.step == step.id), None
-    )
-    word = clean(verdict.verdict, 10) if verdict is not None else ""
-    state = standing(step.state, word, warned=step.warned)
-    message = word + (
-        f" {clean(verdict.outcome)}" if verdict is not None and verdict.outcome else ""
-    )
-    words = message or one_line(step.detail, 200) or str(step.state).replace("_", " ")
-    yield (
-        step.started + step.duration_s,
-        signs.step(state),
-        TONES.get(state, ""),
-        f"{name}: {words}",
-    )
+    facts, gate = facts_of(view, step), next(iter(gates(view, step.id)), None)
+    message = f"{gate.verdict} {gate.outcome}".rstrip() if gate is not None else ""
+    words = message or one_line(step.detail, 200) or facts.state
+    yield step.started + step.duration_s, signs.step(facts.standing), facts.tone, f"{name}: {words}"

@@ -29,6 +29,8 @@ from console.journal.state import RunState
 from console.recovery.rollback.baseline_state import Figure, time_words
 from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
+from console.render.facts.step import StepFacts
+from console.render.facts.words import RUN_TONE
 from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
 from console.render.upcoming import ShownBaseline, upcoming
@@ -39,7 +41,7 @@ from screens.playbooks import entry_rows
 from screens.report import drawings, report_rows
 from screens.runs import run_row
 from tests.ui import scene
-from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
+from widgets.bars import badge, emergency, key_row, option_rows, status
 from widgets.detail import detail_rows, more_rows, result_row, summary_rows
 from widgets.machine import gauge_rows
 from widgets.rows import Row, changed_cells, fit, spread, strip_of, width_of
@@ -114,7 +116,7 @@ def test_the_status(snapshot: SnapshotAssertion) -> None:
         *of(HELD, "paused", lease="back in 4:12"),
         *of(elsewhere, "succeeded", shown=ShownBaseline("ws")),
     ]  # fmt: skip
-    rows += [status(scene.running(), word, "", scene.NOW, 60) for word in STATE_TONE]
+    rows += [status(scene.running(), word, "", scene.NOW, 60) for word in RUN_TONE]
     assert drawn(rows) == snapshot
 
 
@@ -143,7 +145,7 @@ def test_the_detail_of_a_step_and_what_can_be_done(snapshot: SnapshotAssertion) 
         for width in (60, 40):
             can = option_rows(view, word, confirm, width)
             said.append(drawn(detail_rows(view, view.steps[step], can, width, scene.NOW)))
-    said += [drawn([result_row(step, 50) for step in scene.ended().steps])]
+    said += [drawn([result_row(StepFacts(step), 50) for step in scene.ended().steps])]
     said += [drawn(summary_rows(view, 60, scene.NOW)) for view in (scene.ended(), scene.failed())]
     assert "\n\n".join(said) == snapshot
 
@@ -338,7 +340,9 @@ def test_rows_of_runs_and_playbooks(snapshot: SnapshotAssertion) -> None:
 def test_rows_fill_or_keep_to_their_width_exactly() -> None:
     for width in (20, 36, 60, 80, 120):
         for view in (scene.running(), scene.failed(), scene.ended()):
-            assert {width_of(step_row(step, width, scene.NOW)) for step in view.steps} == {width}
+            assert {
+                width_of(step_row(StepFacts(step), width, scene.NOW)) for step in view.steps
+            } == {width}
         row = status(scene.approval(), "waiting_approval", "gate", scene.NOW, width)
         assert width_of(row) == width
     assert width_of(emergency(True, "", 74.0, False, 50)) <= 50

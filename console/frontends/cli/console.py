@@ -69,11 +69,12 @@ def _run(snapshot: Snapshot) -> list[str]:
     from console.journal.run_files import NEVER_BEGAN, NO_RESUME
     from console.recovery.guard.record.read import crash_words
     from console.render.cutover import BACK, cut_over
+    from console.render.facts.words import state_words
 
     if snapshot.run is None:
         return ["no run yet: omni-console demo shows one, omni-console run PLAYBOOK starts one"]
-    view, word = snapshot.view, snapshot.word.replace("_", " ")
-    reason = f" ({clean(view.reason).replace('_', ' ')})" if view.reason else ""
+    view, word = snapshot.view, state_words(snapshot.word)
+    reason = f" ({state_words(view.reason)})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
     decision = view.decision.word
     conclusion = " ".join(filter(None, (decision, view.mark, clean(view.outcome))))

@@ -26,13 +26,12 @@ from console.journal.run_view import RunView
 from console.journal.state import Mark, RunState, StepState, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
-from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.facts.gate import doubts, gates, marks
+from console.render.facts.step import facts_of
 from console.render.guard import deeds, event_words
 from console.render.measuring import judged_answers
 from console.render.progress import said_words, step_words
-from console.render.report.timeline import sign
 from console.runner import control
 
 POLL_S = 0.1
@@ -110,22 +109,19 @@ class EventPrinter:
         if step is None:
             return
         number = self.view.steps.index(step) + 1
-        head = f"[{number}/{len(self.view.steps)}] {sign(self.view, step)} {step.id}"
+        facts = facts_of(self.view, step)
+        head = f"[{number}/{len(self.view.steps)}] {facts.sign} {step.id}"
         if step.state is StepState.RUNNING:
-            again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+            again = f" ({facts.again})" if facts.again else ""
             self._line(f"{head}{again}: {clean(step.title)}")
             for effect in step.effects:
                 self._line(f"        {clean(effect)}")
             for lesson in step.lessons:
                 self._line(f"        lesson {clean(lesson)}")
             return
-        took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
-        cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
-        verdict_word = next(
-            (verdict.verdict for verdict in self.view.verdicts if verdict.step == step.id), ""
-        )
-        words = outcome(step.state, verdict_word, warned=step.warned)
-        self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
+        took = f" in {facts.took}" if facts.took else ""
+        cause = f" [{facts.cause}]" if facts.cause else ""
+        self._line(f"{head} {facts.state}{took}{cause} {facts.detail}".rstrip())
         for line in step.lines:
             self._line(f"        | {clean(line, 300)}")
 

@@ -45,12 +45,12 @@ from console.render.breach import cause_of
 from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
 from console.render.facts.gate import doubts, gates
+from console.render.facts.step import facts_of
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
 from console.render.measuring import answer_lines
 from console.render.progress import said_words
 from console.render.report.benchmarks import figures_line, taken_at
-from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 from console.runner.slurm.standing import waiting
 
@@ -124,9 +124,9 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         if step.phase != phase:
             phase = step.phase
             print(f"\n{clean(phase)}")
-        took = format_duration(step.duration_s) if step.duration_s is not None else ""
-        cause = f" [{clean(step.cause, 80)}]" if step.cause else ""
-        print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
+        facts = facts_of(view, step)
+        cause = f" [{facts.cause}]" if facts.cause else ""
+        print(f"  {facts.sign} {step.id:<22} {facts.took:>10}{cause} {facts.detail}")
         if step.state is StepState.RUNNING and step.message and state == str(view.state):
             print(f"      … {said_words(step, time.time())}")
         for line in step.lines:

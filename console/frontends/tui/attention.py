@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from console.common.text import clean, one_line
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.state import Pause, RunState
+from console.render.facts.words import state_words
 
 if TYPE_CHECKING:
     from console.frontends.tui.terminal.driver import ConsoleDriver
@@ -51,7 +52,7 @@ def news(before: Snapshot | None, now: Snapshot) -> str:
     if view.over and not before.view.over:
         mark = f" {view.mark}" if view.mark else ""
         decision = f", {view.decision.word}{mark}" if view.decision else ""
-        return f"{name} has ended: {str(view.state).replace('_', ' ')}{decision}"
+        return f"{name} has ended: {state_words(view.state)}{decision}"
     if now.word == "interrupted" and before.word != "interrupted":
         return f"{name}: the runner is gone"
     if now.is_rolling_back and not before.is_rolling_back and now.rollback == "rolling back":
@@ -62,7 +63,7 @@ def news(before: Snapshot | None, now: Snapshot) -> str:
     if view.state is RunState.WAITING_APPROVAL:
         return f"{name} asks you: {step}"
     if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
-        return f"{name} stands still: {step} {view.reason.replace('_', ' ')}"
+        return f"{name} stands still: {step} {state_words(view.reason)}"
     return ""
 
 
@@ -71,7 +72,7 @@ def title(now: Snapshot) -> str:
     if now.word == "none":
         return "omni-console"
     step = clean(now.view.current.id, 40) if now.view.current is not None else ""
-    state = "asks you" if now.word == "waiting_approval" else now.word.replace("_", " ")
+    state = "asks you" if now.word == "waiting_approval" else state_words(now.word)
     at = f" {step}" if step and not now.view.over else ""
     return f"{state}{at}: {clean(now.view.playbook, 40)} - omni-console"
 

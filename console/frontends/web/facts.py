@@ -21,11 +21,13 @@ from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.host.sample import Sample, gpu_levels
 from console.journal.guard_status import NONE, GuardView
 from console.journal.run_files import INTERRUPTED
-from console.journal.run_view import StepView
+from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, stands
 from console.recovery.rollback.baseline_state import BY_KEY
-from console.render.cells import Row, age_words, glyphs, outcome
+from console.render.cells import Row, age_words, glyphs
 from console.render.cutover import BACK, cut_over
+from console.render.facts.step import facts_of
+from console.render.facts.words import state_words
 from console.render.gauges import (
     figures,
     host_fields,
@@ -112,7 +114,7 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
     view = shot.view
     assert shot.run is not None
     step = view.step(shot.at) or view.current
-    word = shot.word.replace("_", " ")
+    word = state_words(shot.word)
     standing = stands(view.state, view.reason, clean(step.id) if step else "the first step")
     rolling = shot.word == "rolling_back"
     if rolling:  # nobody is asked any more, and the rollback has a progress of its own
@@ -123,23 +125,23 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
         "title": clean(view.title or view.playbook, 120),
         "word": word,
         "site": site,
-        "words": of_site(site, standing or clean(view.reason).replace("_", " ")) or site,
+        "words": of_site(site, standing or state_words(view.reason)) or site,
         "mark": view.mark,
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
-        "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
+        "step": _step(view, step, now) if step else None,
         "progress": f"steps {progress}" if progress else "",
         "share": run_share(view, now) if not (rolling or view.over) and view.steps else None,
         "baseline": of_site(site, _outage(shot, now, write)),
     }
 
 
-def _step(step: StepView, now: float, count: int, place: int) -> dict[str, Any]:
+def _step(view: RunView, step: StepView, now: float) -> dict[str, Any]:
     progress = step.progress
     return {
-        "name": f"{place + 1}/{count} {clean(step.id, 60)}",
+        "name": f"{view.steps.index(step) + 1}/{len(view.steps)} {clean(step.id, 60)}",
         "title": clean(step.title, 200),
-        "state": outcome(step.state, warned=step.warned),
+        "state": facts_of(view, step).state,
         "said": clean(step.message or step.detail, 300),
         "progress": plain(step_progress(step, now, WIDE)),
         "share": progress.share if progress is not None else None,

@@ -1,9 +1,20 @@
-"""The form of a fact, and the tones of what it is about. Pure."""
+"""The form of a fact, and the words and tones of states, causes and verdicts. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.common.text import clean
+
+RUN_TONE = {
+    "running": "accent", "paused": "warn", "waiting_approval": "warn", "succeeded": "good",
+    "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
+    "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
+}  # fmt: skip
+STEP_TONE = {
+    "running": "accent", "succeeded": "good", "failed": "bad", "skipped": "dim", "pending": "dim",
+    "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "warned": "warn",
+}  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn", "open": "warn"}
 
 
@@ -28,3 +39,10 @@ class Fact:
     def line(self) -> str:
         """`DOUBTFUL: gate go said GO, but it would be NO-GO: …`, for a line of its own."""
         return f"{self.label}{self.joint}{self.value}"
+
+
+def state_words(word: object) -> str:
+    """`rolled back` for `rolled_back`: a state, the cause of a failure or the reason of a pause in
+    words; what is none, as of a run that cannot be read, as it came."""
+    text = clean(str(word))
+    return text.replace("_", " ") if text.isidentifier() else text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
 from console.journal.run_view import GateVerdict, RunView, StepView
 from console.journal.state import JUDGING, Decision, Mark, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.facts.gate import doubts, gate_name, gates
+from console.render.facts.step import StepFacts
+from console.render.facts.words import state_words
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import code, figure, prose, table, when
 
@@ -82,11 +83,11 @@ def stopped_by(view: RunView) -> str:
     bad = [s for s in view.steps if s.state in BAD]
     stop_requests = [v for v in view.verbs if v.verb in ("abort", "rollback")]
     if bad:
-        cause = f" ({clean(bad[-1].cause, 40)})" if bad[-1].cause else ""
-        detail = f": {clean(bad[-1].detail, 300)}" if bad[-1].detail else ""
+        facts = StepFacts(bad[-1])
+        cause = f" ({facts.cause})" if facts.cause else ""
+        detail = f": {clean(facts.detail, 300)}" if facts.detail else ""
         word = "failed" if bad[-1].state is StepState.FAILED else "is in doubt"
-        last = last_line(bad[-1])
-        quote = f"; it said: {last}" if last else ""
+        quote = f"; it said: {facts.last_words}" if facts.last_words else ""
         return f"step {clean(bad[-1].id, 60)} {word}{cause}{detail}{quote}"
     if stop_requests:
         request = stop_requests[-1]
@@ -95,15 +96,6 @@ def stopped_by(view: RunView) -> str:
     if view.state in UNWELL or (view.reason and not view.over):
         return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
     return ""
-
-
-def last_line(step: StepView) -> str:
-    """The last line a failed step printed, unless its detail says the same, or leads with the line
-    that explains the failure: what was printed last stands below the headline then."""
-    if cause_of([step.detail.rpartition("; ")[0]])[0]:
-        return ""
-    last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
-    return "" if last in step.detail else last
 
 
 def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
@@ -131,7 +123,7 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     # its end is more than what its decision led to
     more = view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
     if settled(view) and view.state in UNWELL and more:
-        state = str(view.state).upper().replace("_", " ")
+        state = state_words(view.state).upper()
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
     if view.cutover:
         lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")

@@ -19,11 +19,12 @@ from console.journal.run_view import RunView
 from console.journal.samples import Gauge
 from console.journal.state import Decision, RunState, StepState
 from console.render.facts.gate import gates
+from console.render.facts.step import StepFacts
+from console.render.facts.words import state_words
 from console.render.report.benchmarks import drift_words, drifts, figures_line, voids
 from console.render.report.decision import (
     decided,
     deciding,
-    last_line,
     settled,
     slower,
     with_baseline,
@@ -34,7 +35,7 @@ from console.render.report.memory import above, card_names, envelope_of, rise_of
 from console.render.report.soak import happened, soak_of, soak_steps
 from console.render.report.timeline import findings
 
-MAX_FIGURES, MAX_LINES = 12, 8
+MAX_FIGURES, MAX_LINES, MAX_WHY = 12, 8, 342
 UNKNOWN = "Cause: to be found."
 
 
@@ -55,9 +56,9 @@ def _of_steps(view: RunView) -> Iterator[str]:
     for step in view.steps:
         if step.state is not StepState.FAILED:
             continue
-        last = plain(last_line(step), 200)
-        quote = f" It said: {last}" if last else ""
-        cause = f"{plain(step.cause, 40)}: {plain(step.detail, 300)}"
+        facts = StepFacts(step)
+        quote = f" It said: {plain(facts.last_words, 200)}" if facts.last_words else ""
+        cause = plain(f"{facts.cause}: {facts.detail}", MAX_WHY)
         yield (
             f"Attempted: {plain(step.title, 120)} (step {plain(step.id, 60)}). Result: failed "
             f"after {took(step.duration_s)}. Cause: {cause}.{quote}"
@@ -166,7 +167,7 @@ def found_in(run: RunDir) -> DraftFacts:
             f"omni-console show {run.id[-4:]}",
         )  # fmt: skip
     decision = _decision(view)
-    outcome = str(view.state).replace("_", " ") + (f", {decision}" if decision else "")
+    outcome = state_words(view.state) + (f", {decision}" if decision else "")
     noted = tuple(candidates(view, samples.gauges(run)))
     ran_into = _failure(view)
     worked = view.state is RunState.SUCCEEDED and view.decision in (Decision.GO, Decision.NONE)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number, plural
-from console.journal.run_view import RunView, StepView, VerbGiven
+from console.journal.run_view import RunView, VerbGiven
 from console.journal.state import StepState
-from console.render.cells import UNICODE, standing
 from console.render.facts.gate import marks
+from console.render.facts.step import StepFacts, facts_of
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, prose, table, took, when
@@ -17,6 +17,8 @@ from console.render.report.markdown import block, code, figure, prose, table, to
 OWN_SECTION = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds not repeated here: their figures have a section of their own; and `report`, whose target is
 this very text."""
+MAX_WHY = 642
+"""Characters of why a step failed."""
 
 
 def findings(view: RunView) -> list[dict[str, Any]]:
@@ -41,17 +43,6 @@ def lint_lines(view: RunView) -> list[str]:
     if not rows:
         return []
     return ["## Lint", "", *table(("place", "what", "rule", "gone past because"), rows)]
-
-
-def sign(view: RunView, step: StepView) -> str:
-    """The sign of a step, always of the larger set; what was cancelled has a failure's."""
-    if step.state is StepState.CANCELLED:
-        return UNICODE.failed
-    done = step.state is StepState.SUCCEEDED
-    verdict_word = {verdict.step: verdict.verdict for verdict in view.verdicts if done}.get(
-        step.id, ""
-    )
-    return UNICODE.step(standing(step.state, verdict_word, warned=done and step.warned))
 
 
 def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
@@ -165,11 +156,12 @@ def _size(raw_size: object, lead: str = "") -> str:
 def step_lines(view: RunView) -> list[str]:
     rows = []
     for step in view.steps:
-        again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+        facts = facts_of(view, step)
+        again = f" ({facts.again})" if facts.again else ""
         quiet = step.kind in OWN_SECTION and step.state is StepState.SUCCEEDED
         words = step.title if quiet else step.detail or step.title
         rows.append([
-            sign(view, step), code(step.id, 60), f"{step.state}{again}",
+            facts.sign, code(step.id, 60), f"{step.state}{again}",
             took(step.takes_s or None), took(step.duration_s), prose(words, 300),
         ])  # fmt: skip
     return ["## Steps", "", *table(("", "step", "state", "planned", "took", "what"), rows, (3, 4))]
@@ -189,9 +181,8 @@ def failures(view: RunView) -> list[str]:
     lines: list[str] = []
     for step in view.steps:
         if step.state in (StepState.FAILED, StepState.IN_DOUBT):
-            cause = f"{prose(step.cause, 40)}: " if step.cause else ""
             log_lines = block(step.lines[-20:], 400)
-            lines += [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
+            lines += [f"{code(step.id, 60)}: {prose(StepFacts(step).why, MAX_WHY)}", ""]
             lines += [*log_lines, ""] if log_lines else []
     return ["## What went wrong", "", *lines] if lines else []
 

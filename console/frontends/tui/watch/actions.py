@@ -10,6 +10,7 @@ from console.common.text import clean, one_line
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.journal.state import ENDS, VERBS, RunState, possible_verbs, refusal
 from console.render.facts.gate import gates
+from console.render.facts.words import state_words
 from console.render.keymap import action
 from console.render.measuring import judged_answers
 from console.runner import control
@@ -85,7 +86,7 @@ def _fact_and_key(snapshot: Snapshot, verb: str) -> tuple[str, str]:
         return "the runner is gone", f"{action('resume').first} resumes, {emergency} rolls back"
     state, reason = snapshot.view.state, snapshot.view.reason
     if state in ENDS:
-        return f"the run has ended ({_readable(state)})", ""
+        return f"the run has ended ({state_words(state)})", ""
     if verb not in possible_verbs(state, reason):
         return _not_now(snapshot, verb)
     if _for_the_whole(state, verb):
@@ -119,16 +120,16 @@ def _for_the_whole(state: RunState, verb: str) -> bool:
 
 def _why_no_resume(snapshot: Snapshot) -> str:
     if snapshot.alive:
-        return f"nothing to resume: the run is {_readable(snapshot.view.state)}"
+        return f"nothing to resume: the run is {state_words(snapshot.view.state)}"
     if snapshot.view.finished:
-        return f"the run has ended ({_readable(snapshot.view.state)})"
+        return f"the run has ended ({state_words(snapshot.view.state)})"
     return ""
 
 
 def _not_now(snapshot: Snapshot, verb: str) -> tuple[str, str]:
     """Why a live run does not take this verb, and the keys of what it takes."""
     state, reason = snapshot.view.state, snapshot.view.reason
-    now = f"the run is {_readable(state)}" + (f" ({_readable(reason)})" if reason else "")
+    now = f"the run is {state_words(state)}" + (f" ({state_words(reason)})" if reason else "")
     if state is RunState.RUNNING:
         step = snapshot.view.current
         now = f"the run is running step {clean(step.id, 60)}" if step else "the run is starting"
@@ -153,10 +154,6 @@ def _key(verb: str) -> str:
         return action(verb).first
     except KeyError:
         return ""  # a verb without a key of its own
-
-
-def _readable(word: str) -> str:
-    return clean(str(word), 60).replace("_", " ")
 
 
 def _picks() -> str:
