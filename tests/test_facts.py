@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.copied import changed, copied_tree, python
+from tests.copied import ROOT, copied_tree, python
 from tests.test_architecture import name, sources
 
 HOMES = {
@@ -18,6 +18,10 @@ HOMES = {
     r"(?i)\boverridden,? by\b": set(),
     r"\bevaluated: ": {"console/render/facts/step.py"},
     r"^ with a warning$": {"console/render/facts/step.py"},
+    r"\bBASELINE (IS )?DOWN\b": {"console/render/facts/run.py"},
+    r"\bNOT SERVING\b": {"console/render/facts/run.py"},
+    r"\banswers GARBAGE\b": {"console/render/facts/run.py"},
+    r"\bthe baseline is (DOWN|DEGRADED)\b": {"console/render/facts/run.py"},
     r"\bsaid (\{\}|[A-Z-]+), but it would be\b": {"console/render/facts/gate.py"},
 }
 """Words, and the modules that may have them; a mark and who is behind it are joined by a fact."""
@@ -65,18 +69,19 @@ def test_the_search_sees_what_a_module_says(tmp_path: Path) -> None:
     assert list(literals(module)) == ["OVERRIDDEN by {}", "a", "b"]
 
 
-FIELD = (
-    "console/journal/events.py",
-    '    evidence: Text = ""\n',
-    '    evidence: Text = ""\n    confidence: Text = ""\n',
-)
-WORDS = (
-    "console/render/facts/gate.py",
-    "    if verdict.overridden:\n",
-    "    if verdict.confidence:\n"
-    '        yield Fact("confidence", "CONFIDENCE", verdict.confidence)\n'
-    "    if verdict.overridden:\n",
-)
+ADDED = [
+    ("console/journal/events.py", '    evidence: Text = ""\n', '    confidence: Text = ""\n'),
+    (
+        "console/render/facts/gate.py", "    if verdict.overridden:\n",
+        '    yield Fact("confidence", "CONFIDENCE", verdict.confidence)\n',
+    ),
+    ("console/journal/events.py", '    run_id: Text = ""\n', '    rack: Text = ""\n'),
+    (
+        "console/render/facts/run.py", "    if held := ",
+        '    yield Fact("rack", "rack", view.header.rack)\n',
+    ),
+]  # fmt: skip
+"""Fields of the events of a verdict and of a run, each with its words: path, place, addition."""
 FACES = """
 import io
 from pathlib import Path
@@ -92,7 +97,7 @@ from widgets.detail import detail_rows, summary_rows
 
 step = {"id": "go", "title": "Fast enough?", "phase": "Trial", "kind": "gate"}
 rows = [
-    ("run.created", "", {"run_id": "r1", "title": "Trial", "playbook": "trial", "steps": [step]}),
+    ("run.created", "", {"run_id": "r1", "rack": "B7", "title": "Trial", "steps": [step]}),
     ("step.state", "go", {"state": "running"}),
     ("verdict", "go", {"verdict": "GO", "confidence": "nine of ten"}),
     ("step.state", "go", {"state": "succeeded"}),
@@ -112,24 +117,28 @@ for face, drawn in (
 """
 
 
-def test_a_fact_of_a_verdict_is_added_in_two_places_and_appears_on_every_face(
-    tmp_path: Path,
-) -> None:
-    """Whoever gives the verdict is the third."""
-    tree = copied_tree(tmp_path, changed(*FIELD) | changed(*WORDS))
-    done = python(tree, "-c", FACES)
+def test_a_fact_is_added_in_two_places_and_appears_on_every_face(tmp_path: Path) -> None:
+    """Whoever records it is the third."""
+    texts: dict[str, str] = {}
+    for path, place, words in ADDED:
+        text = texts.get(path) or (ROOT / path).read_text("utf-8")
+        assert place in text, path
+        texts[path] = text.replace(place, words + place, 1)
+    done = python(copied_tree(tmp_path, texts), "-c", FACES)
     _, *faces = done.stdout.split("== ")
     lines = {face.split()[0]: face.splitlines() for face in faces}
+    confidence = "CONFIDENCE: nine of ten"
     wanted = {
-        "follow": ["        GATE GO CONFIDENCE: nine of ten"],
-        "show": ["  CONFIDENCE: nine of ten"],
+        "follow": [f"        GATE GO {confidence}"],
+        "show": ["rack: B7", f"  {confidence}"],
         "report": [
-            "**CONFIDENCE**: gate go, nine of ten.",
+            "**CONFIDENCE**: gate go, nine of ten.", "| Rack | B7 |",
             "| `go` | **CONFIDENCE** |  |  |  | nine of ten |",
         ],
-        "panel": ["CONFIDENCE: nine of ten"],
-        "end": ["CONFIDENCE: nine of ten"],
+        "panel": [confidence],
+        "end": ["rack: B7", confidence],
     }  # fmt: skip
     assert {
-        face: [line for line in lines.get(face, ()) if "CONFIDENCE" in line] for face in wanted
+        face: [line for line in lines.get(face, ()) if re.search("CONFIDENCE|B7", line)]
+        for face in wanted
     } == wanted, done.stderr

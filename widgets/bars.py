@@ -22,7 +22,8 @@ from console.journal.state import ENDS, STANDING, UNDECIDED, Mark, RunState, pos
 from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
-from console.render.facts.words import RUN_TONE, VERDICT_TONE, state_words
+from console.render.facts.run import DOWN, decision, notes
+from console.render.facts.words import RUN_TONE, state_words
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
 from console.render.upcoming import NOTHING, ShownBaseline, on_site
@@ -391,8 +392,8 @@ def status(
     if view.reason and not waits:
         left.append((f" {state_words(view.reason)}", "warn"))
     if view.playbook and width >= NAMED and word != "unreadable":
-        job = clean(view.allocation.partition(":")[0], 40)
-        left.append((f"{dot}{clean(view.playbook, 40)}{f' in {job}' if job else ''}", ""))
+        more = "".join(f" {fact.brief}" for fact in notes(view) if fact.brief)
+        left.append((f"{dot}{clean(view.playbook, 40)}{more}", ""))
     current = None if waits else view.current
     if not waits and at and view.step(at) is not None and (current is None or at != current.id):
         left.append((f" before {clean(at)}", "bold"))
@@ -404,13 +405,13 @@ def status(
         # its journal ends with its runner: how it is now the badge says
         left.append((f"{dot}baseline was down then", "bad"))
     elif view.outage and view.over:
-        left.append((f"{dot}BASELINE DOWN", "bad"))
+        left.append((f"{dot}{DOWN}", "bad"))
     left += [(f"{dot}{lease}", "warn")] if lease else []
     if view.decision and view.reason not in UNDECIDED:
-        tone = VERDICT_TONE.get(view.decision.word, "")
-        left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]
-        if view.outcome:
-            left.append((f" {clean(view.outcome)}", "bold"))
+        known = decision(view)
+        left += [(f"{dot}decision ", "dim"), (known.brief, known.tone)]
+        if known.detail:
+            left.append((f" {known.detail}", "bold"))
         if view.mark and not view.rehearsal:
             left.append((f" {view.mark}", "warn"))
     if mode and view.state is RunState.RUNNING:

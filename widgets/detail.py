@@ -20,8 +20,8 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import UNDECIDED, Decision, RunState, StepState
 from console.recovery.rollback.baseline_state import time_words
 from console.render.cells import glyphs, padded
-from console.render.cutover import cut_over
 from console.render.facts.gate import doubts, gates
+from console.render.facts.run import IS_DOWN, baseline_after, notes
 from console.render.facts.step import StepFacts, facts_of
 from console.render.facts.words import VERDICT_TONE, state_words
 from console.render.measuring import brief_answers, measuring, run_bars
@@ -134,21 +134,21 @@ def summary_rows(
     rows.append(((state_words(view.state), "bold"), (f"{took}", "dim")))
     if where:
         rows.append(((where, "warn"),))
+    for fact in notes(view):
+        rows.append(fit(((fact.line, fact.tone or "dim"),), width, glyphs().ellipsis))
     if view.detail:
         rows += paragraph(clean(view.detail), width)
     for step in view.steps:
         if step.state is StepState.FAILED:
             rows += paragraph(f"{step.id}: {StepFacts(step).why}", width, "bad")
     rows += _verdict_rows(view, "", width)
-    if view.cutover:
-        cutover_words = of_site(where, cut_over(view))
-        rows.append(((cutover_words, "warn"), (": F12 brings the baseline back", "bold")))
-    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
-        words = ": mend that, then F12 tries again"
-        rows.append(((of_site(where, "the baseline is DOWN"), "bad"), (words, "bold")))
-    elif view.outage:
-        down = of_site(where, "the baseline is DOWN")
-        rows.append(((down, "bad"), (": F12 brings it back", "bold")))
+    after = baseline_after(view)
+    if after.key in ("cutover", "down"):
+        words = f": F12 brings {'it' if after.key == 'down' else 'the baseline'} back"
+        if view.state is RunState.ROLLBACK_FAILED and after.key == "down":
+            words = ": mend that, then F12 tries again"
+        left = IS_DOWN if after.key == "down" else after.brief
+        rows.append(((of_site(where, left), after.tone), (words, "bold")))
     elif view.serving:
         # what was seen at the run's end says nothing of now: the header does
         slow = view.serving.degraded

@@ -14,6 +14,7 @@ from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.store import Event, event_of
 from console.render.facts.gate import gates
+from console.render.facts.run import decision
 from console.render.facts.words import state_words
 from console.render.report.markdown import code, prose, table
 
@@ -58,12 +59,10 @@ def decided(host: str, line: Asks, name: str) -> Decided:
         events, run = events_of(page), str(page.get("run") or run)
         fold(events, view)
         more = page.get("more") is True and view.seq > since
-    word = view.decision.word or "no decision"
-    named = f" ({view.outcome})" if view.outcome else ""
-    mark = f" {view.mark}" if view.mark else ""
+    word = f"{decision(view).value or 'no decision'} {view.mark}".rstrip()
     return Decided(
         host, clean(run, 120), clean(view.playbook, 60), view.created, clean(view.owner, 60),
-        clean(f"{word}{named}{mark}", 100), str(view.state),
+        clean(word, 100), str(view.state),
         view.ended - view.created if view.ended and view.created else None, tuple(_who(view)),
     )  # fmt: skip
 

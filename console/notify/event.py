@@ -17,6 +17,7 @@ from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
 from console.journal.store import Event as JournalEvent
 from console.recovery.guard.config import ALLOCATION
 from console.render.facts.gate import doubts
+from console.render.facts.run import IS_DOWN, baseline_after, decision
 from console.render.facts.words import state_words
 
 __all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
@@ -120,12 +121,13 @@ def _waiting(event: JournalEvent, view: RunView) -> News | None:
 
 def _end(view: RunView) -> News:
     took = view.ended - view.created if view.created else 0.0
-    outcome = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    decision = f"{view.decision.word}{outcome}" if view.decision else ""
+    known = decision(view)
     state = state_words(view.state)
     if view.state is not RunState.SUCCEEDED:
         state = state.upper() if view.state in TURNED else state
-        decision = f"{state} after {decision}" if decision else state
+        state = f"{state} after {known.value}" if known.value else state
+    elif known.value:
+        state = known.value
     serves, words = _baseline(view)
     answers = {
         clean(str(contract.get("of") or scope), 60): clean(str(contract["words"]), 300)
@@ -135,10 +137,10 @@ def _end(view: RunView) -> News:
     text += "".join(f" Answers of {name}: {answer}." for name, answer in answers.items())
     text += "".join(f" {doubt.line}." for doubt in doubts(view, moved=True))
     data = {
-        "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
+        "decision": known.brief, "outcome": known.detail, "took_s": took,
         "baseline_serves": serves, **({"contracts": answers} if answers else {}),
     }  # fmt: skip
-    return "run-end", f" has ended: {decision or state}", text, data
+    return "run-end", f" has ended: {state}", text, data
 
 
 def _ended(view: RunView) -> str:
@@ -163,17 +165,19 @@ def _baseline(view: RunView) -> tuple[bool, str]:
     if view.cutover:
         service = clean(view.cutover.service, 60)
         return False, f"Clients stay at {service}: omni-console promote, or omni-console rollback."
-    if view.outage:
-        return False, "THE BASELINE IS DOWN: omni-console rollback brings it back."
-    if garbage := clean(view.serving.garbled, 200):
-        return False, f"THE BASELINE ANSWERS GARBAGE: {garbage}. omni-console rollback restarts it."
+    after = baseline_after(view)
+    if after.key == "down":
+        return False, f"{IS_DOWN.upper()}: omni-console rollback brings it back."
+    if after.key == "garbled":
+        why = clean(after.detail, 200)
+        return False, f"{after.brief.upper()}: {why}. omni-console rollback restarts it."
     rate, back = view.serving.tok_s, view.restored_s
     by, at = clean(view.serving.by or "its proof", 40), view.serving.at
     measured = f" (by {by}{datetime.fromtimestamp(at).strftime(', %H:%M') if at else ''})"
     speed = f" at {rate:.2f} tok/s{measured}" if isinstance(rate, int | float) else ""
     slow = ", slower than its reference" if view.serving.degraded else ""
-    after = f"; its restore took {format_duration(back)}" if back is not None else ""
-    return True, f"The baseline serves{speed}{slow}{after}."
+    took = f"; its restore took {format_duration(back)}" if back is not None else ""
+    return True, f"The baseline serves{speed}{slow}{took}."
 
 
 def _guard(guard: events.Guard, view: RunView) -> News | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from console.journal.fold import fold
 from console.journal.run_view import RunView
 from console.journal.store import Event, event_of
-from console.render.report.timeline import outage_words
+from console.render.facts.run import outage_words
 
 
 def event(seq: int, kind: str, **data: object) -> Event:

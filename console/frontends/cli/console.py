@@ -69,6 +69,7 @@ def _run(snapshot: Snapshot) -> list[str]:
     from console.journal.run_files import NEVER_BEGAN, NO_RESUME
     from console.recovery.guard.record.read import crash_words
     from console.render.cutover import BACK, cut_over
+    from console.render.facts.run import IS_DOWN, decision
     from console.render.facts.words import state_words
 
     if snapshot.run is None:
@@ -76,9 +77,9 @@ def _run(snapshot: Snapshot) -> list[str]:
     view, word = snapshot.view, state_words(snapshot.word)
     reason = f" ({state_words(view.reason)})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
-    decision = view.decision.word
-    conclusion = " ".join(filter(None, (decision, view.mark, clean(view.outcome))))
-    conclusion = f", decision {conclusion}" if decision else ""
+    known = decision(view)
+    conclusion = " ".join(filter(None, (known.brief, known.detail, view.mark)))
+    conclusion = f", decision {conclusion}" if known.brief else ""
     run_lines = [f"run {snapshot.run.id}: {word}{reason}{at}{conclusion}"]
     if view.cutover:
         run_lines.append(f"{cut_over(view)}: {BACK}")
@@ -86,7 +87,7 @@ def _run(snapshot: Snapshot) -> list[str]:
         run_lines.append("the baseline was down when its runner died; its present state is above")
     elif view.outage:
         back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
-        run_lines.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
+        run_lines.append(f"{IS_DOWN.upper()}: omni-console rollback restores it{back}")
     short = snapshot.run.id[-4:]
     if snapshot.word == "interrupted":
         run_lines.append(

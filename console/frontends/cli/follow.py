@@ -28,6 +28,7 @@ from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
 from console.render.cutover import BACK, cut_over
 from console.render.facts.gate import doubts, gates, marks
+from console.render.facts.run import DOWN, decision
 from console.render.facts.step import facts_of
 from console.render.guard import deeds, event_words
 from console.render.measuring import judged_answers
@@ -164,7 +165,7 @@ class EventPrinter:
     def _on_outage(self) -> None:
         back = self.view.restore_s
         known = f"; a restore takes {format_duration(back)}" if back else ""
-        self._line(f"        BASELINE DOWN{known}; {self.rollback} brings it back")
+        self._line(f"        {DOWN}{known}; {self.rollback} brings it back")
 
     def _on_rung(self, event: Event, rung: events.Rung) -> None:
         step, progress = self.view.step(event.step), ""
@@ -186,12 +187,11 @@ class EventPrinter:
         """Print how a run has ended; its exit code."""
         view = self.view
         code = view.exit_code
-        decision = view.decision.word or "none"
-        named = f" ({clean(view.outcome)})" if view.outcome else ""
-        named += f" {Mark.REHEARSAL}" if view.rehearsal else ""
+        known = decision(view).value or "none"
+        known += f" {Mark.REHEARSAL}" if view.rehearsal else ""
         over = "".join(f" {mark.line}" for mark in [*marks(view), *doubts(view)])
         ended = f"state: {view.state}   exit code: {int(code)}"
-        self._line(f"decision: {decision}{named}{over}   {ended}")
+        self._line(f"decision: {known}{over}   {ended}")
         return code
 
 

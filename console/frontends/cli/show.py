@@ -45,6 +45,7 @@ from console.render.breach import cause_of
 from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
 from console.render.facts.gate import doubts, gates
+from console.render.facts.run import DOWN, notes
 from console.render.facts.step import facts_of
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
@@ -113,8 +114,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         print(clean(view.detail))
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
-    if view.allocation:
-        print(f"in {clean(view.allocation, 240)}")
+    for fact in notes(view):
+        print(fact.line)
     for text in view.trouble[:MAX_TROUBLE]:
         print(clean(text, 300))
     for text in [*_now(guard), *way_on(run, view, state)]:
@@ -225,7 +226,7 @@ def _outage(run: RunDir, view: RunView, *, gone: bool) -> list[str]:
             "once that is mended, omni-console rollback tries it again",
         ]
     if word is Word.DOWN:
-        return ["BASELINE DOWN: omni-console rollback brings it back"]
+        return [f"{DOWN}: omni-console rollback brings it back"]
     ends = "the journal ends with the baseline down" if gone else "this run took the baseline down"
     now = "answers" if words == "not proven" else f"is {word}"
     return [

@@ -26,6 +26,7 @@ from console.journal.state import RunState, stands
 from console.recovery.rollback.baseline_state import BY_KEY
 from console.render.cells import Row, age_words, glyphs
 from console.render.cutover import BACK, cut_over
+from console.render.facts.run import decision
 from console.render.facts.step import facts_of
 from console.render.facts.words import state_words
 from console.render.gauges import (
@@ -114,7 +115,7 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
     view = shot.view
     assert shot.run is not None
     step = view.step(shot.at) or view.current
-    word = state_words(shot.word)
+    word, known = state_words(shot.word), decision(view)
     standing = stands(view.state, view.reason, clean(step.id) if step else "the first step")
     rolling = shot.word == "rolling_back"
     if rolling:  # nobody is asked any more, and the rollback has a progress of its own
@@ -127,7 +128,7 @@ def _run(shot: Snapshot, now: float, write: bool, site: str) -> dict[str, Any]:
         "site": site,
         "words": of_site(site, standing or state_words(view.reason)) or site,
         "mark": view.mark,
-        "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
+        "decision": f"{known.brief} {known.detail}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(view, step, now) if step else None,
         "progress": f"steps {progress}" if progress else "",

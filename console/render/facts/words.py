@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from console.common.text import clean
@@ -46,3 +47,8 @@ def state_words(word: object) -> str:
     words; what is none, as of a run that cannot be read, as it came."""
     text = clean(str(word))
     return text.replace("_", " ") if text.isidentifier() else text
+
+
+def when(at: float) -> str:
+    """Local time with its offset from UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at)) if at else "–"

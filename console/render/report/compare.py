@@ -17,8 +17,8 @@ from console.bench.metrics import METRICS, OUTPUT_METRICS, SOAK_METRICS, Metric
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView
-from console.render.cutover import cut_over
 from console.render.facts.gate import doubts, marks
+from console.render.facts.run import baseline_after
 from console.render.report.benchmarks import AFTER, BEFORE, drifts, targets
 from console.render.report.decision import (
     BAD,
@@ -168,14 +168,10 @@ def wrong(view: RunView) -> str:
         troubles.append(stopped_by(view))
     troubles += [doubt.line for doubt in doubts(view)]
     troubles += [clean(mark.line, MAX_MARK) for mark in marks(view)]
-    if view.cutover:
-        troubles.append(cut_over(view))
-    elif view.outage:
-        troubles.append("the baseline is NOT SERVING")
-    elif view.serving.garbled:
-        troubles.append("the baseline answers GARBAGE")
-    elif view.serving.degraded:
-        troubles.append("the baseline came back DEGRADED")
+    after = baseline_after(view)
+    if after.tone not in ("", "good"):
+        back = f"the baseline came back {after.label}"
+        troubles.append(back if after.key == "degraded" else after.brief)
     troubles += [f"the baseline moved by {change(drift.after, drift.before)}"
               for drift in drifts(view) if drift.large]  # fmt: skip
     return "; ".join(troubles)

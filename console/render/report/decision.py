@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from console.common.text import clean
-from console.common.units import format_duration
 from console.journal.run_view import GateVerdict, RunView, StepView
 from console.journal.state import JUDGING, Decision, Mark, RunState, StepState
-from console.render.cutover import cut_over
 from console.render.facts.gate import doubts, gate_name, gates
+from console.render.facts.run import NOT_SERVING, baseline_after, decision
 from console.render.facts.step import StepFacts
-from console.render.facts.words import state_words
+from console.render.facts.words import state_words, when
 from console.render.report.benchmarks import drift_words, drifts
-from console.render.report.markdown import code, figure, prose, table, when
+from console.render.report.markdown import code, figure, prose, table
 
 BAD = (StepState.FAILED, StepState.IN_DOUBT)
+MISSING = {"cutover": "`omni-console rollback` goes back", "garbled": ""}
+"""What to do where clients do not reach the baseline, or get nothing of use from it."""
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
 
 
@@ -40,9 +41,9 @@ def decision_words(view: RunView) -> str:
     rehearsed = f"{Mark.REHEARSAL} " if view.rehearsal else ""
     if not settled(view):
         return f"{rehearsed}{view.decision.word} so far"
-    named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    doubtful = f" {Mark.DOUBTFUL}" if view.doubts else ""
-    return f"{rehearsed}{view.decision.word}{doubtful}{named}"
+    known, doubtful = decision(view), f" {Mark.DOUBTFUL}" if view.doubts else ""
+    named = f" ({known.detail})" if known.detail else ""
+    return f"{rehearsed}{known.brief}{doubtful}{named}"
 
 
 def because(view: RunView) -> str:
@@ -125,14 +126,12 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     if settled(view) and view.state in UNWELL and more:
         state = state_words(view.state).upper()
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
-    if view.cutover:
-        lines.append(f"**{prose(cut_over(view))}**: `omni-console rollback` goes back.")
-    elif view.outage:
+    after = baseline_after(view)
+    if after.key == "down":
         lines.append(f"**The baseline is {down_words(view, interrupted=interrupted)}.")
-    elif garbage := view.serving.garbled:
-        lines.append(f"**The baseline answers GARBAGE**: {prose(garbage)}.")
-    elif view.serving.degraded:
-        lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
+    elif after.tone not in ("", "good"):
+        words = prose(after.brief[:1].upper() + after.brief[1:])
+        lines.append(f"**{words}**: {MISSING.get(after.key) or prose(after.detail)}.")
     if interrupted:
         lines.append("**Provisional report**: the run is interrupted, and nothing executes it.")
     elif not view.over:
@@ -140,51 +139,24 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     return [text for line in lines for text in (line, "")]
 
 
-def slower(view: RunView) -> str:
-    """How far the baseline is below its reference speed."""
-    rate, known = view.serving.tok_s, view.serving.reference
-    if rate is None:
-        return "it serves, below its reference"
-    tail = f", reference {figure(known, 'tok/s')}" if known is not None else ""
-    return f"{figure(rate, 'tok/s')} {measured_words(view)}{tail}"
-
-
-def measured_words(view: RunView) -> str:
-    """By what the baseline was proven or measured last, and when."""
-    by, at = prose(view.serving.by), view.serving.at
-    # a journal of an earlier version names no witness
-    return f"by {by} at {when(at)}" if by else "in its proof (one short completion)"
-
-
 def down_words(view: RunView, *, interrupted: bool) -> str:
     """What is known of a baseline that a run has stopped; a bold word ends in the first `**`. While
     the run goes on nobody has looked: it has it stopped on purpose."""
     if view.over or interrupted:
         since = f" since {when(view.down_since)}" if view.down_since and not view.over else ""
-        return f"NOT SERVING**{since}: run `omni-console rollback`"
+        return f"{NOT_SERVING}**{since}: run `omni-console rollback`"
     since = f" since {when(view.down_since)}" if view.down_since else ""
     return f"down**{since}: this run has stopped it, and brings it back when it ends"
 
 
 def baseline_words(view: RunView, *, interrupted: bool = False) -> str:
-    if view.cutover:
-        return f"stopped, **{prose(cut_over(view))}**"
-    if view.outage:
+    after = baseline_after(view)
+    if after.key == "down":
         return f"**{down_words(view, interrupted=interrupted)}"
-    if not view.serving:
-        return "not touched"
-    if garbage := view.serving.garbled:
-        return f"**GARBLED** {measured_words(view)}: {prose(garbage)}"
-    rate = view.serving.tok_s
-    words = "DEGRADED" if view.serving.degraded else "serving"
-    if rate or view.serving.by:
-        words += f", {figure(rate, 'tok/s') if rate else 'proven'} {measured_words(view)}"
-    words += "".join(f"; {prose(note)}" for note in view.serving.notes)
-    if view.restored_s:
-        words += f", back {format_duration(view.restored_s)} after it was asked for"
-    if looked := view.serving.looked_at:
-        words += f"; its health path answered at {when(looked)}, after the last step"
-    return words
+    words = prose(after.value, 3000)
+    if after.key in MISSING:
+        words = words.replace(prose(after.label), f"**{prose(after.label)}**", 1)
+    return f"stopped, {words}" if after.key == "cutover" else words
 
 
 def _judges(view: RunView) -> list[StepView]:

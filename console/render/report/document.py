@@ -24,13 +24,14 @@ from console.journal.run_files import INTERRUPTED, word_of
 from console.journal.run_view import MAX_TROUBLE, RunView
 from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS
+from console.render.facts.words import when
 from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.contract import contract_lines, contract_steps
 from console.render.report.decision import because, gate_lines, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
 from console.render.report.lessons import candidates
-from console.render.report.markdown import marked, plain, prose, when
+from console.render.report.markdown import marked, plain, prose
 from console.render.report.memory import memory_lines
 from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps

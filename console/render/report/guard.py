@@ -12,6 +12,7 @@ from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
 from console.recovery.guard.config import ALLOCATION, EXPIRIES, LEASE
 from console.recovery.guard.metrics import RAM, SWAP
+from console.render.facts.words import when
 from console.render.guard import MARKS, deeds, limit_words, value_words
 from console.render.report.charts import (
     LEFT,
@@ -21,7 +22,7 @@ from console.render.report.charts import (
     draw_bytes_axis,
     draw_lines,
 )
-from console.render.report.markdown import plain, prose, table, took, when
+from console.render.report.markdown import plain, prose, table, took
 from console.render.report.svg import BAD, INK, Panel, Svg, seconds_ticks, x_axis, y_axis
 
 LAST_S = 120.0

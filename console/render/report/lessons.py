@@ -19,6 +19,7 @@ from console.journal.run_view import RunView
 from console.journal.samples import Gauge
 from console.journal.state import Decision, RunState, StepState
 from console.render.facts.gate import gates
+from console.render.facts.run import baseline_after, decision
 from console.render.facts.step import StepFacts
 from console.render.facts.words import state_words
 from console.render.report.benchmarks import drift_words, drifts, figures_line, voids
@@ -26,7 +27,6 @@ from console.render.report.decision import (
     decided,
     deciding,
     settled,
-    slower,
     with_baseline,
 )
 from console.render.report.guard import guard_lessons
@@ -144,11 +144,10 @@ def _of_memory(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
 
 
 def _of_baseline(view: RunView) -> Iterator[str]:
-    if view.serving.degraded:
-        yield (
-            f"Attempted: {trial(view)}. Result: the baseline came back DEGRADED. Figure: "
-            f"{plain(slower(view))}."
-        )
+    after = baseline_after(view)
+    if after.key == "degraded":
+        result = f"the baseline came back {after.label}"
+        yield f"Attempted: {trial(view)}. Result: {result}. Figure: {plain(after.detail)}."
     for drift in drifts(view):
         if drift.large:
             yield (
@@ -166,14 +165,14 @@ def found_in(run: RunDir) -> DraftFacts:
             f"run {run.id} is not over ({word})", "a lesson is drawn from a run that is",
             f"omni-console show {run.id[-4:]}",
         )  # fmt: skip
-    decision = _decision(view)
-    outcome = state_words(view.state) + (f", {decision}" if decision else "")
+    decided_as = _decision(view)
+    outcome = state_words(view.state) + (f", {decided_as}" if decided_as else "")
     noted = tuple(candidates(view, samples.gauges(run)))
     ran_into = _failure(view)
     worked = view.state is RunState.SUCCEEDED and view.decision in (Decision.GO, Decision.NONE)
     return DraftFacts(
         run=run.id, day=time.strftime("%Y-%m-%d", time.localtime(view.ended or view.created)),
-        title=f"{plain(view.title, 60)} – {ran_into or decision or outcome}",
+        title=f"{plain(view.title, 60)} – {ran_into or decided_as or outcome}",
         playbook=plain(view.playbook, 60),
         worked=worked, outcome=outcome, symptom=_symptom(view, outcome), candidates=noted,
         figures=tuple(_figures(view))[:MAX_FIGURES], lines=tuple(_lines(view))[-MAX_LINES:],
@@ -183,10 +182,8 @@ def found_in(run: RunDir) -> DraftFacts:
 
 def _decision(view: RunView) -> str:
     """`NO-GO (retain)`, or "" where nothing was decided."""
-    if view.decision is Decision.NONE:
-        return ""
-    outcome = f" ({plain(view.outcome, 60)})" if view.outcome else ""
-    return f"{view.decision.word}{outcome}{f' {view.mark}' if view.mark else ''}"
+    known = plain(decision(view).value)
+    return f"{known} {view.mark}".rstrip() if known else ""
 
 
 def _failure(view: RunView) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Iterable, Sequence
 
 from console.common.text import clean
@@ -98,11 +97,6 @@ def change(value: float | None, base: float | None) -> str:
     if value / base >= 2:
         return f"{value / base:.3g} x"
     return f"{(value - base) / abs(base) * 100:+.1f} %"
-
-
-def when(at: float) -> str:
-    """Local time with its offset from UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at)) if at else "–"
 
 
 def took(seconds: float | None) -> str:

@@ -11,6 +11,7 @@ from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import GateVerdict, RunView, StepView
 from console.journal.state import LOST_AFTER_LAST, Decision, RunState, StepState
 from console.render.cutover import next_words, service
+from console.render.facts.run import baseline_after
 from console.render.report.benchmarks import (
     benches,
     drifts,
@@ -23,7 +24,6 @@ from console.render.report.decision import (
     UNWELL,
     decided,
     settled,
-    slower,
 )
 from console.render.report.guard import guard_next
 from console.render.report.markdown import change, given, plain
@@ -129,9 +129,9 @@ def _urgent(view: RunView, *, interrupted: bool) -> Iterator[str]:
             "First: the baseline answers garbage. `omni-console rollback` restarts it once and "
             "proves it."
         )
-    elif view.serving.degraded:
+    elif (after := baseline_after(view)).key == "degraded":
         yield (
-            f"First: the baseline is DEGRADED, {slower(view)}. Look at `omni-console gauges` "
+            f"First: {after.brief}, {plain(after.detail)}. Look at `omni-console gauges` "
             "(clocks, power, what else is busy) before anything is measured again."
         )
 

@@ -9,10 +9,12 @@ from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, VerbGiven
 from console.journal.state import StepState
 from console.render.facts.gate import marks
+from console.render.facts.run import notes, outage_words
 from console.render.facts.step import StepFacts, facts_of
+from console.render.facts.words import when
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
-from console.render.report.markdown import block, code, figure, prose, table, took, when
+from console.render.report.markdown import block, code, figure, prose, table, took
 
 OWN_SECTION = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds not repeated here: their figures have a section of their own; and `report`, whose target is
@@ -73,7 +75,7 @@ def summary(view: RunView, *, interrupted: bool = False) -> list[str]:
             baseline_words(view, interrupted=interrupted),
         ),
     ]
-    rows += [("Allocation", prose(view.allocation, 240))] if view.allocation else []
+    rows += [(fact.key.capitalize(), prose(fact.value)) for fact in notes(view)]
     rows += [("Baseline drift", prose(drift_words(drift))) for drift in drifts(view)]
     rows += [(f"Input {prose(name, 60)}", code(value)) for name, value in view.inputs.items()]
     lessons = view.header.lessons
@@ -97,17 +99,6 @@ def spent(view: RunView) -> str:
         f"{whole}; {count} of {len(view.steps)} steps had estimates: {format_duration(planned)} "
         f"planned, {format_duration(actual)} actual"
     )
-
-
-def outage_words(view: RunView) -> str:
-    if view.fell_after_end:
-        own = format_duration(view.down_s) if view.down_s else "never"
-        return f"{own}; a rollback after the run's end failed, {when(view.down_since)}"
-    if view.down_since:
-        return f"since {when(view.down_since)}, and still"
-    if view.outage:
-        return "yes, still"
-    return format_duration(view.down_s) if view.down_s else "never"
 
 
 def host_lines(view: RunView) -> list[str]:

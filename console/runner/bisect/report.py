@@ -10,7 +10,8 @@ from console.common.errors import Exit
 from console.common.files import write_atomically
 from console.common.text import clean
 from console.common.units import format_duration, plural
-from console.render.report.markdown import code, prose, table, took, when
+from console.render.facts.words import when
+from console.render.report.markdown import code, prose, table, took
 from console.runner.bisect.candidates import shown, subject
 from console.runner.bisect.record import PRIVATE, Record, Try
 from console.runner.bisect.search import Word

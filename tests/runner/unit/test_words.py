@@ -25,6 +25,7 @@ from console.journal.events import Breach
 from console.journal.run_view import GuardEvent, RunView, StepMeasurement
 from console.journal.state import VERBS, Pause, RunState, refusal
 from console.render import guard
+from console.render.facts.words import when
 from console.render.report import compare as comparison
 from console.render.report import markdown as texts
 from console.render.report.document import Evidence, evidence, markdown
@@ -143,7 +144,7 @@ def test_numbers_in_a_report(snapshot: SnapshotAssertion) -> None:
     told["spread"] = [texts.spread(1.0, None), texts.spread(1.0, -1.0), texts.spread(None, 1.0)]
     bases = (None, 0.0, 5.0, -2.0, math.inf)
     told["change"] = [" | ".join(texts.change(value, base) for base in bases) for value in values]
-    told["plural"] = [*(plural(n, "run") for n in range(3)), texts.when(0), texts.took(None)]
+    told["plural"] = [*(plural(n, "run") for n in range(3)), when(0), texts.took(None)]
     told["text"] = [
         write(BAD + "--api-key abc ](x) <b> HF_TOKEN=x")
         for write in (texts.prose, texts.plain, texts.code)
