@@ -22,6 +22,8 @@ HOMES = {
     r"\bNOT SERVING\b": {"console/render/facts/run.py"},
     r"\banswers GARBAGE\b": {"console/render/facts/run.py"},
     r"\bthe baseline is (DOWN|DEGRADED)\b": {"console/render/facts/run.py"},
+    r"^ has ended: ": {"console/render/facts/run.py"},
+    r"^ asks you: ": {"console/render/facts/run.py"},
     r"\bsaid (\{\}|[A-Z-]+), but it would be\b": {"console/render/facts/gate.py"},
 }
 """Words, and the modules that may have them; a mark and who is behind it are joined by a fact."""

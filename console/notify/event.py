@@ -13,12 +13,11 @@ from console.config.site.notify import KINDS
 from console.journal import events
 from console.journal.fold import fold
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
+from console.journal.state import ENDS, Pause, RunState, possible_verbs
 from console.journal.store import Event as JournalEvent
 from console.recovery.guard.config import ALLOCATION
 from console.render.facts.gate import doubts
-from console.render.facts.run import IS_DOWN, baseline_after, decision
-from console.render.facts.words import state_words
+from console.render.facts.run import IS_DOWN, baseline_after, decision, news
 
 __all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
 
@@ -29,8 +28,6 @@ LEASE = "lease"
 URGENCY = {"baseline-down": 5, "guard-kill": 5, "approval": 4, "waiting": 4, "lease": 4,
            "slower": 4, "lessons-due": 2}  # fmt: skip
 """How urgent a kind is, as ntfy counts: 5 is the most, and 3 what is not named here."""
-TURNED = (RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
-"""Ends that say more than the decision: they lead, in capitals."""
 TOLD_WITHIN_S = 24 * 3600.0
 """What happened longer ago is no news any more: it is not posted later, and given up."""
 MAX_TITLE, MAX_TEXT = 160, 1500
@@ -62,10 +59,10 @@ class Event:
 def happened(event: JournalEvent, view: RunView) -> Event | None:
     """What people are told of an event of a journal; None for most. `view`: the run with this event
     as its newest."""
-    news = _news(event, view)
-    if news is None:
+    what = _news(event, view)
+    if what is None:
         return None
-    kind, title, text, data = news
+    kind, title, text, data = what
     book = clean(view.playbook, 60)
     mark = f"{view.mark}: " if view.mark else ""
     return Event(
@@ -109,29 +106,22 @@ def _waiting(event: JournalEvent, view: RunView) -> News | None:
         left = format_duration(max(0.0, view.until - event.at))
         until = datetime.fromtimestamp(view.until).astimezone().strftime("%H:%M %Z")
         text = f"{view.detail} Answer within {left}, until {until}: {_how(view)}"
-        return "approval", f" asks you: {step}", text, {"step": step, "until": view.until}
+        return "approval", news(view), text, {"step": step, "until": view.until}
     if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
-        title = stands(view.state, view.reason, step) or state_words(view.reason)
         verbs = ", ".join(possible_verbs(view.state, view.reason))
         why = f"{view.detail}. " if view.detail else ""
         text = f"{why}It waits until you decide ({verbs}): {_how(view)}"
-        return "waiting", f": {title}", text, {"step": step, "reason": view.reason}
+        return "waiting", news(view), text, {"step": step, "reason": view.reason}
     return None
 
 
 def _end(view: RunView) -> News:
     took = view.ended - view.created if view.created else 0.0
     known = decision(view)
-    state = state_words(view.state)
-    if view.state is not RunState.SUCCEEDED:
-        state = state.upper() if view.state in TURNED else state
-        state = f"{state} after {known.value}" if known.value else state
-    elif known.value:
-        state = known.value
     serves, words = _baseline(view)
     answers = {
         clean(str(contract.get("of") or scope), 60): clean(str(contract["words"]), 300)
-        for scope, known in view.measured.items() if (contract := known.contract).get("words")
+        for scope, part in view.measured.items() if (contract := part.contract).get("words")
     }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
     text += "".join(f" Answers of {name}: {answer}." for name, answer in answers.items())
@@ -140,7 +130,7 @@ def _end(view: RunView) -> News:
         "decision": known.brief, "outcome": known.detail, "took_s": took,
         "baseline_serves": serves, **({"contracts": answers} if answers else {}),
     }  # fmt: skip
-    return "run-end", f" has ended: {state}", text, data
+    return "run-end", news(view), text, data
 
 
 def _ended(view: RunView) -> str:

@@ -120,13 +120,15 @@ def test_a_person_is_called_when_one_is_needed(run: RunDir) -> None:
     running = scene.snapshot(run, scene.running())
     asked = scene.snapshot(run, scene.approval())
     assert attention.news(running, asked) == "ik-llama-phase2 asks you: look"
-    assert "stands still: up step failed" in attention.news(
-        running, scene.snapshot(run, scene.failed())
-    )
+    failed = attention.news(running, scene.snapshot(run, scene.failed()))
+    assert failed == "ik-llama-phase2: Step up failed: you decide"
     paused = scene.snapshot(run, scene.view(6, state=RunState.PAUSED, reason="operator"))
     assert attention.news(running, paused) == "", "who pauses a run knows it"
     over = scene.snapshot(run, scene.ended())
-    assert attention.news(running, over) == "ik-llama-phase2 has ended: rolled back, NO-GO"
+    assert (
+        attention.news(running, over)
+        == "ik-llama-phase2 has ended: ROLLED BACK after NO-GO (retain)"
+    )
     assert attention.news(None, asked) == attention.news(over, over) == ""
     assert attention.news(scene.nothing(), over) == "", "it ended before somebody looked"
     gone = scene.snapshot(run, scene.running(), word="interrupted", alive=False)

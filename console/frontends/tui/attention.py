@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from console.common.text import clean, one_line
 from console.frontends.tui.watch.run import Snapshot
-from console.journal.state import Pause, RunState
+from console.render.facts.run import news as run_news
 from console.render.facts.words import state_words
 
 if TYPE_CHECKING:
@@ -49,22 +49,17 @@ def news(before: Snapshot | None, now: Snapshot) -> str:
     if before is None or before.run is None or now.run is None or before.run.path != now.run.path:
         return ""
     view, name = now.view, clean(now.view.playbook, 60)
+    mark = f"{view.mark}: " if view.mark else ""
     if view.over and not before.view.over:
-        mark = f" {view.mark}" if view.mark else ""
-        decision = f", {view.decision.word}{mark}" if view.decision else ""
-        return f"{name} has ended: {state_words(view.state)}{decision}"
+        return f"{mark}{name}{run_news(view)}"
     if now.word == "interrupted" and before.word != "interrupted":
         return f"{name}: the runner is gone"
     if now.is_rolling_back and not before.is_rolling_back and now.rollback == "rolling back":
         return f"{name} is rolling back"
     if (view.state, view.reason) == (before.view.state, before.view.reason):
         return ""
-    step = clean(view.current.id, 60) if view.current is not None else ""
-    if view.state is RunState.WAITING_APPROVAL:
-        return f"{name} asks you: {step}"
-    if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
-        return f"{name} stands still: {step} {state_words(view.reason)}"
-    return ""
+    words = "" if view.over else run_news(view)
+    return f"{mark}{name}{words}" if words else ""
 
 
 def title(now: Snapshot) -> str:

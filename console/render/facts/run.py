@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView
+from console.journal.state import Pause, RunState, stands
 from console.render.cutover import cut_over
-from console.render.facts.words import VERDICT_TONE, Fact, when
+from console.render.facts.words import VERDICT_TONE, Fact, state_words, when
 
 DOWN, IS_DOWN = "BASELINE DOWN", "the baseline is DOWN"
 """Of a run that has it down: it may be up again since, which only a look at it tells."""
+TURNED = (RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
+"""Ends that are in capitals."""
 NOT_SERVING = "NOT SERVING"
 """How a run that has it down left it."""
 
@@ -24,6 +27,28 @@ def decision(view: RunView) -> Fact:
     word, outcome = view.decision.word, clean(view.outcome, 80)
     named = f"{word} ({outcome})" if outcome else word
     return Fact("decision", "decision", named, VERDICT_TONE.get(word, ""), outcome, word)
+
+
+def news(view: RunView) -> str:
+    """What a person has to hear of a run, said behind its playbook's name: that it has ended, and
+    how, or what it waits for; "" for a run that needs nobody."""
+    step = clean(view.current.id, 60) if view.current is not None else ""
+    if view.over:
+        return f" has ended: {_ended(view)}"
+    if view.state is RunState.WAITING_APPROVAL:
+        return f" asks you: {step}"
+    if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
+        return f": {stands(view.state, view.reason, step) or state_words(view.reason)}"
+    return ""
+
+
+def _ended(view: RunView) -> str:
+    """`NO-GO (retain)`, `failed after GO`, `ROLLED BACK`: some ends say more than the decision."""
+    decided, state = decision(view).value, state_words(view.state)
+    if view.state is RunState.SUCCEEDED:
+        return decided or state
+    state = state.upper() if view.state in TURNED else state
+    return f"{state} after {decided}" if decided else state
 
 
 def notes(view: RunView) -> Iterator[Fact]:
