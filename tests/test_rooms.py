@@ -60,7 +60,6 @@ def test_no_two_modules_need_each_other() -> None:
 
 MAX_PLACES = 3
 WIDE = {
-    "how a step or a gate is shown",
     "how a candidate is stopped in order (SIGTERM, then SIGKILL)",
     "why something may be ended",
     "how a systemd unit is looked at, started and stopped",
