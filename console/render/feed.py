@@ -9,7 +9,6 @@ from console.common.text import clean, one_line
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
 from console.render.cells import Glyphs, Row, cut
-from console.render.facts.gate import gates
 from console.render.facts.step import facts_of
 from console.render.facts.words import state_words
 from console.render.guard import event_words
@@ -57,7 +56,5 @@ def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
         message = f": {one_line(step.message, 200)}" if step.message else ""
         yield step.started, signs.step("running"), "accent", f"{name} began{message}"
         return
-    facts, gate = facts_of(view, step), next(iter(gates(view, step.id)), None)
-    message = f"{gate.verdict} {gate.outcome}".rstrip() if gate is not None else ""
-    words = message or one_line(step.detail, 200) or facts.state
-    yield step.started + step.duration_s, signs.step(facts.standing), facts.tone, f"{name}: {words}"
+    facts, ended = facts_of(view, step), step.started + step.duration_s
+    yield ended, signs.step(facts.standing), facts.tone, f"{name}: {facts.result}"

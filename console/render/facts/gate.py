@@ -28,11 +28,9 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class GateFacts:
-    """A gate that has judged. `name`: `gate go`, or a preflight step with its kind; `marks`: what a
-    reader of its verdict must not miss."""
+    """A gate that has judged. `marks`: what a reader of its verdict must not miss."""
 
     step: str
-    name: str
     verdict: str
     tone: str
     outcome: str
@@ -44,9 +42,8 @@ def gates(view: RunView, step_id: str = "") -> list[GateFacts]:
     """The gates that have judged, in their order; with an id that one alone."""
     return [
         GateFacts(
-            clean(verdict.step), gate_name(view, verdict.step), verdict.verdict,
-            VERDICT_TONE.get(verdict.verdict, ""), clean(verdict.outcome),
-            tuple(_criteria(verdict)), tuple(_marks(verdict)),
+            clean(verdict.step), verdict.verdict, VERDICT_TONE.get(verdict.verdict, ""),
+            clean(verdict.outcome), tuple(_criteria(verdict)), tuple(_marks(verdict)),
         )
         for verdict in view.verdicts if step_id in ("", verdict.step)
     ]  # fmt: skip
@@ -54,9 +51,10 @@ def gates(view: RunView, step_id: str = "") -> list[GateFacts]:
 
 def _criteria(verdict: GateVerdict) -> Iterator[Criterion]:
     for row in verdict.criteria:
-        word = clean(row.get("verdict", ""), 10)
-        tone, why = VERDICT_TONE.get(word, ""), clean(row.get("why", ""))
-        yield Criterion(row.get("metric", ""), word, tone, why)
+        word = row.get("verdict", "")
+        word = word if word in VERDICT_TONE else clean(word, 10)
+        why = clean(row.get("why", ""))
+        yield Criterion(row.get("metric", ""), word, VERDICT_TONE.get(word, ""), why)
 
 
 def _marks(verdict: GateVerdict) -> Iterator[Fact]:
@@ -90,6 +88,7 @@ def _doubt(view: RunView, doubt: GateDoubt, moved: bool) -> Fact:
 
 
 def gate_name(view: RunView, step_id: str) -> str:
+    """`gate go`, or a preflight step with its kind."""
     step = view.step(step_id)
     kind = "gate" if step is None or step.kind == "gate" else step.kind
     return f"{kind} {clean(step_id, 60)}"

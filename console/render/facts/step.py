@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.common.logs.cause import cause_of
-from console.common.text import clean
+from console.common.text import clean, one_line
 from console.common.units import format_duration
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
@@ -21,11 +21,12 @@ VERDICT_SIGNS = {"NO-GO": "failed", "HOLD": "in_doubt"}
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """A step, and the verdict of its gate once that has judged. Each text is made when it is asked
-    for: the list of steps is drawn every second."""
+    """A step, with the verdict and outcome of a gate that has judged. Each text is made when it is
+    asked for: the list of steps is drawn every second."""
 
     step: StepView
     verdict: str = ""
+    outcome: str = ""
 
     @property
     def warned(self) -> bool:
@@ -55,6 +56,12 @@ class StepFacts:
         return state_words(self.step.state) + (" with a warning" if self.warned else "")
 
     @property
+    def result(self) -> str:
+        """What came of it in a few words: `GO migrate`, else its detail, else its state."""
+        judged = f"{self.verdict} {clean(self.outcome)}".strip()
+        return judged or one_line(self.step.detail, 200) or self.state
+
+    @property
     def again(self) -> str:
         """`attempt 2`; "" for the first."""
         return f"attempt {self.step.attempt}" if self.step.attempt > 1 else ""
@@ -66,7 +73,7 @@ class StepFacts:
     @property
     def cause(self) -> str:
         """`not_ready`, as journals and playbooks have it."""
-        return clean(self.step.cause, 40)
+        return clean(self.step.cause, 40) if self.step.cause else ""
 
     @property
     def detail(self) -> str:
@@ -81,7 +88,7 @@ class StepFacts:
     def explanation(self) -> str:
         """The line of its output that explains a failure, where its detail does not have it."""
         line = cause_of(self.step.lines)[1] if self.step.state is StepState.FAILED else ""
-        return "" if line in self.detail else line
+        return line if line and line not in self.detail else ""
 
     @property
     def last_words(self) -> str:
@@ -96,5 +103,5 @@ class StepFacts:
 
 def facts_of(view: RunView, step: StepView) -> StepFacts:
     done = step.state is StepState.SUCCEEDED
-    verdicts = (verdict.verdict for verdict in view.verdicts if done and verdict.step == step.id)
-    return StepFacts(step, next(verdicts, ""))
+    verdict = next((v for v in view.verdicts if done and v.step == step.id), None)
+    return StepFacts(step, verdict.verdict, verdict.outcome) if verdict else StepFacts(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 
 from console.common.text import clean
 
@@ -45,7 +46,7 @@ class Fact:
 def state_words(word: object) -> str:
     """`rolled back` for `rolled_back`: a state, the cause of a failure or the reason of a pause in
     words; what is none, as of a run that cannot be read, as it came."""
-    text = clean(str(word))
+    text = word if isinstance(word, StrEnum) else clean(str(word))
     return text.replace("_", " ") if text.isidentifier() else text
 
 

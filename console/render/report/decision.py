@@ -105,9 +105,8 @@ def headline(view: RunView, *, interrupted: bool = False) -> list[str]:
     why = because(view)
     lines = [f"**{word}.** {prose(why[:1].upper() + why[1:], 900)}."]
     for gate in gates(view):
-        lines += [
-            f"**{mark.label}**: {prose(gate.name)}, {prose(mark.value)}." for mark in gate.marks
-        ]
+        name = prose(gate_name(view, gate.step))
+        lines += [f"**{mark.label}**: {name}, {prose(mark.value)}." for mark in gate.marks]
     if judged := decided(view):  # else the reason is a doubt already
         lines += [
             f"**{doubt.label}**: {prose(doubt.value)}." for doubt in doubts(view, judged.step)
