@@ -247,11 +247,11 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
         named = f"  {gate.outcome}" if gate.outcome else ""
         rows.append((("GATE ", "bold"), (gate.verdict, gate.tone), (named, "bold")))
         for row in gate.criteria:
-            lead = (f"{row.word:>6} ", row.tone)
+            lead = (f"{row.label:>6} ", row.tone)
             if low:
-                rows.append(fit((lead, (row.why, "")), width, glyphs().ellipsis))
+                rows.append(fit((lead, (row.value, "")), width, glyphs().ellipsis))
             else:
-                rows += behind((lead,), row.why, width)
+                rows += behind((lead,), row.value, width)
         for mark in gate.marks:
             rows += paragraph(mark.line, width, mark.tone)
     return rows

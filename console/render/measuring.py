@@ -205,7 +205,7 @@ def answer_lines(view: RunView, scope: str) -> list[str]:
 
 def judged_answers(view: RunView, gate: GateFacts) -> list[str]:
     """The same for the measurements whose figures a gate has judged."""
-    scopes = dict.fromkeys(row.metric.partition(".")[0] for row in gate.criteria)
+    scopes = dict.fromkeys(row.key.partition(".")[0] for row in gate.criteria)
     return [line for scope in scopes for line in answer_lines(view, scope)]
 
 

@@ -158,7 +158,7 @@ class EventPrinter:
         over = "".join(f" {mark.line}" for mark in gate.marks)
         self._line(f"        GATE {gate.verdict}{named}{over}")
         for row in gate.criteria:
-            self._line(f"        {row.word:>6}  {row.why}")
+            self._line(f"        {row.label:>6}  {row.value}")
         for line in judged_answers(self.view, gate):
             self._line(f"        {line}")
 

@@ -149,7 +149,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         for mark in gate.marks:
             print(f"  {mark.line}")
         for row in gate.criteria:
-            print(f"  {row.word:>6}  {row.why}")
+            print(f"  {row.label:>6}  {row.value}")
     for doubt in doubts(view):
         print(f"\n{doubt.line}")
 

@@ -17,24 +17,15 @@ MAX_DOUBT = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Criterion:
-    """What a gate says of one figure. `metric` is a key, as the playbook has it."""
-
-    metric: str
-    word: str
-    tone: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class GateFacts:
-    """A gate that has judged. `marks`: what a reader of its verdict must not miss."""
+    """A gate that has judged. `criteria`: of each figure its metric, as the playbook has it, the
+    verdict and why; `marks`: what a reader of the whole must not miss."""
 
     step: str
     verdict: str
     tone: str
     outcome: str
-    criteria: tuple[Criterion, ...]
+    criteria: tuple[Fact, ...]
     marks: tuple[Fact, ...]
 
 
@@ -49,12 +40,12 @@ def gates(view: RunView, step_id: str = "") -> list[GateFacts]:
     ]  # fmt: skip
 
 
-def _criteria(verdict: GateVerdict) -> Iterator[Criterion]:
+def _criteria(verdict: GateVerdict) -> Iterator[Fact]:
     for row in verdict.criteria:
         word = row.get("verdict", "")
         word = word if word in VERDICT_TONE else clean(word, 10)
-        why = clean(row.get("why", ""))
-        yield Criterion(row.get("metric", ""), word, VERDICT_TONE.get(word, ""), why)
+        tone, why = VERDICT_TONE.get(word, ""), clean(row.get("why", ""))
+        yield Fact(row.get("metric", ""), word, why, tone)
 
 
 def _marks(verdict: GateVerdict) -> Iterator[Fact]:

@@ -186,14 +186,14 @@ def gate_lines(view: RunView) -> list[str]:
         in_order = len(planned) == len(gate.criteria)
         by_name = {str(gate_target.get("metric")): gate_target for gate_target in planned}
         for at, row in enumerate(gate.criteria):
-            target = planned[at] if in_order else by_name.get(row.metric, {})
+            target = planned[at] if in_order else by_name.get(row.key, {})
             named = f" → {prose(gate.outcome, 60)}" if gate.outcome and at == 0 else ""
             of = f" ({target['of']})" if target.get("of") else ""
             rows.append([
                 (code(gate.step, 60) if at == 0 else "") + named,
-                code(f"{row.metric}{of}"),
+                code(f"{row.key}{of}"),
                 prose(target.get("go") or "–", 80), prose(target.get("no_go") or "–", 80),
-                f"**{prose(row.word)}**", prose(row.why),
+                f"**{prose(row.label)}**", prose(row.value),
             ])  # fmt: skip
         rows += [
             [code(gate.step, 60), f"**{mark.label}**", "", "",

@@ -57,7 +57,7 @@ def question_lines(snapshot: Snapshot) -> list[str]:
     candidate and baseline answered. Clean."""
     view, lines = snapshot.view, [clean(snapshot.view.detail)]
     for gate in gates(view, view.current.id) if view.current is not None else ():
-        lines += [f"{criterion.word}: {criterion.why}" for criterion in gate.criteria]
+        lines += [row.line for row in gate.criteria]
         lines += judged_answers(view, gate)
     return lines
 
