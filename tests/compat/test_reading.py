@@ -41,6 +41,8 @@ REWORDED = (
     (r"(\d+) looks?, about one a second\.", r"\1 samples, ~1/s."),
 )  # fmt: skip
 """What is said in other words than on 2026-11-23, and on purpose."""
+TRUER = re.compile(r"\.next\[1\]: 'The run is going on: .* was said, 'The run is interrupted: ")
+"""A fact that was not known then: `show --json` looks whether the runner is alive."""
 SHOWN = [f"{what}-{name}" for what in ("shown", "attach", "report", "logs") for name in ENDED]
 
 
@@ -62,7 +64,8 @@ def again(trials: Past, read: Read, name: str) -> tuple[Outcome, Outcome]:
 @pytest.mark.parametrize("name", FACTS)
 def test_every_fact_is_still_said(trials: Past, read: Read, name: str) -> None:
     before, now = again(trials, read, name)
-    assert list(lost(before.json, now.json)) == []
+    gone = [words for words in lost(before.json, now.json) if not TRUER.match(words)]
+    assert gone == []
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -154,7 +154,7 @@ def test_a_zombie_whose_children_live_is_still_left_alone(stage: Stage) -> None:
 
 def test_what_an_earlier_server_wrote_is_not_why_this_one_ended(stage: Stage) -> None:
     """A later rollback finds it running, and sees it end: the log begins where its record says."""
-    stage.base(process=ProcessSpec(("sleep", "600")))
+    stage.base(process=ProcessSpec(("sleep", "613")))
     log = log_path(stage.plan)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("ggml: cudaMalloc failed: out of memory\n")

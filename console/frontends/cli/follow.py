@@ -21,7 +21,7 @@ from console.journal import events
 from console.journal.fold import fold
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_files import served_since, settle, word_of
+from console.journal.run_files import INTERRUPTED, served_since, settle, word_of
 from console.journal.run_view import RunView
 from console.journal.state import Mark, RunState, StepState, possible_verbs
 from console.journal.store import Event, JournalError, Reader
@@ -319,7 +319,7 @@ class Follow(EventPrinter):
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
         # not before the first line: a tenth of a second
         from console.frontends.cli.show import way_on
-        from console.render.report.document import as_json
+        from console.render.report.document import Evidence, as_json
 
         view = self.view
         if not self.finished and not view.over:
@@ -329,7 +329,8 @@ class Follow(EventPrinter):
             self._line(f"== {word}: {self.run.id}")
             for text in way_on(self.run, view, word):
                 self._line(f"   {text}")
-            return Exit.HOLD, {**as_json(view), "state": word}
+            known = Evidence(interrupted=word == INTERRUPTED)
+            return Exit.HOLD, {**as_json(view, known), "state": word}
         code = self.conclude()
         if self.run.report.exists():
             self._line(f"report: {self.run.report}")

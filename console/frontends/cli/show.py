@@ -95,11 +95,13 @@ def show(args: Namespace) -> int:
     view, state = view_of(run)
     guard = NOBODY if view.over else GuardWatch().look(run, runner_alive(run), over=False)
     if args.json:
+        from console.render.report.document import Evidence
         from console.render.report.document import as_json as reported
 
+        known = Evidence(interrupted=state == INTERRUPTED)
         now = None if view.over else guard_json(guard)
         status = {"state": state, "path": str(run.path), "guard": now}
-        print(redact.dumped({**reported(view), **status}))
+        print(redact.dumped({**reported(view, known), **status}))
     else:
         _print(run, view, state, guard)
     return int(view.exit_code) if view.over else int(Exit.HOLD)
