@@ -48,10 +48,12 @@ def test_a_run_that_has_begun_since_is_ended(
 def test_a_run_of_another_site_is_left_alone(stage: Stage) -> None:
     place = stage.root / "runs" / "later"
     place.mkdir()
-    (place / "run.json").write_text(json.dumps({"site": "/etc/b.yaml"}, indent=1))
-    stage.seal(site_path="/etc/a.yaml")
+    (place / "run.json").write_text(json.dumps({"site": f"{stage.root}/b.yaml"}, indent=1))
+    stage.seal(site_path=f"{stage.root}/a.yaml")
     runner = runner_of(stage, place)
-    records.write(Pointer("later", str(place), "me", os.getuid(), *runner, site="/etc/b.yaml"))
+    records.write(
+        Pointer("later", str(place), "me", os.getuid(), *runner, site=f"{stage.root}/b.yaml")
+    )
     done = run_script(stage)
     assert done.returncode == 0, done.stdout
     assert process.alive(*runner)
@@ -62,8 +64,8 @@ def test_beside_a_run_that_cannot_be_ended_it_does_not_end_well(
 ) -> None:
     place = stage.root / "runs" / "later"
     place.mkdir()
-    (place / "run.json").write_text(json.dumps({"site": "/etc/a.yaml"}, indent=1))
-    stage.seal(site_path="/etc/a.yaml")
+    (place / "run.json").write_text(json.dumps({"site": f"{stage.root}/a.yaml"}, indent=1))
+    stage.seal(site_path=f"{stage.root}/a.yaml")
     runner_of(stage, place)
     whole = write.render(stage.plan)
     helpless = whole.replace('signal_same KILL "$pid" "$start"\n    left=30', "left=3")

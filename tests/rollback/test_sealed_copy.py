@@ -355,11 +355,11 @@ def test_a_newer_run_of_the_site_is_rolled_back_by_an_older_script(stage: Stage)
 
 @needs_dash
 def test_a_newer_run_of_another_site_is_left_alone_by_an_older_script(stage: Stage) -> None:
-    stage.seal(site_path="/etc/a.yaml")
+    stage.seal(site_path=f"{stage.root}/a.yaml")
     runner = stage.sleeper("no")
     place = stage.root / "runs" / "b"
     place.mkdir()
-    records.write(Pointer("b", str(place), "me", os.getuid(), *runner, site="/etc/b.yaml"))
+    records.write(Pointer("b", str(place), "me", os.getuid(), *runner, site=f"{stage.root}/b.yaml"))
     done = run_launcher(stage)
     assert done.returncode == 0, done.stdout
     assert process.alive(*runner), done.stdout
