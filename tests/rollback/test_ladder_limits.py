@@ -134,9 +134,9 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
 ) -> None:
     said = stage.root / "said"
     rows = (
-        r"aaa\tcandidate\tcand\t\tomni-cand\nbbb\t\t\t\tomni-web\n"
-        r"ccc\t\t\t\trecorded\nddd\toneoff\tx\t\tguarded\n"
-        r"eee\tcandidate\tcand\t0:another site\tomni-cand-2\n"
+        r"aaa\tcandidate\tcand\t\t\tomni-cand\nbbb\t\t\t\t\tomni-web\n"
+        r"ccc\t\t\t\t\trecorded\nddd\toneoff\tx\t\t\tguarded\n"
+        r"eee\tcandidate\tcand\t0:another site\t\tomni-cand-2\n"
     )
     body = f'echo "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}" ;; esac'
     monkeypatch.setenv("PATH", stage.tool("docker", body))

@@ -114,12 +114,11 @@ class Preflight:
         return seconds_for(self.here.to_fetch, self.machine.line_bps)
 
     def lines(self, width: int = fit_text.WIDTH) -> list[str]:
-        """The verdict, files, disk and line, checks, the arithmetic, and the verdict with all its
-        reasons; clean."""
+        """Verdict, files, disk, line, checks, sums, and the verdict with all its reasons; clean."""
         listing = self.contents.listing
         pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
-        out = [one_line(f"{self.verdict}: {self.because}", width), ""]
-        out.append(f"{one_line(listing.repo, 60)}{pinned}")
+        verdict = one_line(f"{self.verdict}: {self.because}", width)
+        out = [verdict, "", f"{one_line(listing.repo, 60)}{pinned}"]
         for line in [*self.contents.lines(), self.here.words, self._line()]:
             out += fit_text.wrapped(f"  {line}", "    ", width) if line else []
         if self.arguments:
@@ -529,12 +528,11 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
 
 def disk(to: Path | None, files_here: Here, machine: Machine) -> list[Finding]:
     """The download's size against the disk: as declared, or measured now at the destination."""
-    declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
-        "measured"
-    )
+    measured = machine.given.get("disk_free", "").startswith("measured")
+    declared = machine.disk_free is not None and not measured
     if to is not None and to.exists() and not to.is_dir():
-        words = "it is a file"
-        return [Finding(Level.FAIL, f"disk {to}", words, "name a directory to download to")]
+        hint = "name a directory to download to"
+        return [Finding(Level.FAIL, f"disk {to}", "it is a file", hint)]
     if not declared:
         return [] if to is None else [host_checks.disk(to, files_here.to_write)]
     if files_here.to_write == 0:

@@ -161,7 +161,7 @@ def shipped_trial(omni: World, name: str, *more: str, **inputs: str) -> Outcome:
         ("kt-sglang-resurrection", {}, (
             "163 files, 641.3 GiB (688.6 GB)",
             "converting FP8 experts ended in a segmentation fault",
-            "AMX kernels run on processors with AMX",
+            "AMX kernels need the processor flags amx_tile and amx_int8",
             "host RAM has 354.0 GiB and needs", "GiB short",
         )),
         ("kt-sglang-resurrection", {"source": GGUF, "include": "*Q4_K_M*"}, (

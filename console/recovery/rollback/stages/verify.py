@@ -121,8 +121,9 @@ class Readiness(Whose):
             self.context.report.skipped("ready", "nothing was started")
             return False
         while True:
-            self.misplaced = self.refuses = self.loads = self.busy = self.answers = False
-            self.loops = False
+            self.misplaced = self.refuses = self.loads = self.busy = self.answers = self.loops = (
+                False
+            )
             self.at_work = ""
             trouble = self._ready()
             trouble = trouble or self._completion(self.baseline.life())
@@ -142,8 +143,7 @@ class Readiness(Whose):
             self.misplaced = True
             self.context.fail(stage, f"{other}: {detail}")
             return False
-        if not self.misplaced and (unreached := self.unreached()):
-            detail = f"{detail}; {unreached}"
+        detail = self.judged_by_reach(detail)
         well = self.misplaced or self.refuses or self.loads or bool(self.at_work)
         if self.restarted or well or self.answers:
             self.context.fail(stage, detail)
@@ -197,10 +197,8 @@ class Readiness(Whose):
             if state is Health.SERVING and not self.baseline.is_ours(OWNER_S):
                 if not self.baseline.may_be_published():
                     return "ready", self.explain_stranger()
-                state, detail = (
-                    Health.LOADING,
-                    "a container holds its port, and its start script is still busy",
-                )
+                state = Health.LOADING
+                detail = "a container holds its port, and its start script is still busy"
             if state is Health.SERVING:
                 self.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
@@ -256,9 +254,7 @@ class Readiness(Whose):
     def _late(self, state: Health, detail: str, limit_s: float) -> str:
         """Why it is not ready in time: it refuses, it still loads, or nothing is seen of a load."""
         words = f"not ready after {format_duration(limit_s)}: {state}, {detail}"
-        if state is Health.REFUSED and (
-            elsewhere := self.where_it_answers(self.begun, late=True) or self.unpublished()
-        ):
+        if state is Health.REFUSED and (elsewhere := self.where_it_answers(self.begun, late=True)):
             return f"{words}; {elsewhere}"
         self.refuses = state is Health.REFUSING
         self.loads = not self.refuses and self._load.goes_on(min(HUNG_S, limit_s / 2))

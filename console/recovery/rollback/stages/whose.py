@@ -86,6 +86,11 @@ class Whose:
         self.misplaced = True
         return f"{ANOTHER} {self.plan.url}: {NOTHING_CAME}: {HINT}; {LEFT}"
 
+    def judged_by_reach(self, detail: str) -> str:
+        """The trouble, and that it is none of the container's where nothing has reached that."""
+        unreached = "" if self.misplaced else self.unreached()
+        return f"{detail}; {unreached}" if unreached else detail
+
     def unpublished(self) -> str:
         """Say that nobody listens at the address of a container that is published nowhere, which no
         restart of it changes; "" for any other, and where it does not run."""
@@ -111,7 +116,7 @@ class Whose:
         elsewhere = self.baseline.elsewhere()
         if not elsewhere:
             self.elsewhere_since = None
-            return ""
+            return self.unpublished() if late else ""
         self.elsewhere_since = self.elsewhere_since or now
         if now - self.elsewhere_since < ELSEWHERE_S and not late:
             return ""
