@@ -144,8 +144,7 @@ def weigh(facts: ModelFacts, plan: VllmPlan, machine: Machine) -> Assessment:
     if plan.guesses and not (facts.recurrent is not None and facts.spare_layers):
         ledger.unknown.append("not counted: --speculative-config, the layers that guess ahead")
     ledger.notes += plan.notes
-    if wanted:
-        ledger.notes.append(FP8_WANTED)
+    ledger.notes += [FP8_WANTED] if wanted else []
     if facts.encoders and not needs:
         ledger.notes.append(OFF)
     refused, unknown = by_vllm_pairs(facts, plan)

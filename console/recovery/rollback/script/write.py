@@ -150,11 +150,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "CALL_S": f"{units.CALL_S:.0f}",
         "LOG": str(log_path(plan)) if base.process else "",
         **_by_hand(plan),
-        "ALL_THE_SAME": probe.wrong_path(base.ready_path),
-        **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
-        "IS_LEFT": whose.LEFT,
-        "UNREACHED": f"{reach.NOTHING_CAME}: {reach.HINT}",
-        **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
+        **_words(base),
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
         "RUN_LABEL": RUN_LABEL,
@@ -162,6 +158,17 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "EXCLUSIVE": "yes" if plan.exclusive else "",
         "BOXES": "yes" if stop.has_containers(plan) else "",
         "ENGINE": "yes" if base.kind == "container" or _exports(plan) else "",
+    }
+
+
+def _words(base: Baseline) -> dict[str, str]:
+    """What is said of a baseline that is left as it is, and what tells whether it lives."""
+    return {
+        "ALL_THE_SAME": probe.wrong_path(base.ready_path),
+        **{name: getattr(verify, name) for name in ("SENDS", "LOADS")},
+        "IS_LEFT": whose.LEFT,
+        "UNREACHED": f"{reach.NOTHING_CAME}: {reach.HINT}",
+        **{name: getattr(probe, name) for name in ("ENGINE_DEAD", "ENGINE_LIVES", "TLS")},
     }
 
 
