@@ -28,6 +28,11 @@ class Reach:
         self._before = received(self._pid)
 
     @property
+    def is_known(self) -> bool:
+        """Whether it can be told at all: of a published container there is nothing to tell."""
+        return self._before is not None
+
+    @property
     def missed(self) -> bool:
         """Whether its network has surely received nothing; False where that cannot be told."""
         if self._before is None:

@@ -357,7 +357,8 @@ def _stranger(plan: SealedPlan) -> str:
     from console.recovery.rollback import observe
 
     arrivals = reach_of(plan, ENGINE_S)
-    if first_bytes(plan.baseline.url, plan.baseline.ready_path, HEALTH_S) and arrivals.missed:
+    asks = arrivals.is_known and first_bytes(plan.baseline.url, plan.baseline.ready_path, HEALTH_S)
+    if asks and arrivals.missed:
         return f"{reach.NOTHING_CAME}; only a proof tells who answers"
     return observe.somebody_else(plan)
 

@@ -121,9 +121,8 @@ class Readiness(Whose):
             self.context.report.skipped("ready", "nothing was started")
             return False
         while True:
-            self.misplaced = self.refuses = self.loads = self.busy = self.answers = self.loops = (
-                False
-            )
+            self.misplaced = self.refuses = self.loads = self.busy = False
+            self.answers = self.loops = False
             self.at_work = ""
             trouble = self._ready()
             trouble = trouble or self._completion(self.baseline.life())
